@@ -29,7 +29,7 @@ def test_no_class_overrides_a_private_method_of_a_class_in_another_file():
     modules = [importlib.import_module(".".join(own)) for own in parts if own[-1] not in ("__init__", "__main__")]
     classes = {own for module in modules for own in vars(module).values() if inspect.isclass(own)}
     bases = [(own, base) for own in classes for base in own.__mro__[1:] if base.__module__.startswith("simcse_pl.")]
-    assert len(bases) > 130
+    assert len(bases) > 100
     for own, base in bases:
         private = {name for name, method in vars(base).items() if name[:1] == "_" != name[1:2] and callable(method)}
         assert own.__module__ == base.__module__ or not private & {*vars(own)}, (own, base)

@@ -2,7 +2,6 @@
 
 import argparse
 
-from simcse_pl.cli.common import add_on_invalid_row
 from simcse_pl.data.prepare.nli import KINDS, convert
 from simcse_pl.utils.terminal import show
 
@@ -22,11 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help=about)
     parser.add_argument("out", metavar="OUT", help="output file (.csv)")
     parser.add_argument("--seed", type=int, default=42, help="seed of the random choices (default: %(default)s)")
-    add_on_invalid_row(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    stats, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed, arguments.on_invalid_row)
+    stats, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed)
     show(stats.table(arguments.kind).printed())
     print(f"{written} rows in {arguments.out}")

@@ -2,7 +2,6 @@
 
 import argparse
 
-from simcse_pl.cli.common import add_on_invalid_row
 from simcse_pl.data.prepare.paraphrases import CORPORA, convert
 from simcse_pl.utils.terminal import show
 
@@ -17,11 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", metavar="FILE", help=about)
     parser.add_argument("out", metavar="OUT", help="output file (.csv) with the columns anchor and positive")
-    add_on_invalid_row(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
-    stats, written = convert(arguments.corpus, arguments.file, arguments.out, arguments.on_invalid_row)
+    stats, written = convert(arguments.corpus, arguments.file, arguments.out)
     show(stats.table(arguments.corpus).printed())
     print(f"{written} pairs in {arguments.out}")

@@ -1,7 +1,7 @@
 """The LightningDataModule: training batches of views, and the sentences of validation and test sets."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import rank, world_size
-from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import to_device
 
@@ -48,16 +48,7 @@ class EvaluationSentences:
         return len(self.sentences)
 
     def loader(self) -> DataLoader[Tokens]:
-        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device.
-
-        Raises:
-            UserError: a device has no sentence.
-        """
-        if len(self) < world_size():
-            raise UserError(
-                f"trainer.devices: a validation or test set of {len(self)} distinct sentences is too small for "
-                f"{world_size()} devices; use fewer, or give a larger file"
-            )
+        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device."""
         tokens: Any = self.tokens[rank() :: world_size()]
         return DataLoader(tokens, batch_size=_EVALUATED_AT_ONCE, collate_fn=self._templates.batch)
 
@@ -79,7 +70,7 @@ class SentenceDataModule(LightningDataModule):
     Args:
         tokenizer: the encoder's tokenizer.
         train: the training data (see TrainingSet); None with `sets`.
-        sets: in place of `train`, several training sets by name, or their options. An option that a set leaves out has
+        sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has
             the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see MixedBatchSampler).
         max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
@@ -117,16 +108,9 @@ class SentenceDataModule(LightningDataModule):
         if not shortest <= max_length <= tokenizer.model_max_length:
             longest = tokenizer.model_max_length
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
-        if (train is None) == (not sets):
-            raise UserError("data.train: give a file, or null and several data sets in data.sets")
         self.tokenizer = tokenizer
-        self.sets: dict[str, TrainingSet] = {}
         every: Mapping[str, Any] = sets or {"": {}}
-        for name, given in every.items():
-            with naming(name):
-                if not isinstance(given, TrainingSet):
-                    given = TrainingSet(**{**options, "train": train, **given, "name": name or None})
-                self.sets[name] = given
+        self.sets = {name: _training_set(name, {**options, "train": train, **given}) for name, given in every.items()}
         self.sampling = sampling
         self.max_length = max_length
         self.make_evaluators = evaluators or {}
@@ -182,15 +166,9 @@ class SentenceDataModule(LightningDataModule):
         """Yield batches of the held-out rows of a training set, [batch, views, tokens], always the same.
 
         Each rank gets its part of a batch. A last batch with fewer rows than ranks is left out.
-
-        Raises:
-            UserError: fewer rows than ranks are held out.
         """
         dataset = self.sets[name]
         count, ranks = len(dataset.held_out), world_size()
-        if count < ranks:
-            with naming(name):
-                raise UserError(f"data.hold_out={dataset.hold_out:g}: {count} rows for {ranks} devices; hold out more")
         whole = count - (rest if (rest := count % dataset.batch_size) < ranks else 0)
         for rows in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
             yield dataset.batch([(0, row) for row in rows.tolist()], held_out=True)
@@ -229,23 +207,16 @@ class SentenceDataModule(LightningDataModule):
         return self.sentences[TEST].loader()
 
 
-@contextmanager
-def naming(dataset: str) -> Iterator[None]:
-    """Begin the message of a UserError with the option of a training set, if it has a name.
+def _training_set(name: str, options: Mapping[str, Any]) -> TrainingSet:
+    with naming(name):
+        try:
+            return TrainingSet(**{**options, "name": name or None})
+        except ValidationError as error:
+            problem = error.errors()[0]
+            given = f"{problem['loc'][0]}={problem['input']}: " if problem["loc"] else ""
+            raise UserError(f"{given}{problem['msg'].removeprefix('Value error, ')}") from error
 
-    A value that pydantic rejects is a UserError too.
-    """
-    try:
-        yield
-    except ValidationError as error:
-        problem = error.errors()[0]
-        ours = problem.get("ctx", {}).get("error")  # of TrainingSet itself
-        option = str(problem["loc"][0]) if problem["loc"] else ""
-        known = TrainingSet.__dataclass_fields__
-        near = "" if option in known else did_you_mean(option, known)
-        message = str(ours) if ours else f"{option}={problem['input']}: {problem['msg']}{near}"
-        raise UserError(f"data.sets.{dataset}: {message}" if dataset else message) from error
-    except UserError as error:
-        if not dataset:
-            raise
-        raise UserError(f"data.sets.{dataset}: {error}") from error
+
+def naming(dataset: str) -> AbstractContextManager[None]:
+    """Begin the message of a UserError with the option of a training set, if it has a name."""
+    return prefixed(f"data.sets.{dataset}" if dataset else "")

@@ -1,15 +1,13 @@
 """Evaluators: their base class, how configs make them, and the metrics of all of them on a split."""
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError
 
 VALIDATION, TEST = "validation", "test"  # the names of the splits
 
@@ -48,17 +46,13 @@ def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any
         files: `validation` and `test`. Files in the config of an evaluator replace them.
 
     Raises:
-        UserError: a maker does not accept these arguments.
+        UserError: a maker is an evaluator.
     """
     made = {}
     for name, make in makers.items():
-        arguments = files | getattr(make, "keywords", {})
-        try:
-            inspect.signature(getattr(make, "func", make)).bind(*getattr(make, "args", ()), **arguments)
-        except (TypeError, ValueError) as error:
-            advice = "" if isinstance(make, partial) else "; its config needs `_partial_: true`"
-            raise UserError(f"evaluators.{name}: {first_line(error)}{advice}") from error
-        made[name] = make(**arguments)
+        if isinstance(make, Evaluator):
+            raise UserError(f"evaluators.{name}: its config needs `_partial_: true`")
+        made[name] = make(**files | getattr(make, "keywords", {}))
     return made
 
 

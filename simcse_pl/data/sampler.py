@@ -14,6 +14,7 @@ from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
 BatchKey = tuple[str, list[RowKey]]  # the name of the data set, and the rows of a batch
+MakeBatch = Callable[[Sequence[RowKey]], dict[str, Any]]
 Sampling = Literal["proportional", "round_robin", "concatenated"]
 
 
@@ -41,26 +42,19 @@ class ContrastiveBatches:
         starts = list(range(0, rows, batch_size))
         self.batches_of_one_rank = len(starts)
         starts = starts[:-1] if rows - starts[-1] < ranks else starts
-        self._bounds = list(zip(starts, [*starts[1:], rows], strict=True))
+        self.bounds = list(zip(starts, [*starts[1:], rows], strict=True))
 
-    def __len__(self) -> int:
-        return len(self._bounds)
-
-    def rows_of(self, epoch: int, batch: int) -> list[int]:
-        """Return the rows of a batch, of all ranks together."""
-        start, end = self._bounds[batch]
-        return self._order(epoch)[start:end].tolist()
+    def order(self, epoch: int) -> Tensor:
+        """Return the rows in the order of an epoch; batch i has those of `bounds[i]`."""
+        return torch.randperm(self.bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
 
     def draw(self, epoch: int) -> list[Tensor]:
         """Return this rank's rows of each batch of an epoch."""
-        order, parts = self._order(epoch), []
-        for start, end in self._bounds:
+        order, parts = self.order(epoch), []
+        for start, end in self.bounds:
             first, last = ((end - start) * rank // self.ranks for rank in (self.rank, self.rank + 1))
             parts.append(order[start + first : start + last])
         return parts
-
-    def _order(self, epoch: int) -> Tensor:
-        return torch.randperm(self._bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
 
 
 class MixedBatchSampler(Sampler[BatchKey]):
@@ -105,15 +99,16 @@ class MixedBatchSampler(Sampler[BatchKey]):
             order = torch.randperm(len(names), generator=torch.Generator().manual_seed(self.seed + epoch))
             names = [names[place] for place in order.tolist()]
         for name, batches in self.sets.items():
-            if names.count(name) > len(batches):
+            if names.count(name) > len(batches.bounds):
                 del names[len(names) - 1 - names[::-1].index(name)]
         return names
 
     def rows_of(self, epoch: int, batch: int) -> tuple[str, list[int]]:
         """Return the set of a batch and its rows, of all ranks together."""
         names = self._names(epoch)
-        name = names[batch]
-        return name, self.sets[name].rows_of(epoch, names[:batch].count(name))
+        batches = self.sets[names[batch]]
+        start, end = batches.bounds[names[:batch].count(names[batch])]
+        return names[batch], batches.order(epoch)[start:end].tolist()
 
     def __iter__(self) -> Iterator[BatchKey]:
         epoch, (resumed, batch) = self.epoch, self.start
@@ -125,7 +120,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
 
 
 class _Batches(Dataset[dict[str, Any]]):
-    def __init__(self, make: Mapping[str, Callable[[Sequence[RowKey]], dict[str, Any]]]) -> None:
+    def __init__(self, make: Mapping[str, MakeBatch]) -> None:
         self.make = make
 
     def __getitem__(self, key: BatchKey) -> dict[str, Any]:
@@ -145,12 +140,7 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
         num_workers: the number of worker processes; 0 prepares batches in the training process.
     """
 
-    def __init__(
-        self,
-        make: Mapping[str, Callable[[Sequence[RowKey]], dict[str, Any]]],
-        batches: MixedBatchSampler,
-        num_workers: int = 0,
-    ) -> None:
+    def __init__(self, make: Mapping[str, MakeBatch], batches: MixedBatchSampler, num_workers: int = 0) -> None:
         super().__init__(
             _Batches(make),
             batch_size=None,  # the sampler yields the keys of a whole batch

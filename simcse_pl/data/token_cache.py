@@ -1,15 +1,14 @@
 """The rows of a source and their tokens, read and tokenized once, then mapped from a file in the user's cache.
 
-Memory hardly grows with the number of rows. A second start only computes checksums. `datasets.map` takes 2.3 times as
-long for a million lines (benchmarks/data.py).
+Memory hardly grows with the number of rows. A second start only computes the checksum of the source. `datasets.map`
+takes 2.3 times as long for a million lines (benchmarks/data.py).
 """
 
 import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,14 @@ import pyarrow.compute
 from filelock import FileLock
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.readers.row_reader import NamedRows, Warn
+from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn
 from simcse_pl.models.tokenization import Tokens, tokenize
-from simcse_pl.utils.errors import WriteError
 from simcse_pl.utils.files import (
     atomic_write,
     cache_folder,
     read_json,
     remove_half_written,
     reraise_write_errors,
-    sha256_of,
 )
 from simcse_pl.utils.terminal import counter
 
@@ -48,68 +45,52 @@ _SCHEMA = pyarrow.schema(
 )
 
 
-class MappedColumn(Sequence[Any]):
-    """A memory-mapped column of a file of rows. Worker processes map the file again rather than copy it.
+class TokenCache(Sequence[Row]):
+    """Rows of sentences, mapped from an Arrow file. Worker processes map the file again rather than copy it.
 
     Args:
-        path: the Arrow file.
-        name: the column's name.
+        path: the file.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
-        self._arguments = path, name
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MappedColumn, self._arguments
+        return TokenCache, (self._path,)
 
     @cached_property
-    def values(self) -> pyarrow.ChunkedArray:
-        """The Arrow values."""
-        path, name = self._arguments
-        return pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all().column(name)
+    def _table(self) -> pyarrow.Table:
+        return pyarrow.ipc.open_file(pyarrow.memory_map(str(self._path))).read_all()
 
     def __len__(self) -> int:
-        return len(self.values)
+        return int(self._table.num_rows)
 
-    def __getitem__(self, row: int) -> Any:  # type: ignore[override]  # no slices
-        """Return the value of a row, counted from 0; a list is a tuple."""
-        value = self.values[row].as_py()
-        return tuple(value) if isinstance(value, list) else value
+    def __getitem__(self, row: Any) -> Any:  # no slices
+        """Return the sentences of a row, counted from 0."""
+        return tuple(self._table["sentences"][row].as_py())
 
-    def __iter__(self) -> Iterator[Any]:
-        for chunk in self.values.iterchunks():
-            yield from (tuple(value) if isinstance(value, list) else value for value in chunk.to_pylist())
+    def tokens(self, row: int) -> tuple[Tokens, ...]:
+        """Return the tokens of each sentence of a row."""
+        return tuple([sentence.values.to_numpy() for sentence in self._table["tokens"][row]])
 
+    def names(self) -> list[Any]:
+        """Return the label, the score as text, or the document's name, of each row."""
+        names: list[Any] = self._table["name"].to_pylist()
+        return names
 
-@dataclass(frozen=True)
-class TokenCache:
-    """Rows of sentences.
-
-    Attributes:
-        sentences: the sentences of each row, tuples of strings.
-        tokens: the tokens of each sentence of each row, as Arrow values (see `tokens_of`).
-        names: the label, the score as text, or the document's name, of each row.
-    """
-
-    sentences: MappedColumn
-    tokens: MappedColumn
-    names: MappedColumn
-
-    def tokens_of(self, rows: Sequence[int]) -> list[tuple[Tokens, ...]]:
-        """Return the tokens of each sentence of some rows."""
-        values = self.tokens.values
-        return [tuple([sentence.values.to_numpy() for sentence in values[row]]) for row in rows]
+    def name(self, row: int) -> Any:
+        """Return the label, the score as text, or the document's name, of a row."""
+        return self._table["name"][row].as_py()
 
     def count(self, wanted: Collection[str]) -> int:
         """Return how many of the sentences are in `wanted`."""
         values = pyarrow.array(list(wanted), pyarrow.string())
-        return sum(
-            pyarrow.compute.is_in(chunk.flatten(), values).true_count for chunk in self.sentences.values.iterchunks()
-        )
+        chunks = self._table["sentences"].iterchunks()
+        return sum(pyarrow.compute.is_in(chunk.flatten(), values).true_count for chunk in chunks)
 
 
 def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokenizerBase, max_length: int) -> TokenCache:
-    """Open rows from the user's cache; read and tokenize them first if they are not in the cache, or damaged.
+    """Open rows from the user's cache; read and tokenize them first if they are not in the cache.
 
     If several processes start together, one writes the rows and the others wait.
 
@@ -125,38 +106,19 @@ def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokeni
     """
     digest = hashlib.sha256(repr((_FORMAT, key, _tokenizer_fingerprint(tokenizer), max_length)).encode()).hexdigest()
     folder = cache_folder() / "corpora" / digest[:16]
-    try:
-        with reraise_write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / "lock"):
-                remove_half_written(folder)
-                warnings = _warnings_of(folder)
-                if warnings is None:
-                    warnings = _write(folder, read, tokenizer, max_length)
-    except WriteError as error:
-        raise WriteError(f"tokens to {folder}", error.why, "set XDG_CACHE_HOME to another folder") from error
-    for warning in warnings:
+    with reraise_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            remove_half_written(folder)
+            if not (folder / _MANIFEST).exists():
+                _write(folder, read, tokenizer, max_length)
+    for warning in read_json(folder / _MANIFEST)["warnings"]:
         log.warning(warning)
-    path = folder / _ROWS
-    return TokenCache(MappedColumn(path, "sentences"), MappedColumn(path, "tokens"), MappedColumn(path, "name"))
+    return TokenCache(folder / _ROWS)
 
 
-def _warnings_of(folder: Path) -> list[str] | None:
-    """Return the warnings in the manifest if the rows have its checksum; None if they do not exist or are damaged."""
-    if not (folder / _MANIFEST).exists():
-        return None
-    try:
-        manifest = read_json(folder / _MANIFEST)
-        if sha256_of(folder / _ROWS) == manifest["sha256"]:
-            return list(manifest["warnings"])
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
-    log.warning("the tokens in %s are damaged and are computed again", folder)
-    return None
-
-
-def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> list[str]:
-    """Write the rows, then the manifest: their checksum, and the warnings to log at every start."""
+def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+    """Write the rows, then the manifest with the warnings to log at every start."""
     warnings: list[str] = []
     rows = read(warnings.append)
     sentences = full = 0
@@ -178,9 +140,7 @@ def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_len
         if full:
             rate = f"{full / sentences:.2%} of the sentences"
             warnings.append(f"{rate} have data.max_length={max_length} tokens or more, and are truncated to that")
-        manifest = {"sha256": sha256_of(new / _ROWS), "warnings": warnings}
-        (new / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-    return warnings
+        (new / _MANIFEST).write_text(json.dumps({"warnings": warnings}), encoding="utf-8")
 
 
 def _tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:

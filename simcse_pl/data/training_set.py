@@ -98,7 +98,7 @@ class TrainingSet:
 
     Raises:
         ValidationError: a value has the wrong type, is out of range or does not fit another.
-        UserError: from `read`, the data cannot be read or trained on; from `batch`, a view has too many tokens.
+        UserError: from `read`, the data cannot be read or trained on.
 
     Attributes:
         rows: all rows, after `read`.
@@ -117,7 +117,7 @@ class TrainingSet:
     label_column: int | str | None = None
     score_column: int | str | None = None
     roles: Sequence[Role] | None = None
-    limit: int | None = None
+    limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
     views: Annotated[Mapping[Any, View], BeforeValidator(_by_name)] = field(default_factory=dict)
     batch_size: PositiveInt = 64
@@ -125,19 +125,12 @@ class TrainingSet:
 
     def __post_init__(self) -> None:
         if self.label_column is not None and self.score_column is not None:
-            both = f"label_column={self.label_column} and score_column={self.score_column}"
-            raise UserError(f"{both}: a row has a class or a score: set one of them to null")
-        for name, view in self.views.items():
-            if view.role not in (Role.POSITIVE, Role.NEGATIVE, Role.OTHER):
-                raise UserError(f"views.{name}.role={view.role}: choose positive, negative or other")
-        if self.roles is not None and (list(self.roles[:1]) != [Role.ANCHOR] or Role.ANCHOR in self.roles[1:]):
-            given = f"roles=[{','.join(self.roles)}]"
-            raise UserError(f"{given}: a row needs one anchor, the first of data.columns")
+            raise UserError("a row has a class or a score: set label_column or score_column to null")
         self._documents = any(view.num_following for view in self.views.values())
-        for option in ("hold_out", "columns", "label_column", "score_column"):
-            if self._documents and getattr(self, option) not in (0, None):
-                why = "a view uses the next sentences of a text file, which may be held out, and which has no columns"
-                raise UserError(f"{option}={getattr(self, option)}: {why}")
+        if self._documents and any((self.hold_out, self.columns, self.labels)):
+            raise UserError(
+                "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
+            )
         self.held_out: Sequence[int] = ()
 
     @property
@@ -171,73 +164,73 @@ class TrainingSet:
                 return iterate_documents(self.train, self.on_invalid_row, warn)
             return iterate_rows(self.train, *how, warn)
 
-        for name, view in self.views.items():
-            lower, upper = tokenizer(["a", "A"], add_special_tokens=False)["input_ids"]
-            if view.changes_case and lower == upper:
-                log.warning("views.%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
-
         # the same content is read in another way in a file of another format
         key = fingerprint(self.train, self.split), file_format(Path(self.train)), self._documents, *how
-        cache = open_token_cache(read, key, tokenizer, max_length)
-        for split, sentences in (evaluated or {}).items():
-            if seen := cache.count(set(sentences)):
-                log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        self._cache, self.rows, self._names = cache, cache.sentences, cache.names
-        width = len(self.rows[0])
-        self._views, self.view_roles = self._views_of(width)
-        if templates and len(templates.texts) > (count := len(self.view_roles)):
-            given = len(templates.texts)
-            raise UserError(f"model.template has {given} templates, but the rows have {count} views: remove some")
-        names = sorted(set(self._names)) if self.labels == "classes" else []
+        self.rows = open_token_cache(read, key, tokenizer, max_length)
+        self.seed = seed
+        self._views, self.view_roles = self._views_of(len(self.rows[0]))
+        self._number_labels()
+        self.chosen, self.held_out = self._choose()
+        self._collate = ViewCollator(tokenizer, max_length, templates or Templates(tokenizer))
+        sentence, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
+        before = next(i for i in range(len(ids)) if ids[i : i + len(sentence)] == sentence)
+        special = before, len(ids) - before - len(sentence)
+        self._limits = special, tokenizer.model_max_length, tokenizer.mask_token_id
+        self._log(tokenizer, evaluated or {})
+
+    def _number_labels(self) -> None:
+        names = sorted(set(self.rows.names())) if self.labels == "classes" else []
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
         if self.labels == "scores":
-            scores = [float(name) for name in self._names]
+            scores = [float(name) for name in self.rows.names()]
             self.label_range = min(scores), max(scores)
-        self.chosen, self.held_out = self._choose(seed)
-        self.seed, self._longest, self._mask = seed, tokenizer.model_max_length, tokenizer.mask_token_id
-        sentence, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
-        before = next(i for i in range(len(ids)) if ids[i : i + len(sentence)] == sentence)
-        self._special = before, len(ids) - before - len(sentence)
-        self._collate = ViewCollator(tokenizer, max_length, templates or Templates(tokenizer))
-        log.info("train: %d rows of %d from %s", len(self.chosen), width, self.train)
-        if names:
-            log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
-        elif not self.labels and min(len(self.chosen), self.batch_size) == 1 and Role.NEGATIVE not in self.view_roles:
-            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has one row to train on"
+
+    def _log(self, tokenizer: PreTrainedTokenizerBase, evaluated: Mapping[str, Collection[str]]) -> None:
+        """Log what was read, and warnings; raise UserError if there is nothing to contrast."""
+        for name, view in self.views.items():
+            lower, upper = tokenizer(["a", "A"], add_special_tokens=False)["input_ids"]
+            if view.changes_case and lower == upper:
+                log.warning("views.%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
+        for split, sentences in evaluated.items():
+            if seen := self.rows.count(set(sentences)):
+                log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
+        log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
+        if self.classes:
+            log.info("labels: %d, %s", len(self.classes), ", ".join([*self.classes][:_LABELS_SHOWN]))
+        elif not self.labels and min(len(self.chosen), self.batch_size) < 2 and Role.NEGATIVE not in self.view_roles:
+            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
-    def _choose(self, seed: int) -> tuple[Sequence[int], Sequence[int]]:
+    def _choose(self) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
-        rows = _followed(self._names) if self._documents else range(len(self.rows))
+        rows = _followed(self.rows.names()) if self._documents else range(len(self.rows))
         held_out: Sequence[int] = ()
         if self.hold_out:
             count = round(self.hold_out if self.hold_out >= 1 else self.hold_out * len(rows))
             if not 1 <= count < len(rows):
-                raise UserError(
-                    f"data.hold_out={self.hold_out:g}: {count} of {len(rows)} rows; hold out 1 or more, not all"
-                )
-            held_out = sorted(random.Random(f"{seed}-hold_out").sample(rows, count))
+                raise UserError(f"data.hold_out={self.hold_out:g}: {count} of {len(rows)} rows; hold out some, not all")
+            held_out = sorted(random.Random(f"{self.seed}-hold_out").sample(rows, count))
             excluded = set(held_out)
             rows = array("q", (row for row in rows if row not in excluded))
         if self.limit is None:
             return rows, held_out
-        if not 1 <= self.limit <= len(rows):
-            raise UserError(f"data.limit={self.limit}: it must be 1 to {len(rows)}, the number of rows to choose from")
-        return sorted(random.Random(seed).sample(rows, self.limit)), held_out
+        if self.limit > len(rows):
+            raise UserError(f"data.limit={self.limit}: there are {len(rows)} rows to choose from")
+        return sorted(random.Random(self.seed).sample(rows, self.limit)), held_out
 
     def _views_of(self, width: int) -> tuple[Sequence[View], tuple[Role, ...]]:
         """Return the views to add to rows of `width` sentences, and the roles of all."""
         columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
-        if len(columns) != width:
-            given = f"data.roles=[{','.join(columns)}] has {len(columns)} roles"
-            raise UserError(f"{given}, but a row has {width} sentences: give each its role, or set data.columns")
         views = tuple(self.views.values())
         if len(views) == 1 and isinstance(views[0], Dropout) and views[0].role == Role.POSITIVE:
             views = () if width == 1 or Role.POSITIVE in columns else views  # the collator repeats a single sentence
         roles = (*columns, *(Role(view.role) for view in views))
+        if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
+            given = f"data.roles=[{','.join(roles)}]"
+            raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         return views, default_roles(2) if len(roles) == 1 else roles
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
@@ -250,7 +243,7 @@ class TrainingSet:
         batch: dict[str, Any] = self._collate(self.with_views(keys, held_out))
         if self.label_range:
             places = self.held_out if held_out else self.chosen
-            names = [self._names[places[row]] for _, row in keys]
+            names = [self.rows.name(places[row]) for _, row in keys]
             batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
         batch["roles"] = self.view_roles
         if self.name is not None:
@@ -261,16 +254,12 @@ class TrainingSet:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
         chosen = self.held_out if held_out else self.chosen
         places = [(epoch, chosen[row]) for epoch, row in keys]
-        tokens = self._cache.tokens_of([place for _, place in places])
-        rows: list[tuple[Sentence, ...]] = list(tokens)
-        for number, view in enumerate(self._views):
-            made = view([self._input(number, *place, row[0]) for place, row in zip(places, tokens, strict=True)])
-            for ids in made:
-                if not isinstance(ids, str) and len(ids) > self._longest:  # text is truncated later, tokens are not
-                    long = f"{type(view).__name__} made a view of {len(ids)} tokens"
-                    raise UserError(f"data.views: {long}, but this model reads {self._longest}: lower data.max_length")
-            rows = [(*row, sentence) for row, sentence in zip(rows, made, strict=True)]
-        return rows
+        tokens = [self.rows.tokens(place) for _, place in places]
+        made = [
+            view([self._input(number, *place, row[0]) for place, row in zip(places, tokens, strict=True)])
+            for number, view in enumerate(self._views)
+        ]
+        return [(*row, *views) for row, *views in zip(tokens, *made, strict=True)]
 
     def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
         view = self._views[number]
@@ -278,16 +267,14 @@ class TrainingSet:
         if number and not view.shared_random:
             seed += f"-{number}"
         after = range(place + 1, min(place + 1 + view.num_following, len(self.rows)))
-        following = itertools.takewhile(lambda other: self._names[other] == self._names[place], after)
+        following = itertools.takewhile(lambda other: self.rows.name(other) == self.rows.name(place), after)
         sentence, *others = (self.rows[row][0] for row in (place, *following))
-        return ViewInput(sentence, tuple(others), random.Random(seed), tokens, self._special, self._longest, self._mask)
+        return ViewInput(sentence, tuple(others), random.Random(seed), tokens, *self._limits)
 
 
 def _followed(documents: Sequence[str]) -> Sequence[int]:
     """Return the rows that have a next sentence in their document."""
     followed = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(documents)) if name == after))
-    if not followed:
-        raise UserError("data.train: this view needs the next sentence, and no document has two sentences")
     if documents[0] == documents[-1]:
         log.warning("train: the file has no blank lines between documents, so all its lines are one document")
     left_out = len(documents) - len(followed)

@@ -86,10 +86,8 @@ def sentences_to_fit_on(
         limit: size of the sample, which is drawn with `seed`; None for all sentences.
 
     Raises:
-        UserError: the file or a column does not exist, a row is invalid, or `limit` is below 2.
+        UserError: the file or a column does not exist, or a row is invalid.
     """
-    if limit is not None and limit < 2:
-        raise UserError(f"fit_limit={limit}: it must be at least 2, or null for all sentences")
     if isinstance(columns, int | str):
         columns = [columns]
     sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))

@@ -8,14 +8,15 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import torch
-from sklearn.metrics import average_precision_score
+from pydantic import PositiveInt
+from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
 from simcse_pl.data.readers.evaluation_files import Columns, read_cells, read_scored
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, best_accuracy, correlations, uniformity
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
 
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
@@ -36,6 +37,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
 
     Attributes:
         split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
+        sets: the data of each split, by the names of the files; a file without a name has the name ''.
 
     Raises:
         UserError: a file does not exist or is not valid.
@@ -44,32 +46,14 @@ class FileEvaluator(Evaluator, Generic[Data]):
     def __init__(
         self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
     ) -> None:
-        self.header = header
-        self.columns = columns
-        self.split = VALIDATION
+        self.header, self.columns = header, columns
         self.files = {VALIDATION: validation, TEST: test}
-        self.sets = {VALIDATION: self.read_files(validation, VALIDATION), TEST: self.read_files(test, TEST)}
-
-    def read_files(self, files: Files, split: str) -> dict[str, Data]:
-        """Return the data of a split by name; a file without a name has the name ''."""
-        if files is None:
-            return {}
-        if isinstance(files, str) and not stsb_sources(files):
-            return {"": self._read(files, split)}
-        if not isinstance(files, Mapping):
-            given = list(files) if isinstance(files, Sequence) and not isinstance(files, str) else files
-            raise UserError(f"data.{split}={given}: give one file, or files with names: {{en: dev_en.tsv}}")
-        for name in files:
-            if "/" in str(name):
-                raise UserError(f"data.{split}: the name {name!r} has a slash; choose another one")
-        return {str(name): self._read(file, split) for name, file in files.items()}
-
-    def _read(self, file: str, split: str) -> Data:
-        self.split = split
-        try:
-            return self.read(file)
-        except UserError as error:
-            raise UserError(f"data.{split}: {error}") from error
+        self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
+        for split, files in self.files.items():
+            self.split = split
+            named = files if isinstance(files, Mapping) else {"": str(files)} if files else {}
+            with prefixed(f"data.{split}"):
+                self.sets[split] = {str(name): self.read(file) for name, file in named.items()}
 
     @abstractmethod
     def read(self, file: str) -> Data:
@@ -103,26 +87,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
         return metrics
 
 
-def stsb_sources(files: Files) -> list[str] | None:
-    """Return the sources of STS-B that an option names, as a list or as text such as `senteval, hub`; None for files.
-
-    The configs have text, because Hydra cannot replace a list by files with names.
-    """
-    if isinstance(files, str):
-        names = [name.strip() for name in files.split(",")]
-        return names if set(names) <= set(STSB_SOURCES) else None
-    return list(files) if isinstance(files, Sequence) else None
-
-
-class _Pairs(FileEvaluator[list[ScoredPair]]):
-    """Pairs of sentences with a number."""
-
-    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
-        """Return the sentences of the pairs."""
-        return [sentence for pair in data for sentence in (pair.first, pair.second)]
-
-
-class ScoredPairs(_Pairs):
+class ScoredPairs(FileEvaluator[list[ScoredPair]]):
     """Pairs of sentences with a similarity score: STS-B, or files of two sentences and a score.
 
     The metrics are `spearman`, the correlation of cosines with the scores, and the `alignment` and `uniformity` of
@@ -130,8 +95,9 @@ class ScoredPairs(_Pairs):
     If no score is above 0, there are none, and the alignment is NaN.
 
     Args:
-        validation: a file, files by name, or sources of STS-B, whose dev split is the validation set (see stsb_sources
-            and sts_sets.load_stsb).
+        validation: a file, files by name, or sources of STS-B, whose dev split is the validation set (see
+            sts_sets.load_stsb), as a list or as text such as `senteval, hub`: Hydra cannot replace a list by files
+            with names.
         test: a file or files by name. None: STS-B's test split if `validation` is STS-B, otherwise no test set.
         senteval_dir: a SentEval bundle, for STS-B.
         header, columns: see FileEvaluator.
@@ -140,7 +106,7 @@ class ScoredPairs(_Pairs):
         stsb: the splits of STS-B that are used, `dev` and `test`; empty if other files are used.
 
     Raises:
-        UserError: a file or STS-B cannot be read, or a score is not a number.
+        UserError: a file or STS-B cannot be read, a score is not a number, or all scores of a file are equal.
     """
 
     def __init__(
@@ -152,34 +118,33 @@ class ScoredPairs(_Pairs):
         columns: Columns = None,
     ) -> None:
         self.stsb: dict[str, StsTask] = {}
-        sources = stsb_sources(validation)
-        if sources is not None:
+        sources = [name.strip() for name in validation.split(",")] if isinstance(validation, str) else validation
+        if isinstance(sources, Sequence) and set(sources) <= set(STSB_SOURCES):
             self.stsb = load_stsb(sources, senteval_dir, SPLITS if test is None else SPLITS[:1])
             validation = None
         super().__init__(validation, test, header, columns)
-        if self.stsb:
-            self.sets[VALIDATION] = {"": self.stsb["dev"].pairs}
-            if "test" in self.stsb:
-                self.sets[TEST] = {"": self.stsb["test"].pairs}
+        for split, name in zip((VALIDATION, TEST), SPLITS, strict=True):
+            if name in self.stsb:
+                self.sets[split] = {"": self.stsb[name].pairs}
 
     def name(self, split: str) -> str:
         """Return the names of the files, or of the source of STS-B."""
-        if self.files[split] is None and self.stsb:
-            return self.stsb["dev"].name
-        return super().name(split)
+        return self.stsb["dev"].name if self.files[split] is None and self.stsb else super().name(split)
 
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
-        rows = read_scored(file, self.header, self.split, self.columns)
-        pairs = [ScoredPair(first, second, score) for _, first, second, score in rows]
+        pairs = [ScoredPair(*row) for row in read_scored(file, self.header, self.split, self.columns)]
         if len({pair.score for pair in pairs}) < 2:
-            raise UserError(f"{file}: all scores are {pairs[0].score:g}; pairs with different scores are needed")
+            raise UserError(f"{file}: all rows have the number {pairs[0].score:g}; different ones are needed")
         return pairs
+
+    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
+        """Return the sentences of the pairs."""
+        return [sentence for pair in data for sentence in (pair.first, pair.second)]
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return Spearman's correlation, alignment and uniformity."""
-        first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
-        scores = np.array([pair.score for pair in data])
+        first, second, scores = _vectors_and_scores(encode, data)
         positive = torch.from_numpy(scores > POSITIVE_SCORE * scores.max())
         return {
             "spearman": correlations(cosine_similarity(first, second).numpy(), scores)[0],
@@ -188,7 +153,7 @@ class ScoredPairs(_Pairs):
         }
 
 
-class BinaryPairs(_Pairs):
+class BinaryPairs(ScoredPairs):
     """Pairs of sentences with the label 1 (such as paraphrases) or 0.
 
     The metrics are `average_precision`, of ranking the pairs by their cosine, and `accuracy`, at the threshold that is
@@ -202,25 +167,34 @@ class BinaryPairs(_Pairs):
         UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
     """
 
+    def __init__(
+        self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
+    ) -> None:
+        FileEvaluator.__init__(self, validation, test, header, columns)
+        self.stsb = {}
+
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a label from each row."""
-        pairs = []
-        for place, first, second, label in read_scored(file, self.header, self.split, self.columns):
-            if label not in (0, 1):
-                raise UserError(f"{file}, {place}: the label is {label:g}; it must be 0 or 1")
-            pairs.append(ScoredPair(first, second, label))
-        if len({pair.score for pair in pairs}) < 2:
-            raise UserError(f"{file}: all labels are {pairs[0].score:g}; pairs with 0 and with 1 are needed")
+        pairs = super().read(file)
+        if others := [pair.score for pair in pairs if pair.score not in (0, 1)]:
+            raise UserError(f"{file}: the label {others[0]:g} is neither 0 nor 1")
         return pairs
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
-        first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
-        scores, labels = cosine_similarity(first, second).numpy(), np.array([pair.score for pair in data])
+        from sklearn.metrics import average_precision_score  # slow to import
+
+        first, second, labels = _vectors_and_scores(encode, data)
+        scores = cosine_similarity(first, second).numpy()
         return {
             "average_precision": float(average_precision_score(labels, scores)),
             "accuracy": best_accuracy(scores, labels),
         }
+
+
+def _vectors_and_scores(encode: Encode, pairs: Sequence[ScoredPair]) -> tuple[Tensor, Tensor, np.ndarray]:
+    first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
+    return first, second, np.array([pair.score for pair in pairs])
 
 
 class Retrieval(FileEvaluator[dict[str, list[str]]]):
@@ -237,19 +211,17 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         header, columns: see FileEvaluator.
 
     Raises:
-        UserError: a file cannot be read, a row has no query or no positive, or a k is below 1.
+        UserError: a file cannot be read, or a row has no query or no positive other than the query.
     """
 
     def __init__(
         self,
         validation: Files = None,
         test: Files = None,
-        top_k: Sequence[int] = (1, 5, 10),
+        top_k: Sequence[PositiveInt] = (1, 5, 10),
         header: bool | None = None,
         columns: Columns = None,
     ) -> None:
-        if not top_k or min(top_k) < 1:
-            raise UserError(f"evaluators.retrieval.top_k={list(top_k)}: give numbers of 1 or more")
         self.top_k = sorted(top_k)
         super().__init__(validation, test, header, columns)
 
@@ -257,21 +229,19 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         """Read the positives of each query."""
         positives: dict[str, list[str]] = {}
         for place, (query, *cells) in read_cells(file, 2, self.header, self.split, self.columns, more=True):
-            if not query:
-                raise UserError(f"{file}, {place}: the query is empty")
-            found = [cell for cell in cells if cell not in ("", query)]
-            if not found:
-                raise UserError(f"{file}, {place}: the query has no positive" + " but itself" * (query in cells))
-            positives.setdefault(query, []).extend(found)
-        return {query: list(dict.fromkeys(found)) for query, found in positives.items()}
+            others = [cell for cell in cells if cell not in ("", query)]
+            if not query or not others:
+                raise UserError(f"{file}, {place}: it should be a query and a positive other than the query")
+            positives.setdefault(query, []).extend(others)
+        return {query: list(dict.fromkeys(others)) for query, others in positives.items()}
 
     def sentences_of(self, data: dict[str, list[str]]) -> list[str]:
         """Return the queries and the positives."""
-        return [*data, *(positive for found in data.values() for positive in found)]
+        return [*data, *(positive for others in data.values() for positive in others)]
 
     def measure(self, encode: Encode, data: dict[str, list[str]]) -> dict[str, float]:
         """Return recall, mean reciprocal rank and normalized discounted cumulative gain."""
-        corpus = list(dict.fromkeys(positive for found in data.values() for positive in found))
+        corpus = list(dict.fromkeys(positive for others in data.values() for positive in others))
         row = {sentence: number for number, sentence in enumerate(corpus)}
         queries, vectors = (unit_vectors(x) for x in encode_columns(encode, list(data), corpus))
         metrics: dict[str, list[float]] = {}

@@ -3,12 +3,15 @@
 SentEval fits them one after the other with scikit-learn, which takes 17 times as long (`benchmarks/transfer.py`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from simcse_pl.evaluation.pytorch_classifier import Problem
 from simcse_pl.utils.tensors import as_float64
 
 _TOLERANCE = 1e-4  # a fit ends when the gradient norm, relative to the norm at zero weights, is below this
@@ -17,11 +20,11 @@ _CG_STEPS = 50
 _HALVINGS = 20
 
 
-def fit_predict(features: Tensor, labels: Tensor, Cs: Tensor, fit_rows: Tensor) -> Tensor:
-    """Fit one classifier per problem, and predict all rows with each.
+def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -> np.ndarray:
+    """Fit one classifier per problem and value of C, and predict all rows with each.
 
-    A problem minimizes scikit-learn's objective, C sum_i log loss_i + ||W||^2 / 2 over its own rows. The intercept is
-    not penalized. Two classes have one weight vector; more classes have one each (multinomial). Newton's method with
+    A classifier minimizes scikit-learn's objective, C sum_i log loss_i + ||W||^2 / 2 over its own rows. The intercept
+    is not penalized. Two classes have one weight vector; more classes have one each (multinomial). Newton's method with
     conjugate gradients (Lin, Weng and Keerthi 2008) solves all problems together, so that a step takes two products
     with the feature matrix. The features are first rotated to their principal axes, which makes the Hessian's diagonal
     a good preconditioner. The rotation does not change the penalty.
@@ -29,21 +32,24 @@ def fit_predict(features: Tensor, labels: Tensor, Cs: Tensor, fit_rows: Tensor) 
     Args:
         features: [n, dim].
         labels: [n], at least two classes, numbered from 0.
-        Cs: [problems], inverse regularization strengths, above 0.
-        fit_rows: [problems, n] boolean, the rows that each problem is fitted on.
+        problems: the rows to fit on, and the values of C, the inverse strengths of the penalty; equally many in each.
 
     Returns:
-        The predicted classes, [problems, n].
+        The predicted classes, [problems, values of C, n].
     """
     x = _principal_axes(features.float())
-    classes = int(labels.max()) + 1
-    targets = F.one_hot(labels, classes).float()
-    if classes == 2:
+    targets = F.one_hot(labels, int(labels.max()) + 1).float()
+    if targets.shape[1] == 2:
         targets = targets[:, 1:]  # the logit of class 0 is fixed to 0
-    penalty = (1 / Cs.to(x)).repeat(x.shape[1], 1).unsqueeze(-1)
+    Cs = torch.tensor([problem.grid for problem in problems])
+    rows = torch.zeros(len(x), *Cs.shape)
+    for i, problem in enumerate(problems):
+        rows[problem.rows, i] = 1
+    penalty = (1 / Cs.flatten().to(x)).repeat(x.shape[1], 1).unsqueeze(-1)
     penalty[-1] = 0
-    problems = _Problems(x, targets.unsqueeze(1), fit_rows.to(x).T.unsqueeze(-1), penalty)
-    return _with_reference(problems.product(_fit(problems))).argmax(dim=-1).T
+    fits = _Problems(x, targets.unsqueeze(1), rows.flatten(1).unsqueeze(-1).to(x), penalty)
+    predicted = _with_reference(fits.product(_fit(fits))).argmax(dim=-1)
+    return predicted.T.view(*Cs.shape, -1).cpu().numpy()
 
 
 def _principal_axes(features: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ import warnings
 import numpy as np
 import torch
 from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
-from sklearn.metrics import roc_curve
 from torch import Tensor
 
 from simcse_pl.utils.tensors import as_float64, unit_vectors
@@ -101,6 +100,8 @@ def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
         scores: [n].
         labels: [n], 0 or 1.
     """
+    from sklearn.metrics import roc_curve  # slow to import
+
     false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
     return float((true * labels.mean() + (1 - false) * (1 - labels.mean())).max())
 

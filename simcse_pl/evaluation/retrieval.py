@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import PositiveInt
+
 from simcse_pl.data.readers.row_reader import read_sentences
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.protocols import Encode
@@ -20,7 +22,7 @@ class RetrievalTask:
         top_k: maximum number of neighbours per query.
 
     Raises:
-        UserError: a file does not exist or is damaged, there are no queries, or `top_k` is below 1.
+        UserError: a file does not exist or is damaged, or there are no queries.
     """
 
     def __init__(
@@ -28,10 +30,8 @@ class RetrievalTask:
         corpus: str | Path,
         queries: Sequence[str] | str,
         column: int | str | None = None,
-        top_k: int = 3,
+        top_k: PositiveInt = 3,
     ) -> None:
-        if top_k < 1:
-            raise UserError(f"retrieval.top_k={top_k}: it must be at least 1")
         self._name, self._top_k = str(corpus), top_k
         self._corpus = list(dict.fromkeys(read_sentences(corpus, column)))
         self._queries = read_sentences(queries) if isinstance(queries, str) else list(queries)

@@ -1,7 +1,5 @@
 """The STS protocol: correlation of cosine similarities with human scores (Appendix B of the paper)."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from simcse_pl.data.evaluation import encode_columns
@@ -23,21 +21,18 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
         subsets[name] = correlation(predicted[rows], human[rows])
         start += len(pairs)
     scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
-    sizes = [len(pairs) for pairs in task.subsets.values()]
+    weights = None, [len(pairs) for pairs in task.subsets.values()]
+    averages = (np.average(scores, axis=0, weights=own).tolist() for own in weights)
+    mean, wmean = (Correlation(spearman=spearman, pearson=pearson) for spearman, pearson in averages)
     return StsScores(
         task=task.name,
         split=task.split,
         pairs=len(task.pairs),
         all=correlation(predicted, human),
-        mean=_average(scores),
-        wmean=_average(scores, sizes),
+        mean=mean,
+        wmean=wmean,
         subsets=subsets,
     )
-
-
-def _average(scores: np.ndarray, sizes: Sequence[int] | None = None) -> Correlation:
-    spearman, pearson = np.average(scores, axis=0, weights=sizes)
-    return Correlation(spearman=float(spearman), pearson=float(pearson))
 
 
 def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
-from torch import Tensor
 
 from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.transfer_sets import TransferTask
@@ -55,20 +54,18 @@ def evaluate_transfer(
             settings of SimCSE's evaluation script.
 
     Raises:
-        UserError: a class has fewer examples than there are folds, or the training examples have only one class.
+        UserError: a class has fewer examples than there are folds.
     """
     labels = np.array([example.label for split in task.splits.values() for example in split])
     ends = np.cumsum([len(split) for split in task.splits.values()])
     rows = dict(zip(task.splits, np.split(np.arange(len(labels)), ends[:-1]), strict=True))
-    if len(np.unique(labels[: ends[0]])) < 2:
-        raise UserError(f"{task.name}: all training examples have the same class")
     finals = _folds(rows["all"], labels, task.name) if "all" in rows else [(rows["train"], rows["test"])]
     dev = rows.get("dev")
     choices: list[list[Fit]] = [
         _folds(train, labels, task.name) if dev is None else [(train, dev)] for train, _ in finals
     ]
     protocol, grid = _PROTOCOLS[tuple(rows)]
-    fit_predict = _logistic_regression
+    fit_predict = logistic_regression.fit_predict
     if classifier == PYTORCH:
         fit_predict, grid = pytorch_classifier.fit_predict, WEIGHT_DECAYS
     sentences = [example.sentences for split in task.splits.values() for example in split]
@@ -103,16 +100,6 @@ def _folds(rows: Rows, labels: np.ndarray, task: str) -> list[Fit]:
         raise UserError(f"{task}: {FOLDS} folds need at least {FOLDS} examples of each class")
     splits = StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=SEED).split(rows, labels[rows])
     return [(rows[train], rows[test]) for train, test in splits]
-
-
-def _logistic_regression(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -> np.ndarray:
-    """Return the classes that scikit-learn's classifier predicts, [problems, grid, n]."""
-    Cs = torch.tensor([problem.grid for problem in problems])
-    fit_rows = torch.zeros(*Cs.shape, len(features), dtype=torch.bool)
-    for i, problem in enumerate(problems):
-        fit_rows[i, :, problem.rows] = True
-    predicted = logistic_regression.fit_predict(features, labels, Cs.flatten(), fit_rows.flatten(0, 1))
-    return predicted.view(*Cs.shape, -1).cpu().numpy()
 
 
 def _accuracies(predicted: np.ndarray, labels: np.ndarray, fits: Sequence[Fit]) -> np.ndarray:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from simcse_pl.models.protocols import checked_sentences
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import Unreadable, check_is_file, read_lines
+from simcse_pl.utils.files import check_is_file, read_lines
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import progress_bar, tracked
 
@@ -143,8 +143,6 @@ def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
 def _lines(path: Path) -> Iterator[str]:
     check_is_file(path)
     for line in read_lines(path):
-        if isinstance(line, Unreadable):
-            raise UserError(f"{path}: {line.problem}")
         yield line.rstrip(" ")
 
 

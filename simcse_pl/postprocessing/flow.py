@@ -5,6 +5,7 @@ import math
 from functools import partial
 
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 from torch.distributions import AffineTransform
 from zuko.distributions import DiagNormal
@@ -16,8 +17,7 @@ from zuko.transforms import MonotonicAffineTransform
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64
-from simcse_pl.utils.terminal import progress_bar
-from simcse_pl.utils.validation import check_positive, check_seed
+from simcse_pl.utils.terminal import tracked
 
 _SMALLEST_SCALE = 0.3  # of a coupling; the largest is 1 / 0.3, so that float32 can invert the map
 _ROWS_AT_A_TIME = 4096
@@ -43,7 +43,7 @@ class Flow(PostProcess):
         seed: seeds the initial weights and the order of embeddings.
 
     Raises:
-        UserError: an option is out of range, or, in `fit`, the likelihood diverges.
+        UserError: in `fit`, if the likelihood diverges.
 
     Examples:
         >>> x = torch.randn(500, 8).exp()
@@ -55,20 +55,14 @@ class Flow(PostProcess):
 
     def __init__(
         self,
-        transforms: int = 4,
-        hidden: int = 256,
-        epochs: int = 4,
-        batch_size: int = 64,
-        lr: float = 3e-4,
-        seed: int = 0,
+        transforms: PositiveInt = 4,
+        hidden: PositiveInt = 256,
+        epochs: PositiveInt = 4,
+        batch_size: PositiveInt = 64,
+        lr: PositiveFloat = 3e-4,
+        seed: NonNegativeInt = 0,
     ) -> None:
-        counts = {"transforms": transforms, "hidden": hidden, "epochs": epochs, "batch_size": batch_size}
-        for option, value in counts.items():
-            if value < 1:
-                raise UserError(f"postprocess.{option}={value}: it must be at least 1")
-        check_positive("postprocess.lr", lr)
-        check_seed(seed)
-        super().__init__(**counts, lr=lr, seed=seed)
+        super().__init__(transforms=transforms, hidden=hidden, epochs=epochs, batch_size=batch_size, lr=lr, seed=seed)
         self.transforms, self.hidden, self.epochs, self.batch_size = transforms, hidden, epochs, batch_size
         self.lr, self.seed = lr, seed
 
@@ -95,14 +89,12 @@ class Flow(PostProcess):
     def _maximize_likelihood(self, flow: ZukoFlow, x: Tensor) -> None:
         order = torch.Generator().manual_seed(self.seed)
         optimizer = torch.optim.Adam(flow.parameters(), lr=self.lr)
-        with torch.enable_grad(), progress_bar() as bar:
-            task = bar.add_task("fitting the flow", total=self.epochs * math.ceil(len(x) / self.batch_size))
-            for _ in range(self.epochs):
+        with torch.enable_grad():
+            for _ in tracked(range(self.epochs), "fitting the flow"):
                 for rows in torch.randperm(len(x), generator=order).split(self.batch_size):
                     optimizer.zero_grad()
                     (-flow().log_prob(x[rows.to(x.device)]).mean()).backward()
                     optimizer.step()
-                    bar.advance(task)
                 if not math.isfinite(mean_log_likelihood(flow, x)):
                     raise UserError(f"postprocess.lr={self.lr}: the likelihood diverged; choose a smaller one")
 
@@ -117,12 +109,7 @@ class Flow(PostProcess):
         return dict(self._flow.state_dict())
 
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
-        """Load the state dict of the flow.
-
-        Raises:
-            ValueError: there are fewer numbers than the options need.
-            RuntimeError: names or shapes do not fit.
-        """
+        """Load the state dict of the flow, if it has the names and the shapes of the options."""
         # Refuse options that need a far larger network than the file has, before it is allocated.
         if self.transforms * self.hidden * width > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"too few numbers for {self.transforms} transforms of {self.hidden} units")

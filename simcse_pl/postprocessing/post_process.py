@@ -49,30 +49,20 @@ class PostProcess(ABC):
         """Learn the map from the embeddings `x` [n, dim], in place of an earlier one.
 
         Raises:
-            UserError: `x` is not a finite matrix of floats, or has fewer than two rows.
+            UserError: `x` has fewer than two rows, or a value that is not finite.
         """
         self.width = None
-        self._check(x)
-        if len(x) < 2:
-            raise UserError(f"{self.name}: {len(x)} embeddings are too few to fit on; give at least 2")
+        self.check_width(x.shape[1])
+        if len(x) < 2 or not x.isfinite().all():
+            raise UserError(f"{self.name}: give at least 2 embeddings to fit on, of finite values")
         self.learn(x.detach())
         self.width = x.shape[1]
         return self
 
     def transform(self, x: Tensor) -> Tensor:
-        """Map the embeddings `x` [n, dim] to [n, k]. n may be 0.
-
-        Raises:
-            UserError: this is not fitted, `x` is not a finite matrix of floats of the fitted width, or the
-                result overflows its dtype.
-        """
-        if not self.fitted:
-            raise UserError(f"{self.name}: fit it on embeddings first")
-        self._check(x)
-        z = self.map(as_float64(x.detach())).to(x)
-        if not torch.isfinite(z).all():
-            raise UserError(f"{self.name}: the result overflows {x.dtype}; pass the embeddings in float64")
-        return z
+        """Map the embeddings `x` [n, dim] to [n, k], after `fit`. n may be 0."""
+        self.check_width(x.shape[1])
+        return self.map(as_float64(x.detach())).to(x)
 
     def check_width(self, width: int) -> None:
         """Check that embeddings of `width` dimensions can be mapped.
@@ -84,13 +74,7 @@ class PostProcess(ABC):
             raise UserError(f"{self.name} was fitted on {self.width} dimensions, but the embeddings have {width}")
 
     def save(self, folder: str | Path) -> None:
-        """Write postprocess.json (kind, width and options) and postprocess.safetensors into `folder`, atomically.
-
-        Raises:
-            UserError: this is not fitted.
-        """
-        if not self.fitted:
-            raise UserError(f"{self.name}: fit it before saving it")
+        """Write postprocess.json (kind, width and options) and postprocess.safetensors into `folder`, atomically."""
         settings = {"name": self.name, "width": self.width, "options": self.options}
         with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file({name: tensor.cpu().contiguous() for name, tensor in self.tensors().items()}, new / TENSORS_FILE)
@@ -110,15 +94,7 @@ class PostProcess(ABC):
 
     @abstractmethod
     def map(self, x: Tensor) -> Tensor:
-        """Return the map of `x` [n, dim] in float64, which `transform` has checked, as float64 [n, k]."""
-
-    def _check(self, x: Tensor) -> None:
-        if x.ndim != 2 or not x.shape[1] or not x.is_floating_point():
-            raise UserError(f"{self.name} takes floats [n, dim], not {x.dtype} {list(x.shape)}")
-        if not torch.isfinite(x).all():
-            row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
-            raise UserError(f"{self.name}: embedding {row} has a value that is not finite")
-        self.check_width(x.shape[1])
+        """Return the map of `x` [n, dim] in float64, as float64 [n, k]."""
 
 
 class AffinePostProcess(PostProcess):
@@ -141,15 +117,8 @@ class AffinePostProcess(PostProcess):
         return {"mean": self.mean, "matrix": self.matrix}
 
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
-        """Set `mean` and `matrix`.
-
-        Raises:
-            ValueError: their shapes do not fit the width.
-        """
-        mean, matrix = tensors["mean"], tensors["matrix"]
-        if mean.shape != (width,) or matrix.ndim != 2 or len(matrix) != width or not matrix.numel():
-            raise ValueError(f"mean {list(mean.shape)} and matrix {list(matrix.shape)} for {width} dimensions")
-        self.mean, self.matrix = mean.double(), matrix.double()
+        """Set `mean` and `matrix`, if their shapes fit the width."""
+        self.mean, self.matrix = tensors["mean"].double().view(width), tensors["matrix"].double().view(width, -1)
 
 
 def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor, Tensor]:
@@ -190,20 +159,14 @@ def load(folder: str | Path) -> PostProcess:
         UserError: a file does not exist or is damaged.
     """
     settings_path, tensors_path = Path(folder) / SETTINGS_FILE, Path(folder) / TENSORS_FILE
-    for path in (settings_path, tensors_path):
-        if not path.is_file():
-            raise UserError(f"no file {path}: a folder with a saved post-processing has {path.name}")
-    settings = read_json(settings_path)
-    with reraise_as(f"{settings_path} is damaged", users_too=True):
+    with reraise_as(f"{settings_path} is missing or damaged", users_too=True):
+        settings = read_json(settings_path)
         name, width = settings["name"], settings["width"]
         class_name = _CLASSES[name]
         kind = getattr(importlib.import_module(f"simcse_pl.postprocessing.{name}"), class_name)
         postprocess: PostProcess = kind(**settings["options"])
         postprocess.check_width(width)
-    with reraise_as(f"{tensors_path} is damaged or does not belong to {SETTINGS_FILE}"):
-        tensors = load_file(tensors_path)
-        if not all(tensor.isfinite().all() for tensor in tensors.values()):
-            raise ValueError("it contains values that are not finite")
-        postprocess.restore(width, tensors)
+    with reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}"):
+        postprocess.restore(width, load_file(tensors_path))
     postprocess.width = width
     return postprocess

@@ -1,6 +1,7 @@
 """Removal of the top principal components (Mu and Viswanath 2018; Arora et al. 2017)."""
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
 
 from simcse_pl.postprocessing.post_process import AffinePostProcess, principal_directions
@@ -20,7 +21,7 @@ class RemoveComponents(AffinePostProcess):
         center: subtract the mean before finding the components.
 
     Raises:
-        UserError: `count` is below 1, or, in `fit`, no direction with variance would be left.
+        UserError: in `fit`, if no direction with variance would be left.
 
     Examples:
         >>> x = torch.randn(100, 8)
@@ -30,9 +31,7 @@ class RemoveComponents(AffinePostProcess):
 
     name = "remove_components"
 
-    def __init__(self, count: int, center: bool = True) -> None:
-        if count < 1:
-            raise UserError(f"postprocess.count={count}: it must be at least 1")
+    def __init__(self, count: PositiveInt, center: bool = True) -> None:
         super().__init__(count=count, center=center)
         self.count = count
         self.center = center
@@ -41,9 +40,6 @@ class RemoveComponents(AffinePostProcess):
         """Find the mean, and the projection that removes the top components."""
         self.mean, variances, directions = principal_directions(x, self.center)
         if len(variances) <= self.count:
-            raise UserError(
-                f"postprocess.count={self.count}: the {len(x)} embeddings vary in {len(variances)} directions, "
-                "and none would be left; choose a smaller count or give more embeddings"
-            )
+            raise UserError(f"postprocess.count={self.count}: the embeddings vary in {len(variances)} directions only")
         top = directions[:, : self.count]
         self.matrix = torch.eye(len(top), dtype=top.dtype, device=top.device) - top @ top.T

@@ -2,6 +2,7 @@
 
 import logging
 
+from pydantic import PositiveInt
 from torch import Tensor
 
 from simcse_pl.postprocessing.post_process import AffinePostProcess, principal_directions
@@ -21,7 +22,7 @@ class Whitening(AffinePostProcess):
         dim: keep only the first dimensions; None keeps all that have variance.
 
     Raises:
-        UserError: `dim` is below 1, or, in `fit`, all rows are equal.
+        UserError: in `fit`, if the embeddings have fewer than `dim` dimensions, or all rows are equal.
 
     Examples:
         >>> import torch
@@ -32,9 +33,7 @@ class Whitening(AffinePostProcess):
 
     name = "whitening"
 
-    def __init__(self, dim: int | None = None) -> None:
-        if dim is not None and dim < 1:
-            raise UserError(f"postprocess.dim={dim}: it must be at least 1, or null for all dimensions")
+    def __init__(self, dim: PositiveInt | None = None) -> None:
         super().__init__(dim=dim)
         self.dim = dim
 

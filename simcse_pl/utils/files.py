@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,31 +121,29 @@ def remove_half_written(*folders: Path) -> None:
         shutil.rmtree(left)
 
 
-@dataclass(frozen=True)
-class Unreadable:
-    """A row that cannot be split into cells, with the reason."""
-
-    problem: str
-
-
 def check_is_file(path: Path) -> None:
     """Raise UserError unless the path is a file."""
     if not path.is_file():
         raise UserError(f"no file {path}")
 
 
-def read_lines(path: Path) -> Iterator[str | Unreadable]:
+def read_lines(path: Path) -> Iterator[str]:
     r"""Yield the lines of a file, gzipped if its name ends in .gz, without their ends. The path `-` is standard input.
 
-    Only \n and \r\n end a line; U+0085 and U+2028 are text. A file that cannot be read raises UserError.
+    Only \n and \r\n end a line; U+0085 and U+2028 are text.
+
+    Raises:
+        UserError: the file does not exist or cannot be read, or a line is not UTF-8.
     """
+    if str(path) != STANDARD_INPUT:
+        check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
-        for number, raw in enumerate(file):
+        for number, raw in enumerate(file, 1):
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
             try:
-                yield raw.decode("utf-8-sig" if number == 0 else "utf-8")
+                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                yield Unreadable(f"not UTF-8 (byte {error.object[error.start]:#04x})")
+                raise UserError(f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
 
 
 def _open(path: Path) -> AbstractContextManager[Iterable[bytes]]:

@@ -19,18 +19,6 @@ def as_number(value: str | float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def check_seed(seed: int) -> None:
-    """Raise UserError if torch, NumPy or Python's random generator rejects a seed."""
-    if not 0 <= seed < 2**32:
-        raise UserError(f"seed={seed}: it must be 0 to {2**32 - 1}")
-
-
-def check_positive(option: str, value: float) -> None:
-    """Raise UserError, which names the option, unless its value is a number above 0 and finite."""
-    if not (isinstance(value, int | float) and 0 < value < math.inf):
-        raise UserError(f"{option}={value}: it must be above 0, and finite")
-
-
 def check_sentences(sentences: Sequence[str], batch_size: int) -> None:
     """Raise UserError unless `encode` gets a list of strings and a positive batch size."""
     if isinstance(sentences, str):

@@ -13,8 +13,8 @@ from transformers import AutoModelForMaskedLM
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import tiny
-from tests.evaluation.test_suite import write_bundle
 from tests.offline_wandb import offline_runs
+from tests.senteval_bundle import write_bundle
 
 CURVES = [
     *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),

@@ -1,7 +1,5 @@
 """Training sets of given rows and tokens, and data modules of one and of several files."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from simcse_pl.data import training_set
@@ -24,9 +22,24 @@ class Shuffled(View):
         return [" ".join(own.random.sample(w, len(w))) for own, w in zip(inputs, words, strict=True)]
 
 
+def streams(data, epochs=2):
+    """Return the batches of several epochs, as lists, from one loader with persistent workers."""
+    loader = data.train_dataloader()
+    epochs_seen = []
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        batches = [{name: getattr(x, "tolist", lambda x=x: x)() for name, x in batch.items()} for batch in loader]
+        epochs_seen.append(batches)
+    return epochs_seen
+
+
 @pytest.fixture
 def tokenizer(make_model):
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
+
+
+class GivenRows(list):
+    """Rows in place of a TokenCache."""
 
 
 @pytest.fixture
@@ -36,7 +49,8 @@ def given_rows(tokenizer, tmp_path, monkeypatch):
     path.touch()
 
     def make(rows, tokens, views=(), names=None, seed=42, **options):
-        cache = SimpleNamespace(sentences=rows, names=names, tokens_of=lambda places: [tokens[row] for row in places])
+        cache = GivenRows(rows)
+        cache.tokens, cache.names, cache.name = tokens.__getitem__, lambda: names, lambda row: names[row]
         monkeypatch.setattr(training_set, "open_token_cache", lambda *_: cache)
         dataset = training_set.TrainingSet(path, views=dict(enumerate(views)), **options)
         dataset.read(tokenizer, 16, seed)

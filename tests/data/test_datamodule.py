@@ -1,4 +1,4 @@
-"""The datamodule: rows, their order and their views on each rank and after a resume, and options that do not fit."""
+"""The datamodule: rows and views of one or several sets, their order on each rank and after a resume, wrong options."""
 
 import logging
 from types import SimpleNamespace
@@ -13,10 +13,11 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.evaluation import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
+from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.models.roles import default_roles
+from simcse_pl.utils.errors import UserError
 from tests.conftest import quiet_trainer
-from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled
+from tests.data.conftest import LABELS, NLI, SAMPLE, TEXT, Shuffled, streams
 
 
 @pytest.fixture
@@ -30,26 +31,6 @@ def make_data(tokenizer, tmp_path):
         return data
 
     return make
-
-
-def batches(data, epoch=0):
-    loader = data.train_dataloader()
-    loader.sampler.set_epoch(epoch)
-    return [[sentences(data, row) for row in batch["input_ids"]] for batch in loader]
-
-
-def listed(value):
-    return value.tolist() if isinstance(value, torch.Tensor) else value
-
-
-def streams(data, epochs=2):
-    """Return the tensors of several epochs from one loader with persistent workers."""
-    loader = data.train_dataloader()
-    epochs_seen = []
-    for epoch in range(epochs):
-        loader.sampler.set_epoch(epoch)
-        epochs_seen.append([{name: listed(value) for name, value in batch.items()} for batch in loader])
-    return epochs_seen
 
 
 def sentences(data, views):
@@ -82,31 +63,6 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
         expected = [collate(drawn[start : start + 4]) for start in (0, 4, 8)]
         roles = default_roles(max(2, columns))
         assert batches == [{name: x.tolist() for name, x in batch.items()} | {"roles": roles} for batch in expected]
-
-
-@pytest.mark.parametrize(
-    ("view", "columns", "expected"),
-    [(Dropout(), 1, []), (Dropout(), 2, []), (Shuffled(), 1, [4]), (Shuffled(), 2, [4])],
-)
-def test_only_positives_of_a_view_are_tokenized_in_training(make_data, monkeypatch, view, columns, expected):
-    data = make_data(rows=4, columns=columns, batch_size=4, views=view)
-    counts = []
-    tokenizer = type(data.tokenizer)
-    tokenize = tokenizer.__call__
-    monkeypatch.setattr(
-        tokenizer, "__call__", lambda self, text, **how: counts.append(len(text)) or tokenize(self, text, **how)
-    )
-    (batch,) = data.train_dataloader()
-    list(data.val_dataloader())
-    assert batch["input_ids"].shape[:2] == (4, max(2, columns + len(expected)))
-    assert counts == expected
-
-
-@pytest.mark.parametrize("view", [Shuffled(), OneOfNextSentences(3)])
-def test_the_stream_is_the_same_with_any_number_of_workers(make_read, view):
-    alone, *others = (streams(make_read("d.txt", TEXT, views=view, batch_size=4, num_workers=n)) for n in (0, 1, 2))
-    assert others == [alone, alone]
-    assert alone[0] != alone[1]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -153,7 +109,7 @@ class Recorder(pl.LightningModule):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("several", "workers", "max_steps"),
-    [(False, 0, -1), (False, 0, 8), (False, 1, 8), (True, 0, -1), (True, 1, 8)],
+    [(False, 0, 8), (True, 0, -1), (True, 1, 8)],
 )
 def test_a_run_resumed_at_any_step_sees_the_remaining_batches(
     make_read, make_sets, tmp_path, several, workers, max_steps
@@ -187,3 +143,53 @@ def test_training_sentences_in_an_evaluation_set_are_a_warning(make_read, caplog
         f"{count} sentences of {data.sets[''].train} are in the {split} set: scores may be too high"
         for split, count in ((VALIDATION, 1), (TEST, 2))
     ]
+
+
+@pytest.mark.parametrize("sampling", ["proportional", "round_robin", "concatenated"])
+def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
+    data = make_sets(sampling)
+    loader = data.train_dataloader()
+    for epoch in range(2):
+        loader.sampler.set_epoch(epoch)
+        seen = {name: [] for name in data.sets}
+        for place, batch in enumerate(loader):
+            name = batch["dataset"]
+            own, rows = data.rows_of_batch(epoch, place)
+            assert own is data.sets[name]
+            expected = own.batch([(epoch, own.chosen.index(row)) for row in rows])
+            assert batch.keys() == expected.keys() and batch["input_ids"].equal(expected["input_ids"])
+            assert "labels" not in batch or batch["labels"].equal(expected["labels"])
+            seen[name] += rows
+            assert ("labels" in batch) == (name != "plain")
+        if sampling != "round_robin":
+            assert {name: sorted(rows) for name, rows in seen.items()} == {
+                name: list(range(len(own.chosen))) for name, own in data.sets.items()
+            }
+    assert [own.batch_size for own in data.sets.values()] == [5, 3, 5]
+    assert len(loader) == {"round_robin": 6}.get(sampling, 3 + 4 + 2)
+
+
+def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
+    alone = streams(make_read("d.txt", TEXT, views=Shuffled(), batch_size=5))
+    several = streams(make_sets("concatenated"))
+    for own, epoch in zip(alone, several, strict=True):
+        assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"batch_size": 0}, "batch_size=0: Input should be greater than 0"),
+        ({"colums": "a"}, "colums=a: Unexpected keyword argument"),
+        ({"label_column": 0, "score_column": 1}, "a row has a class or a score"),
+    ],
+)
+def test_wrong_options_of_a_set_are_one_line(make_sets, option, message):
+    with pytest.raises(UserError, match=f"^data.sets.a: {message}"):
+        make_sets(sets=lambda own: {"a": own["plain"] | option})
+
+
+def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
+    monkeypatch.setattr(datamodule, "world_size", lambda: 4)
+    with pytest.raises(UserError, match="^data.sets.nli: data.batch_size=3, 12 rows: both must be at least 4"):
+        make_sets().train_dataloader()

@@ -1,7 +1,5 @@
 """The sample: distinct sentences, and pairs of premises with their hypotheses."""
 
-import os
-
 import pandas
 import pytest
 
@@ -16,20 +14,6 @@ COLUMN = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutra
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def test_sentences_are_distinct():
-    assert list(ROWS.columns) == ["sent0", "sent1", "hard_neg", "neutral"] and len(ROWS) == 800
-    sentences = [sentence.strip().lower() for sentence in ROWS.to_numpy().ravel()]
-    assert all(sentences) and len(set(sentences)) == len(sentences)
-
-
-@pytest.mark.parametrize("labels", [["entailment"], ["neutral"], ["contradiction"], ["neutral", "entailment"]])
-def test_pairs_are_premises_with_their_hypotheses(labels):
-    pairs = pandas.read_csv(sample.nli_pairs(labels))
-    expected = {(row["sent0"], row[COLUMN[label]]) for _, row in ROWS.iterrows() for label in labels}
-    assert list(pairs.columns) == ["premise", "hypothesis"]
-    assert set(pairs.itertuples(index=False, name=None)) == expected and len(pairs) == len(expected)
 
 
 def test_labelled_pairs_of_all_labels():
@@ -47,18 +31,6 @@ def test_scored_pairs_have_the_columns_of_the_published_file():
         own = pairs[pairs["label"] == score]
         assert own["text1"].tolist() == ROWS["sent0"].tolist() and own["text2"].tolist() == ROWS[column].tolist()
     assert set(pandas.read_csv(sample.nli_pairs(["neutral"], scored=True))["label"]) == {0.5}
-
-
-def test_a_file_is_written_once():
-    first = os.stat(sample.nli_pairs()).st_mtime_ns
-    assert os.stat(sample.nli_pairs()).st_mtime_ns == first
-    made = (
-        sample.nli_pairs(),
-        sample.nli_pairs(labelled=True),
-        sample.nli_pairs(scored=True),
-        sample.nli_pairs(["neutral"]),
-    )
-    assert len(set(made)) == len(made)
 
 
 def test_the_backbone_of_size_mini_is_made_by_a_command(tmp_path):

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from collections import Counter
 from typing import get_args
 
 import pytest
 
 from simcse_pl.data.sampler import ContrastiveBatches, MixedBatchSampler, Sampling
-from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
 
@@ -27,12 +25,6 @@ def test_ranks_share_the_batches_of_one_device(rows, ranks):
         assert [key for part in parts for key in part] == batch
         sizes = [len(part) for part in parts]
         assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
-
-
-@pytest.mark.parametrize(("rows", "batch_size"), [(10, 3), (3, 8)])
-def test_fewer_rows_than_ranks_are_an_error(rows, batch_size):
-    with pytest.raises(UserError, match=f"data.batch_size={batch_size}, {rows} rows: both must be at least 4"):
-        ContrastiveBatches(rows, batch_size, ranks=4)
 
 
 SAMPLING = get_args(Sampling)
@@ -73,13 +65,6 @@ def test_each_sampling_against_a_loop(sampling):
             assert {number for number, _ in keys} == {epoch}
 
 
-def test_proportional_sampling_draws_every_order_with_equal_probability():
-    sets = {"a": ContrastiveBatches(2, 1), "b": ContrastiveBatches(1, 1)}
-    batches = MixedBatchSampler(sets, "proportional")
-    places = [[name for name, _ in drawn(batches, epoch)].index("b") for epoch in range(600)]
-    assert Counter(places) == {place: pytest.approx(200, abs=60) for place in range(3)}
-
-
 @pytest.mark.parametrize("sampling", SAMPLING)
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
@@ -92,23 +77,6 @@ def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
         for (name, keys), *parts in zip(alone, *shares, strict=True):
             assert {own for own, _ in parts} == {name}
             assert [key for _, part in parts for key in part] == keys
-
-
-def test_keys_have_the_epoch_in_which_the_iterator_started():
-    batches = mixed("proportional")
-    begun = iter(batches)
-    next(begun)
-    batches.set_epoch(1)
-    assert {epoch for _, batch in begun for epoch, _ in batch} == {0}
-
-
-@pytest.mark.parametrize("sampling", SAMPLING)
-def test_only_the_interrupted_epoch_starts_later(sampling):
-    whole = {epoch: drawn(mixed(sampling), epoch) for epoch in range(3)}
-    batches = mixed(sampling, start=(1, 2))
-    for epoch in range(3):
-        assert drawn(batches, epoch) == (whole[1][2:] if epoch == 1 else whole[epoch])
-    assert len(batches) == len(whole[0])
 
 
 def test_a_process_ends_if_an_error_keeps_its_workers_alive():

@@ -1,17 +1,14 @@
-"""The token cache: rows and tokens as they were read, computed once, and again if the file is damaged."""
+"""The token cache: rows and tokens as they were read, computed once."""
 
 import multiprocessing
-import pickle
 
-import numpy as np
 import pytest
 
 from simcse_pl.data import token_cache
 from simcse_pl.data.readers.row_reader import iterate_rows
-from simcse_pl.data.token_cache import MappedColumn, open_token_cache
+from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import tokenize
-from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
 
 ROWS = [(f"{SENTENCES[i % 7]} {i}", f"butter and flour {'!' * (i + 1)}") for i in range(20)]
@@ -45,8 +42,7 @@ def never(warn):
 
 
 def contents(cache):
-    rows = range(len(cache.tokens))
-    return list(cache.sentences), [[tokens.tolist() for tokens in row] for row in cache.tokens_of(rows)]
+    return list(cache), [[tokens.tolist() for tokens in cache.tokens(row)] for row in range(len(cache))]
 
 
 def test_a_second_start_reads_nothing(source, tokenizer):
@@ -62,45 +58,8 @@ def test_other_data_another_length_and_another_tokenizer_have_another_key(source
     for _ in range(2):
         for key, own, length in cases:
             cache = open_token_cache(reader(source, calls), key, own, length)
-            assert (
-                cache.tokens_of([3])[0][0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
-            )
+            assert cache.tokens(3)[0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
     assert len(calls) == len(list(folder.iterdir())) == 4
-
-
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: flip(folder / "rows.arrow"),
-        lambda folder: (folder / "rows.arrow").unlink(),
-        lambda folder: (folder / "manifest.json").write_text("{"),
-        lambda folder: (folder / "manifest.json").write_text("[1]"),
-    ],
-)
-def test_a_damaged_cache_is_written_again(damage, source, tokenizer, folder, caplog):
-    first = contents(open_token_cache(reader(source), ["x"], tokenizer, 9))
-    (own,) = folder.iterdir()
-    damage(own)
-    calls = []
-    assert contents(open_token_cache(reader(source, calls), ["x"], tokenizer, 9)) == first
-    assert len(calls) == 1
-    assert f"the tokens in {own} are damaged and are computed again" in caplog.text
-    open_token_cache(never, ["x"], tokenizer, 9)
-
-
-def test_an_invalid_row_leaves_no_file(tmp_path, tokenizer, folder):
-    path = tmp_path / "rows.tsv"
-    path.write_text("\n".join(f"a {i}\tb" for i in range(15)) + "\nalone\n")
-    with pytest.raises(UserError, match="line 16: 1 columns where there should be 2"):
-        open_token_cache(reader(path), ["x"], tokenizer, 9)
-    (own,) = folder.iterdir()
-    assert [file.name for file in own.iterdir()] == ["lock"]
 
 
 def test_warnings_of_dropped_rows_and_truncated_sentences_are_logged_at_every_start(tmp_path, tokenizer, caplog):
@@ -115,14 +74,6 @@ def test_warnings_of_dropped_rows_and_truncated_sentences_are_logged_at_every_st
             f"{path}: 1 invalid rows dropped, the first at line 2: 1 columns where there should be 2",
             "25.00% of the sentences have data.max_length=9 tokens or more, and are truncated to that",
         ]
-
-
-def test_a_cache_that_cannot_be_written_is_an_error_of_one_line(source, tokenizer, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    message = "cannot write tokens to .*file.*: Not a directory; set XDG_CACHE_HOME to another folder$"
-    with pytest.raises(WriteError, match=message):
-        open_token_cache(reader(source), ["x"], tokenizer, 9)
 
 
 def open_and_count(source, log, tokenizer, results):
@@ -146,19 +97,3 @@ def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path)
         process.join()
     assert (tmp_path / "log").read_text() == "read\n"
     assert all(each == opened[0] for each in opened) and opened[0][0] == ROWS
-
-
-def test_a_column_is_pickled_as_its_path(source, tokenizer):
-    cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
-    pickled = pickle.dumps(cache.sentences)
-    copy = pickle.loads(pickled)
-    assert isinstance(copy, MappedColumn) and len(pickled) < 1000
-    assert list(copy) == [copy[row] for row in range(len(copy))] == list(cache.sentences)
-
-
-def test_ids_above_65535_are_kept(source, tokenizer):
-    tokenizer.add_tokens([f"w{i}" for i in range(2**16)])
-    source.write_text("w65000\tw65535\n")
-    cache = open_token_cache(reader(source), ["x"], tokenizer, 9)
-    assert contents(cache)[1] == [[tokenizer(word)["input_ids"] for word in ("w65000", "w65535")]]
-    assert np.max(cache.tokens_of([0])[0][1]) >= 2**16

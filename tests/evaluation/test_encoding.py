@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
@@ -18,14 +17,6 @@ class Recorder:
     def __call__(self, sentences):
         self.calls.append(list(sentences))
         return torch.tensor([[float(len(sentence)), 1.0, float(ord(sentence[0]))] for sentence in sentences])
-
-
-def test_columns_are_encoded_once_in_sorted_order():
-    encode = Recorder()
-    columns = [["dog", "a", "dog"], ["the", "a", "me"], ["me"]]
-    vectors = encode_columns(encode, *columns)
-    assert encode.calls == [["a", "dog", "me", "the"]]
-    assert all(torch.equal(own, encode(column)) for own, column in zip(vectors, columns, strict=True))
 
 
 @pytest.mark.parametrize(

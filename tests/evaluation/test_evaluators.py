@@ -1,6 +1,5 @@
 """Evaluators on files: their metrics against loops, and their errors."""
 
-import json
 import math
 
 import datasets
@@ -31,10 +30,6 @@ def cosine(first, second):
 SCORED = [("a b", "c d", 4.5), ("e f", "g h", 0.5), ("a b", "g h", 3.0), ("i", "k", 5.0), ("l m n", "o", 2.0)]
 
 
-def test_names_of_files_may_be_numbers(write):
-    assert ScoredPairs({2012: write(*SCORED), 2013: write(*SCORED, name="other.tsv")}).name(VALIDATION) == "2012, 2013"
-
-
 def test_scored_pairs_have_the_papers_metrics(write):
     file = write(*SCORED)
     evaluator = ScoredPairs(file)
@@ -48,17 +43,6 @@ def test_scored_pairs_have_the_papers_metrics(write):
     every = [one for first, second, _ in SCORED for one in (first, second)]
     potentials = [math.exp(-2 * (2 - 2 * cosine(a, b))) for i, a in enumerate(every) for b in every[:i]]
     assert metrics["uniformity"] == pytest.approx(math.log(np.mean(potentials)), abs=1e-5)
-
-
-def test_a_score_scale_of_ones_own_changes_only_what_a_positive_is(write):
-    tenths = ScoredPairs(write(*[(a, b, score / 5) for a, b, score in SCORED]))(encode, VALIDATION)
-    assert tenths == ScoredPairs(write(*SCORED))(encode, VALIDATION)
-
-
-def test_without_a_score_above_0_only_the_alignment_is_nan(write):
-    shifted = ScoredPairs(write(*[(a, b, score - 5) for a, b, score in SCORED]))(encode, VALIDATION)
-    expected = ScoredPairs(write(*SCORED))(encode, VALIDATION)
-    assert shifted == pytest.approx(expected | {"alignment": math.nan}, nan_ok=True)
 
 
 @pytest.mark.parametrize("validation", ["sample", ["sample"]])
@@ -128,45 +112,11 @@ def test_each_split_of_a_dataset_of_the_hub_is_read(monkeypatch):
         assert evaluator.sets[split][""] == {split: ["y"], "x": ["z"]}
 
 
-def test_cells_of_other_columns_may_hold_anything(tmp_path):
-    rows = [{"a": "x", "b": "y", "score": 1, "id": [7]}, {"a": "u", "b": "v", "score": "0.5", "id": None}]
-    file = tmp_path / "dev.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (pairs,) = ScoredPairs(str(file)).sets[VALIDATION].values()
-    assert [pair.score for pair in pairs] == [1, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("kind", "row", "message"),
-    [
-        (ScoredPairs, {"a": "x", "b": 5, "c": 1}, "line 2: column b is not text: 5"),
-        (Retrieval, {"a": "x", "b": ["p"], "c": "q"}, r"line 2: column b is not text: \['p'\]"),
-    ],
-)
-def test_cells_that_are_not_text_are_errors(kind, row, message, tmp_path):
-    first = {"a": "a", "b": "b", "c": 2 if kind is ScoredPairs else "c"}
-    (tmp_path / "dev.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(row)}\n")
-    with pytest.raises(UserError, match=f"dev.jsonl, {message}$"):
-        kind(str(tmp_path / "dev.jsonl"))
-
-
-@pytest.mark.parametrize("header", [None, True, False])
-def test_a_first_row_of_names_is_a_header(write, header):
-    named = write(("sentence1", "sentence2", "score"), *SCORED)
-    if header is False:
-        with pytest.raises(UserError, match="line 1: the score is 'score', not a number"):
-            ScoredPairs(named, header=header)
-    else:
-        assert len(ScoredPairs(named, header=header).sets[VALIDATION][""]) == len(SCORED)
-
-
 def test_names_of_ones_own_are_not_read_as_a_query(write):
     rows = [("What is a dog?", "An animal that barks."), ("Any cat?", "An animal that meows.")]
     for names in (("Query", "document"), ("question", "the answer in one sentence")):
         assert Retrieval(write(names, *rows)).sets[VALIDATION][""].keys() == dict(rows).keys()
     own = write(("Frage", "Antwort"), *rows)
-    with pytest.raises(UserError, match="dev.tsv, line 1: Frage, Antwort may be the columns' names; set evaluators"):
-        Retrieval(own)
     assert len(Retrieval(own, header=True).sets[VALIDATION][""]) == 2
     assert Retrieval(own, header=False).sets[VALIDATION][""]["Frage"] == ["Antwort"]
 
@@ -180,42 +130,28 @@ def test_columns_are_chosen_by_name_or_position(write):
     found = Retrieval(named, columns=["satz1", "satz2"]).sets[VALIDATION][""]
     assert found["a b"] == ["c d", "g h"] and len(found) == 4
     for columns, message in (
-        (["satz1", "satz"], "no column satz in .*named.tsv, which has the columns id, wert, satz1, thema, satz2$"),
-        ([0, 1], "named.tsv: its rows have 2 columns, and 3 are needed$"),
-        (["satz1", "id", "wert"], "named.tsv: column id has numbers, not sentences$"),
+        (["satz1", "satz"], "no column satz in .*named.tsv"),
+        ([0, 1], "named.tsv, line 1: 2 columns, and 3 are needed$"),
+        (["satz1", "id", "wert"], "named.tsv: column 1 .* has numbers, not sentences$"),
     ):
         with pytest.raises(UserError, match=message):
             ScoredPairs(named, columns=columns)
 
 
 BAD = {
-    "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all scores are 3; pairs with different scores"),
-    "two columns": (ScoredPairs, [("a.", "b."), ("c", "d")], "its rows have 2 columns, and 3 are needed"),
-    "a short row": (ScoredPairs, [SCORED[0], ("c", "d")], "line 2: the row has 2 columns, and 3 are needed"),
-    "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: a sentence is empty"),
+    "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all rows have the number 3; different ones"),
+    "a short row": (ScoredPairs, [SCORED[0], ("c", "d")], "line 2: 2 columns, and 3 are needed"),
+    "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: it should be two sentences and a number"),
     "only a header": (ScoredPairs, [("sentence1", "sentence2", "score")], "has no rows"),
-    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "line 2: the label is 2; it must be 0 or 1"),
-    "one label": (
-        BinaryPairs,
-        [("a.", "b.", 1), ("c", "d", 1)],
-        "all labels are 1; pairs with 0 and with 1 are needed",
-    ),
-    "no positive": (Retrieval, [("a b.", "c d."), ("e f.", "")], "line 2: the query has no positive$"),
-    "no query": (Retrieval, [("a b.", "c d.", "e"), ("", "p 1", "p 2")], "line 2: the query is empty"),
-    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 has numbers, not sentences$"),
-    "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: the query has no positive but itself"),
+    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "the label 2 is neither 0 nor 1"),
+    "no query": (Retrieval, [("a b.", "c d.", "e"), ("", "p 1", "p 2")], "line 2: it should be a query and a positive"),
+    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 .* has numbers, not sentences$"),
+    "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: .* a positive other than the query$"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_files_are_errors_in_one_line(case, write):
+def test_bad_files_are_errors(case, write):
     kind, rows, message = BAD[case]
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=f"^data.validation: .*{message}"):
         kind(write(*rows))
-
-
-def test_a_name_with_a_slash_and_a_k_below_1_are_errors():
-    with pytest.raises(UserError, match="^data.test: the name 'a/b' has a slash"):
-        ScoredPairs(test={"a/b": "a.tsv"})
-    with pytest.raises(UserError, match=r"^evaluators.retrieval.top_k=\[0\]: give numbers of 1 or more$"):
-        Retrieval(top_k=[0])

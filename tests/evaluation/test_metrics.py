@@ -86,19 +86,10 @@ def test_gram_bound(chunk_rows):
     assert positive["gram_sum"] / 11 <= positive["largest_eigenvalue"] <= positive["gram_sum"]
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("size", [1e-3, 6e4])
-def test_all_precisions_agree_with_float64(dtype, size):
-    x, y = ((random(2, 40, 300) - 1).sign() * size).to(dtype)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_all_precisions_agree_with_float64(dtype):
+    x, y = ((random(2, 40, 300) - 1).sign() * 6e4).to(dtype)
     measured = torch.stack([alignment(x, y), uniformity(x)])
     exact = torch.stack([alignment(x.double(), y.double()), uniformity(x.double())])
     assert measured.dtype == torch.float32
     torch.testing.assert_close(measured.double(), exact, atol=1e-5, rtol=0)
-
-
-def test_zero_vectors_have_length_zero_after_normalization():
-    zeros, x = torch.zeros(3, 4), torch.eye(4)[:3]
-    assert alignment(zeros, x) == 1 and uniformity(zeros) == 0
-    assert uniformity(torch.cat([zeros[:1], x[:1]])).item() == pytest.approx(-2)
-    assert gram_bound(zeros) == {"gram_sum": 0, "largest_eigenvalue": 0, "trace": 0, "nonnegative": 1}
-    assert singular_spectrum(zeros).isnan().all() and effective_rank(torch.zeros(4)).isnan()

@@ -53,11 +53,6 @@ def test_the_sample_replaces_a_missing_bundle():
     assert load_suite([], None) == Suite()
 
 
-def test_the_dev_split_has_stsb_and_sickr(bundle):
-    suite = load_suite("sts", bundle, split="dev")
-    assert [(task.name, task.split) for task in suite.sts] == [("STS-B", "dev"), ("SICK-R", "dev")]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

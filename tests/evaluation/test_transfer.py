@@ -137,13 +137,6 @@ def test_dev_split(name, fit, grid):
     assert (result.rows, result.protocol) == (150, "dev split")
 
 
-@pytest.mark.parametrize(
-    ("splits", "message"),
-    [
-        ({"all": examples(19, 2)}, "^SST: 10 folds need at least 10 examples of each class$"),
-        ({"train": examples(50, 1), "test": examples(50, 2)}, "^SST: all training examples have the same class$"),
-    ],
-)
-def test_too_few_examples_or_classes_are_errors(splits, message):
-    with pytest.raises(UserError, match=message):
-        evaluate_transfer(encode, TransferTask("SST", splits))
+def test_too_few_examples_of_a_class_are_an_error():
+    with pytest.raises(UserError, match="^SST: 10 folds need at least 10 examples of each class$"):
+        evaluate_transfer(encode, TransferTask("SST", {"all": examples(19, 2)}))

@@ -6,7 +6,6 @@ import torch
 from scipy.stats import norm
 
 from simcse_pl.postprocessing.flow import Flow, mean_log_likelihood
-from simcse_pl.utils.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +54,3 @@ def test_a_seed_gives_one_flow_and_keeps_the_global_random_state(skewed):
     assert torch.equal(first.transform(skewed), second.transform(skewed))
     assert not torch.equal(first.transform(skewed), other.transform(skewed))
     assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("n", [2, 3, 65])
-def test_few_and_odd_numbers_of_rows(n):
-    x = torch.randn(n, 5)
-    assert likelihood(Flow(hidden=8).fit(x), x) > likelihood_of_independent_gaussians(x)
-
-
-def test_a_diverging_likelihood_is_an_error():
-    with pytest.raises(UserError, match="postprocess.lr=1e\\+30: the likelihood diverged"):
-        Flow(hidden=8, lr=1e30).fit(torch.randn(60, 6))

@@ -24,12 +24,6 @@ def sentences(without: str = "") -> st.SearchStrategy[str]:
     return texts(without).map(str.strip).filter(bool)
 
 
-def halves() -> st.SearchStrategy[str]:
-    """Text that holds a lone surrogate, half a character."""
-    half = st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF)
-    return st.tuples(texts(), half, texts()).map("".join)
-
-
 def shapes(*largest: int, smallest: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
     """Shapes of as many dimensions as there are largest sizes."""
     return st.tuples(*(st.integers(smallest, size) for size in largest))

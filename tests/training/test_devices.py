@@ -41,8 +41,8 @@ from simcse_pl.training.checkpoints import RunMetadata
 from simcse_pl.training.fit import measure_tasks, train_and_test
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES, adamw
-from tests.evaluation.test_suite import write_bundle
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
+from tests.senteval_bundle import write_bundle
 
 
 def test_the_pretend_device_rejects_mixed_devices_and_counts_synchronizations():

@@ -1,10 +1,12 @@
 """Unit vectors against the definition, and computations on a device without float64."""
 
+import numpy as np
 import pytest
 import torch
 
 from simcse_pl.evaluation.logistic_regression import fit_predict
 from simcse_pl.evaluation.metrics import gram_bound, principal_variances, singular_spectrum
+from simcse_pl.evaluation.pytorch_classifier import Problem
 from simcse_pl.losses.regularizers import decay_curve, spectrum_control
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
@@ -56,7 +58,7 @@ X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) + 1
         lambda x: Whitening(3).fit(x).transform(x),
         lambda x: RemoveComponents(1).fit(x).transform(x),
         lambda x: Flow(transforms=1, hidden=4, epochs=1).fit(x).transform(x),
-        lambda x: fit_predict(x, torch.arange(40) % 3, torch.ones(1), torch.ones(1, 40)),
+        lambda x: torch.tensor(fit_predict(x, torch.arange(40) % 3, [Problem(np.arange(40), None, [1.0])])),
     ],
 )
 def test_computes_on_a_device_without_float64(compute):

@@ -2,27 +2,26 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import Unreadable, atomic_write, check_is_file
+from simcse_pl.utils.files import atomic_write, check_is_file, read_lines
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.terminal import progress_bar
+from simcse_pl.utils.terminal import tracked
 
 USED = "used"
 NO_WORDS = "a sentence without words"
-INVALID = "invalid"
+INVALID = "cannot be read"
 REPEATED = "the same pair again"
 
-Parsed = Sequence[str] | str | Unreadable  # the cells of a row, the reason not to use it, or why it cannot be read
+Parsed = Sequence[str] | str | None  # the cells of a row, the reason not to use it, or None for a line without a row
 
 
 class ConversionStats(Counter[str]):
-    """Counts of input rows by outcome (used, invalid, no label, ...)."""
+    """Counts of input rows by outcome (used, cannot be read, no label, ...)."""
 
     def table(self, title: str) -> Table:
         """Return a table of the outcomes below the number of rows read."""
@@ -30,49 +29,40 @@ class ConversionStats(Counter[str]):
         return Table("rows", title, pd.DataFrame({"": list(counts), "rows": list(counts.values())}), decimals=0)
 
     def __str__(self) -> str:
-        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in self.items())
-        return f"{self.total()} rows read: {outcomes}" if self else "no rows read"
+        return f"{self.total()} rows read: {', '.join(f'{count} {outcome}' for outcome, count in self.items())}"
 
 
 def check_paths(files: Sequence[Path], out: Path) -> None:
-    """Raise UserError unless the input files exist and the output is a new or existing .csv file other than these."""
+    """Raise UserError unless the input files exist and the output is a .csv file other than these."""
     for file in files:
         check_is_file(file)
         if out.exists() and out.samefile(file):
             raise UserError(f"{out} is an input file: give another name for the output")
-    if out.is_dir():
-        raise UserError(f"{out} is a folder: name a file to write")
     if out.suffix != ".csv":
         raise UserError(f"{out}: the output file comes last, and its name should end in .csv")
 
 
-def usable_rows(
-    file: Path, records: Iterable[tuple[str, Parsed]], on_invalid_row: str, stats: ConversionStats
-) -> Iterator[list[str]]:
-    """Yield the cells of each row whose cells all have words, with single spaces between words.
+def usable_rows(path: Path, parse: Callable[[str], Parsed], stats: ConversionStats) -> Iterator[list[str]]:
+    """Yield the cells of each line whose cells all have words, with single spaces between words.
 
     Args:
-        file: the file that has the rows.
-        records: the place (`line 7`) and the content of each row.
-        on_invalid_row: `error`, or `drop` to skip rows that cannot be read.
+        path: the file.
+        parse: reads a line that is not blank.
         stats: counts the rows that are not yielded.
-
-    Raises:
-        UserError: a row cannot be read; the message has the file and the line.
     """
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with progress_bar(*columns) as bar:
-        for place, row in bar.track(records, description=f"reading {file.name}"):
-            if isinstance(row, str):
-                stats[row] += 1
-            elif isinstance(row, Unreadable):
-                if on_invalid_row != "drop":
-                    raise UserError(f"{file}, {place}: {row.problem} (--on-invalid-row drop skips such rows)")
-                stats[INVALID] += 1
-            elif all(map(has_words, cells := [" ".join(cell.split()) for cell in row])):
-                yield cells
-            else:
-                stats[NO_WORDS] += 1
+    for line in tracked(read_lines(path), f"reading {path.name}"):
+        row = parse(line) if line.strip() else None
+        if row is not None and (cells := checked_row(row, stats)):
+            yield cells
+
+
+def checked_row(row: Sequence[str] | str, stats: ConversionStats) -> list[str] | None:
+    """Return the cells of a row with single spaces between words; None, which `stats` counts, if it is not used."""
+    cells = [] if isinstance(row, str) else [" ".join(cell.split()) for cell in row]
+    if cells and all(map(has_words, cells)):
+        return cells
+    stats[row if isinstance(row, str) else NO_WORDS] += 1
+    return None
 
 
 def has_words(sentence: str) -> bool:

@@ -1,13 +1,13 @@
 """Convert SNLI, MultiNLI and ANLI as published to training files: `simcse prepare nli`."""
 
+import json
 import random
-import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from simcse_pl.data.prepare.conversion import (
+    INVALID,
     REPEATED,
     USED,
     ConversionStats,
@@ -16,9 +16,6 @@ from simcse_pl.data.prepare.conversion import (
     usable_rows,
     write_csv,
 )
-from simcse_pl.data.readers.formats import open_table, parse_records, text_problem
-from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import Unreadable
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -63,9 +60,7 @@ KINDS = {
 }
 
 
-def convert(
-    kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42, on_invalid_row: str = "error"
-) -> tuple[ConversionStats, int]:
+def convert(kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42) -> tuple[ConversionStats, int]:
     """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
 
     Each entailment of a premise gives one triplet, with a random contradiction of that premise. Premises are compared
@@ -80,21 +75,20 @@ def convert(
 
     Args:
         kind: one of `KINDS`.
-        files: any number of jsonl files as published.
+        files: any number of jsonl files as published. Rows that cannot be read are left out and counted.
         out: the csv file to write, atomically.
         seed: seed of the choice of hard negatives.
-        on_invalid_row: `error`, or `drop` to skip and count rows that cannot be read.
 
     Returns:
         The counts of input rows by outcome, and the number of rows written.
 
     Raises:
-        UserError: a file does not exist, is damaged or not of such a corpus, there are no rows, or `out` is not valid.
+        UserError: a file does not exist, there are no rows, or `out` is not valid.
     """
     paths, out = [Path(file) for file in files], Path(out)
     check_paths(paths, out)
     stats = ConversionStats()
-    pairs = (pair for path in paths for pair in usable_rows(path, _records(path), on_invalid_row, stats))
+    pairs = (pair for path in paths for pair in usable_rows(path, _pair, stats))
     return stats, write_csv(out, KINDS[kind].columns, _make_rows(pairs, KINDS[kind], seed, stats), stats)
 
 
@@ -125,26 +119,15 @@ def _make_rows(
         stats[USED if all(candidates) else NO_NEGATIVE] += 1
 
 
-def _records(path: Path) -> Iterator[tuple[str, Parsed]]:
-    """Yield the place, and the premise, the hypothesis and the label of each row."""
-    table = open_table(path)
-    header = table.header or []
-    fields = next((fields for fields in _FIELDS if set(fields) <= set(header)), None)
-    if fields is None:
-        expected = " or ".join(", ".join(fields) for fields in _FIELDS)
-        raise UserError(f"{path} is not a jsonl file of SNLI, MultiNLI or ANLI: its first row should have {expected}")
-
-    def pair(cells: Sequence[Any]) -> Parsed:
-        row = dict(zip(header, cells, strict=False))
-        for field in fields:
-            if problem := text_problem(row.get(field)):
-                return Unreadable(f"{field} {problem}")
-        premise, hypothesis, label = (row[field] for field in fields)
-        if label == _NO_GOLD_LABEL:
-            return NO_LABEL
-        if label not in _MEANINGS:
-            expected = f"one of {', '.join(_MEANINGS)}, or {_NO_GOLD_LABEL} for no label"
-            return Unreadable(f"{fields[2]} is {reprlib.repr(label)}; it should be {expected}")
-        return premise, hypothesis, _MEANINGS[label]
-
-    return parse_records(table.records, pair)
+def _pair(line: str) -> Parsed:
+    """Return the premise, the hypothesis and the label of a row."""
+    try:
+        row = json.loads(line)
+        cells: list[str] = next([row[name] for name in names] for names in _FIELDS if set(names) <= set(row))
+        " ".join(cells).encode()  # JSON allows half a character, UTF-8 does not
+    except (ValueError, TypeError, StopIteration, RecursionError):
+        return INVALID
+    premise, hypothesis, label = cells
+    if label == _NO_GOLD_LABEL:
+        return NO_LABEL
+    return (premise, hypothesis, _MEANINGS[label]) if label in _MEANINGS else INVALID

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.models.sources import load_config, load_tokenizer, resolve
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 
 
@@ -23,16 +22,9 @@ def train_tokenizer(model: str, text: str, out: str | Path, vocabulary: int) -> 
         The number of tokens.
 
     Raises:
-        UserError: the model does not exist or its tokenizer cannot be trained, or the text cannot be read.
+        UserError: the model does not exist, or the text cannot be read.
     """
     old, config = load_tokenizer(model), load_config(resolve(model))
-    if not old.is_fast:
-        raise UserError(f"{model}: its tokenizer has no training in the tokenizers library; choose another model")
-    smallest = len(old.all_special_ids) + 1
-    if vocabulary < smallest:
-        raise UserError(
-            f"--vocabulary {vocabulary}: it must be at least {smallest}, for the special tokens and one more"
-        )
     sentences = (sentence for row, _ in iterate_rows(text) for sentence in row)
     new = old.train_new_from_iterator(sentences, vocabulary)
     config.vocab_size = len(new)

@@ -6,16 +6,12 @@ import itertools
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import IO
 
-import gensim
 import rich.progress
-import sentencex
-from gensim.corpora import wikicorpus
 
-from simcse_pl.utils.errors import FailureError, UserError, reraise_as
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, cache_folder, check_is_file
 from simcse_pl.utils.terminal import progress_bar
 
@@ -43,6 +39,9 @@ def sentences_of(markup: str, language: str) -> list[str]:
         markup: the article in wiki markup.
         language: its ISO 639 code, for the rules of sentence splitting.
     """
+    import sentencex  # slow to import, like gensim; a run of data=wiki_sample only needs the file
+    from gensim.corpora import wikicorpus
+
     sentences = []
     for line in wikicorpus.filter_wiki(markup).splitlines():
         line = _EMPHASIS.sub("", line.strip())
@@ -51,14 +50,10 @@ def sentences_of(markup: str, language: str) -> list[str]:
         line = _SPACE_BEFORE_COMMA.sub(r"\1", _EMPTY_BRACKETS.sub("", line))
         for sentence in sentencex.segment(language, line):
             sentence = " ".join(sentence.split())
-            if _is_usable(sentence):
+            whole = _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence)
+            if _SHORTEST <= len(sentence) <= _LONGEST and whole and not _MARKUP_LEFT.search(sentence):
                 sentences.append(sentence)
     return sentences
-
-
-def _is_usable(sentence: str) -> bool:
-    whole = _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence)
-    return bool(_SHORTEST <= len(sentence) <= _LONGEST and whole and not _MARKUP_LEFT.search(sentence))
 
 
 def extract(dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1) -> tuple[int, int]:
@@ -74,12 +69,11 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
         The number of articles with sentences, and of sentences.
 
     Raises:
-        UserError: the dump does not exist, is truncated or not a dump, or its name does not begin with a language.
-        FailureError: one of the processes was killed.
+        UserError: the dump does not exist, or is truncated or not a dump.
     """
     dump, out = Path(dump), Path(out)
     check_is_file(dump)
-    language = language or _language(dump)
+    language = language or dump.name.partition("wiki")[0]
     articles = sentences = 0
     with atomic_write(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
         for document in _documents(dump, language, processes):
@@ -99,15 +93,10 @@ def gensim_sample() -> str:
     version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     path = cache_folder() / f"wiki_sample-{version}.txt"
     if not path.is_file():
+        import gensim
+
         extract(Path(gensim.__file__).parent / _GENSIM_DUMP, path)
     return str(path)
-
-
-def _language(dump: Path) -> str:
-    name, wiki, _ = dump.name.partition("wiki")
-    if not wiki or not name:
-        raise UserError(f"{dump}: its name does not begin with a language, such as enwiki-…: give --language")
-    return name
 
 
 def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]:
@@ -116,15 +105,14 @@ def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]
     if processes == 1:
         yield from itertools.starmap(sentences_of, tasks)
         return
-    try:
-        with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
-            while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
-                yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)
-    except BrokenProcessPool as error:
-        raise FailureError("a worker process was killed (out of memory, perhaps)") from error
+    with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
+        while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
+            yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)
 
 
 def _articles(dump: Path) -> Iterator[str]:
+    from gensim.corpora import wikicorpus
+
     columns = (*rich.progress.Progress.get_default_columns(), rich.progress.DownloadColumn())
     with progress_bar(*columns) as bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
         file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw

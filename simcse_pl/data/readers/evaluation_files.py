@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from simcse_pl.data.readers.formats import is_number, looks_like_a_name, text_problem
 from simcse_pl.data.readers.row_reader import open_source, position_of
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import Unreadable
 from simcse_pl.utils.validation import as_number
 
 log = logging.getLogger(__name__)
@@ -16,10 +15,8 @@ Columns = Sequence[int | str] | None
 _NAMES_OF_QUERIES = ("query", "queries", "question", "anchor", "sentence", "sentence1")
 
 
-def read_scored(
-    file: str, header: bool | None, split: str, columns: Columns = None
-) -> list[tuple[str, str, str, float]]:
-    """Return the place, two sentences and the number of each row of a file; the arguments are those of read_cells.
+def read_scored(file: str, header: bool | None, split: str, columns: Columns = None) -> list[tuple[str, str, float]]:
+    """Return two sentences and the number of each row of a file; the arguments are those of read_cells.
 
     Raises:
         UserError: the file cannot be read, or a row has an empty sentence or no number.
@@ -27,11 +24,9 @@ def read_scored(
     rows = []
     for place, (first, second, number) in read_cells(file, 2, header, split, columns, score=True):
         score = as_number(number)
-        if score is None:
-            raise UserError(f"{file}, {place}: the score is {number!r}, not a number")
-        if not first or not second:
-            raise UserError(f"{file}, {place}: a sentence is empty")
-        rows.append((place, first, second, score))
+        if score is None or not first or not second:
+            raise UserError(f"{file}, {place}: it should be two sentences and a number")
+        rows.append((first, second, score))
     return rows
 
 
@@ -49,7 +44,8 @@ def read_cells(
     Args:
         file: the file, or a dataset of the hub.
         sentences: the number of columns of sentences.
-        header: whether the first row of a csv or tsv file has the columns' names; None guesses, and logs the names.
+        header: whether the first row of a csv or tsv file has the columns' names. None guesses, and logs the names:
+            with a score, all cells look like names; otherwise, the first is a name of queries, such as question.
         split: the split of a dataset of the hub.
         columns: the columns to read, by name or by position from 0; None for all. With a name, the first row is read as
             the columns' names, unless `header` is False.
@@ -58,41 +54,31 @@ def read_cells(
 
     Raises:
         UserError: the file does not exist, is damaged, or has no rows or too few columns, a sentence is not text, or a
-            column of sentences has only numbers; or it is not clear whether the first row has the columns' names.
+            column of sentences has only numbers.
     """
     by_name = any(isinstance(column, str) for column in columns or ())
-    opened = open_source(file, by_name if header is None else header, split)
-    table = opened if columns is None else opened.select([position_of(file, opened, column) for column in columns])
+    table = open_source(file, by_name if header is None else header, split)
+    chosen = None if columns is None else [position_of(file, table, column) for column in columns]
     at_least = sentences + score
-    if table.width < at_least:
-        raise UserError(f"{file}: its rows have {table.width} columns, and {at_least} are needed")
     rows = []
     for place, cells in table.records:
-        if isinstance(cells, Unreadable):
-            raise UserError(f"{file}, {place}: {cells.problem}")
+        if chosen is not None:
+            cells = [cells[i] for i in chosen if i < len(cells)]
         if len(cells) < at_least:
-            raise UserError(f"{file}, {place}: the row has {len(cells)} columns, and {at_least} are needed")
+            raise UserError(f"{file}, {place}: {len(cells)} columns, and {at_least} are needed")
         texts = ["" if cell is None else cell for cell in (cells if more else cells[:at_least])]
         for i, cell in enumerate(texts):
             if not (score and i == sentences) and (problem := text_problem(cell)):
-                raise UserError(f"{file}, {place}: column {table.name(i)} {problem}")
+                raise UserError(f"{file}, {place}: column {i} {problem}")
         rows.append((place, [str(cell).strip() for cell in texts]))
-    if header is None and opened.header is None and rows and _is_header(file, *rows[0], score):
-        log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
+    if header is None and table.header is None and rows:
+        first = rows[0][1]
+        if all(map(looks_like_a_name, first)) if score else first[0].lower() in _NAMES_OF_QUERIES:
+            log.info("%s: the first row has the columns' names, %s", file, ", ".join(rows.pop(0)[1]))
     if not rows:
         raise UserError(f"{file} has no rows")
     for i in range(max(len(cells) for _, cells in rows)):
         column = [cells[i] for _, cells in rows if i < len(cells) and cells[i]]
         if not (score and i == sentences) and column and all(map(is_number, column)):
-            raise UserError(f"{file}: column {table.name(i)} has numbers, not sentences")
+            raise UserError(f"{file}: column {i} of those that are read has numbers, not sentences")
     return rows
-
-
-def _is_header(file: str, place: str, cells: list[str], scored: bool) -> bool:
-    """Return whether cells are names. A first query may look like a name, a score does not."""
-    like_names = all(map(looks_like_a_name, cells))
-    known = not scored and cells[0].lower() in _NAMES_OF_QUERIES
-    if like_names and not scored and not known:
-        advice = "set evaluators.NAME.header=true if they are, or false if not"
-        raise UserError(f"{file}, {place}: {', '.join(cells)} may be the columns' names; {advice}")
-    return known or like_names

@@ -2,25 +2,18 @@
 
 import itertools
 import logging
-import reprlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_pl.data.readers.formats import (
-    Cells,
-    OpenedTable,
-    file_format,
-    is_finite_float32,
-    is_number,
-    open_table,
-    read_documents,
-    text_problem,
-)
+import numpy as np
+
+from simcse_pl.data.readers.formats import OpenedTable, file_format, is_number, open_table, text_problem
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import Unreadable, check_is_file, sha256_of
+from simcse_pl.utils.files import check_is_file, read_lines, sha256_of
+from simcse_pl.utils.validation import as_number
 
 if TYPE_CHECKING:
     import datasets
@@ -31,8 +24,8 @@ Row = tuple[str, ...]
 NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label, score or the name of its document, if any
 Warn = Callable[[str], None]
 HUB = "hf://datasets/"
-ON_INVALID_ROW = ("error", "drop", "blank")
 _ROWS_CHECKED_FOR_NUMBERS = 100
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def read_rows(source: str | Path, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
@@ -63,8 +56,7 @@ def iterate_sentences(
     if column is None and table.width > 1:
         raise UserError(f"{source} has {table.width} columns: choose the one with the sentences")
     positions = [0] if column is None else [position_of(source, table, column)]
-    rows = _valid_rows(source, table, positions, None, on_invalid_row, log.warning)
-    return (row[0] for row, _ in _check_no_numbers(source, table, positions, rows))
+    return (row[0] for row, _ in _valid_rows(source, table, positions, None, on_invalid_row, log.warning))
 
 
 def iterate_rows(
@@ -85,9 +77,9 @@ def iterate_rows(
         source: a file (see `formats.open_table`), `hf://datasets/OWNER/NAME/FILE` for a file of a dataset on the
             Hugging Face Hub, or `hf://datasets/OWNER/NAME` for the dataset itself.
         columns: the columns of sentences, by name or by position from 0; None for all but the labels'.
-        on_invalid_row: `error` raises an error. `drop` skips rows with empty cells, a wrong number of columns or
-            text that is not UTF-8, and counts them in one warning. `blank` keeps an empty cell as an empty sentence
-            if another cell of its row has text, as the paper's code does, and raises an error for other invalid rows.
+        on_invalid_row: `error` raises an error. `drop` skips rows with empty cells or a wrong number of columns, and
+            counts them in one warning. `blank` keeps an empty cell as an empty sentence if another cell of its row has
+            text, as the paper's code does, and raises an error for other invalid rows.
         header: see `formats.open_table`.
         split: the split of a dataset on the Hub.
         label_column: the column of the labels, text or integers, by name or by position from 0; if None, labels are
@@ -96,23 +88,20 @@ def iterate_rows(
         warn: called with a warning after the last row.
 
     Raises:
-        UserError: the source or a column does not exist, the label column is one of `columns`, or the header does
-            not look like one; from the iterator, an invalid row (the message has the file and the line), no rows, or
-            a column of numbers where there are several.
+        UserError: the source or a column does not exist, there is no column of sentences beside the label's, or the
+            header does not look like one; from the iterator, an invalid row (the message has the file and the line),
+            no rows, or a column of numbers where there are several.
     """
     table = open_source(str(source), header, split)
-    given, option = (label_column, "label_column") if score_column is None else (score_column, "score_column")
+    given = label_column if score_column is None else score_column
     label = None if given is None else position_of(source, table, given)
     if columns is None:
         positions = [i for i in range(table.width) if i != label]
     else:
         positions = [position_of(source, table, column) for column in columns]
-    if label in positions:
-        raise UserError(f"data.{option}={given} is also in data.columns: remove it from one of them")
-    if table.width == 1 and not positions:
-        raise UserError(f"{source} has no column of sentences besides data.{option}={given}")
-    rows = _valid_rows(source, table, positions, label, on_invalid_row, warn, score_column is not None)
-    return _check_no_numbers(source, table, positions, rows)
+    if label is not None and (label in positions or not positions):
+        raise UserError(f"data.columns: {source} needs columns of sentences other than {given}, which has the labels")
+    return _valid_rows(source, table, positions, label, on_invalid_row, warn, score_column is not None)
 
 
 def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: Warn = log.warning) -> NamedRows:
@@ -129,8 +118,16 @@ def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: W
     if not isinstance(path, Path) or file_format(path) != ".txt":
         needed = "a .txt file with one sentence per line and a blank line between documents"
         raise UserError(f"{source} does not show which sentences follow each other in a document: give {needed}")
-    check_is_file(path)
-    table = OpenedTable(read_documents(path), 2, ["sentence", "document"])
+
+    def records() -> Iterator[tuple[str, Sequence[str]]]:
+        document = "start"
+        for number, line in enumerate(read_lines(path), 1):
+            if line.strip():
+                yield f"line {number}", [line, document]
+            else:
+                document = f"line {number}"
+
+    table = OpenedTable(records(), 2, ["sentence", "document"])
     return _valid_rows(source, table, [0], 1, on_invalid_row, warn)
 
 
@@ -143,64 +140,67 @@ def _valid_rows(
     warn: Warn,
     scores: bool = False,
 ) -> NamedRows:
-    if on_invalid_row not in ON_INVALID_ROW:
-        raise UserError(f"data.on_invalid_row={on_invalid_row}: choose one of {', '.join(ON_INVALID_ROW)}")
-    rows = dropped = blank = 0
-    first_dropped = ""
-    for place, cells in table.records:
-        row = _row(table, cells, positions, label, on_invalid_row == "blank", scores)
-        if not isinstance(row, Unreadable):
-            rows += 1
-            blank += row[0].count("")
-            yield row
-        elif on_invalid_row == "drop":
-            first_dropped = first_dropped or f"{place}: {row.problem}"
-            dropped += 1
-        else:
-            advice = "data.on_invalid_row=drop skips such rows in training, and --on-invalid-row drop in simcse mine"
-            raise UserError(f"{source}, {place}: {row.problem} ({advice})")
-    if not rows:
-        raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
-    if blank:
-        warn(f"{source}: {blank} empty cells are read as empty sentences")
-    if dropped:
-        warn(f"{source}: {dropped} invalid rows dropped, the first at {first_dropped}")
+    """Yield the valid rows; raise an error if one of several columns has only numbers: scores, classes or ids."""
+
+    def valid() -> NamedRows:
+        rows = dropped = blank = 0
+        first_dropped = ""
+        for place, cells in table.records:
+            row = _row(table, cells, positions, label, on_invalid_row == "blank", scores)
+            if not isinstance(row, str):
+                rows += 1
+                blank += row[0].count("")
+                yield row
+            elif on_invalid_row == "drop":
+                first_dropped = first_dropped or f"{place}: {row}"
+                dropped += 1
+            else:
+                advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
+                raise UserError(f"{source}, {place}: {row} ({advice})")
+        if not rows:
+            raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
+        if blank:
+            warn(f"{source}: {blank} empty cells are read as empty sentences")
+        if dropped:
+            warn(f"{source}: {dropped} invalid rows dropped, the first at {first_dropped}")
+
+    rows = valid()
+    head = list(itertools.islice(rows, _ROWS_CHECKED_FOR_NUMBERS if table.width > 1 else 0))
+    for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
+        if all(map(is_number, sentences)):
+            raise UserError(
+                f"{source}: column {table.name(i)} has numbers, not sentences (in training, data.columns=[...] chooses "
+                "the columns of sentences, data.label_column a column of classes, data.score_column one of scores)"
+            )
+    yield from itertools.chain(head, rows)
 
 
 def _row(
-    table: OpenedTable, cells: Cells, positions: list[int], label: int | None, blank: bool, scores: bool
-) -> tuple[Row, str | None] | Unreadable:
-    """Return the sentences and the label or score of a row; with `blank`, some but not all sentences may be empty."""
-    if isinstance(cells, Unreadable):
-        return cells
+    table: OpenedTable, cells: Sequence[Any], positions: list[int], label: int | None, blank: bool, scores: bool
+) -> tuple[Row, str | None] | str:
+    """Return the sentences and the label or score of a row, or why it is invalid.
+
+    With `blank`, some but not all sentences may be empty.
+    """
     if len(cells) != table.width:
-        return Unreadable(f"{len(cells)} columns where there should be {table.width}")
+        return f"{len(cells)} columns where there should be {table.width}"
     texts = {}
     for i in [*positions, *([] if label is None else [label])]:
         cell = "" if cells[i] is None else cells[i]
         if i == label and isinstance(cell, int | float if scores else int):  # jsonl has numbers
             cell = str(cell)
         if problem := text_problem(cell):
-            return Unreadable(f"column {table.name(i)} {problem}")
+            return f"column {table.name(i)} {problem}"
         texts[i] = cell.strip()
     row = tuple(texts[i] for i in positions)
     for i, text in texts.items():
         if not text and not (blank and any(row) and i != label):
-            return Unreadable(f"column {table.name(i)} is empty")
-    if label is not None and scores and not is_finite_float32(texts[label]):
-        return Unreadable(f"column {table.name(label)} holds {reprlib.repr(texts[label])}, not a finite number")
+            return f"column {table.name(i)} is empty"
+    if label is not None and scores:
+        number = as_number(texts[label])
+        if number is None or abs(number) > _LARGEST_FLOAT32:
+            return f"column {table.name(label)} holds {texts[label][:40]!r}, not a finite number"
     return row, None if label is None else texts[label]
-
-
-def _check_no_numbers(source: str | Path, table: OpenedTable, positions: list[int], rows: NamedRows) -> NamedRows:
-    """Yield the rows; raise an error if one of several columns has only numbers: scores, classes or ids."""
-    head = list(itertools.islice(rows, _ROWS_CHECKED_FOR_NUMBERS if table.width > 1 else 0))
-    for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
-        if all(map(is_number, sentences)):
-            advice = "data.columns=[...] chooses the columns of sentences, data.label_column a column of classes"
-            advice += ", data.score_column one of scores"
-            raise UserError(f"{source}: column {table.name(i)} has numbers, not sentences (in training, {advice})")
-    yield from itertools.chain(head, rows)
 
 
 def position_of(source: str | Path, table: OpenedTable, column: int | str) -> int:
@@ -220,19 +220,19 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
     Raises:
         UserError: the source does not exist.
     """
-    found = _locate(str(source))
-    if not isinstance(found, Path):
-        return str(load_hub_dataset(found, split)._fingerprint)
-    check_is_file(found)
-    return sha256_of(found)
+    place = _locate(str(source))
+    if not isinstance(place, Path):
+        return str(load_hub_dataset(place, split)._fingerprint)
+    check_is_file(place)
+    return sha256_of(place)
 
 
 def open_source(name: str, header: bool | None, split: str) -> OpenedTable:
     """Open a file, or a split of a dataset on the Hugging Face Hub (see formats.open_table)."""
-    found = _locate(name)
-    if isinstance(found, Path):
-        return open_table(found, header)
-    dataset = load_hub_dataset(found, split)
+    place = _locate(name)
+    if isinstance(place, Path):
+        return open_table(place, header)
+    dataset = load_hub_dataset(place, split)
     names = list(dataset.column_names)
     return OpenedTable(((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1)), len(names), names)
 
@@ -242,8 +242,6 @@ def _locate(name: str) -> Path | str:
     if not name.startswith(HUB):
         return Path(name)
     owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
-    if not owner or not repository:
-        raise UserError(f"{name}: write {HUB}OWNER/NAME or {HUB}OWNER/NAME/FILE")
     if file:
         return hub.download(f"{owner}/{repository}", file, repo_type="dataset")
     return f"{owner}/{repository}"

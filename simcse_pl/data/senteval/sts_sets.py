@@ -1,15 +1,13 @@
 """STS data: scored sentence pairs from a SentEval bundle, the Hugging Face Hub, or the project's own sample."""
 
 import logging
-import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl.data import sample
 from simcse_pl.data.readers.row_reader import load_hub_dataset
-from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import check_is_file
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.validation import as_number
 
 log = logging.getLogger(__name__)
@@ -99,18 +97,20 @@ def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> S
         The task, without the pairs that have no score.
 
     Raises:
-        UserError: the bundle does not have the task or split (NotInBundleError), or one of its files is missing or
-            damaged.
+        UserError: the bundle does not have the task or split (NotInBundleError), or one of its files is damaged.
     """
     root = Path(senteval_dir)
     match name:
         case "STS-B":
-            subsets = {split: _pairs(root / "STS" / "STSBenchmark" / f"sts-{split}.csv", _STSB_COLUMNS)}
+            rows = tab_separated_rows(root / "STS" / "STSBenchmark" / f"sts-{split}.csv")
+            subsets = {split: _pairs(rows, _STSB_COLUMNS)}
         case "SICK-R":
-            subsets = {split: _pairs(root / "SICK" / _SICK_FILES[split], _SICK_COLUMNS, header=True)}
+            rows = tab_separated_rows(root / "SICK" / _SICK_FILES[split], header=True)
+            subsets = {split: _pairs(rows, _SICK_COLUMNS)}
         case _:
             folder = root / "STS" / f"{name}-en-{split}"
-            if not (files := sorted(folder.glob("STS.input.*.txt"))):
+            files = sorted(folder.glob("STS.input.*.txt"))
+            if not files:
                 raise NotInBundleError(f"no STS.input files in {folder}")
             subsets = {
                 path.name.removeprefix("STS.input.").removesuffix(".txt"): _yearly_subset(path) for path in files
@@ -130,32 +130,25 @@ def load_stsb(
         splits: `dev`, `test` or both.
 
     Raises:
-        UserError: a source is unknown, none has the data, or a given `senteval_dir` does not have it.
+        UserError: no source has the data, or a given `senteval_dir` does not have it.
     """
-    known = ", ".join(STSB_SOURCES)
-    if not sources:
-        raise UserError(f"data.validation is empty: name some of {known}")
-    if unknown := [source for source in sources if source not in STSB_SOURCES]:
-        raise UserError(f"data.validation: unknown source {unknown[0]}; choose among {known}")
+    load = {
+        "senteval": lambda split: load_sts_task(str(senteval_dir), "STS-B", split),
+        "hub": _stsb_of_the_hub,
+        "sample": load_sample,
+    }
     failures = []
     for source in sources:
         if source == "senteval" and not senteval_dir:
             failures.append("senteval_dir is not set")
             continue
         try:
-            match source:
-                case "senteval":
-                    tasks = {split: load_sts_task(str(senteval_dir), "STS-B", split) for split in splits}
-                case "sample":
-                    tasks = {split: load_sample(split) for split in splits}
-                case _:
-                    tasks = {split: _stsb_of_the_hub(split) for split in splits}
+            tasks = {split: load[source](split) for split in splits}
         except UserError as error:
             if source != "hub":
                 raise
             failures.append(str(error))
-            if source != sources[-1]:
-                log.warning("data.validation: STS-B from the hub is not available: %s", error)
+            log.warning("data.validation: STS-B from the hub is not available: %s", error)
         else:
             name = STSB_SOURCES[source].format(senteval_dir)
             for split, task in tasks.items():
@@ -166,36 +159,30 @@ def load_stsb(
 
 def load_sample(split: str) -> StsTask:
     """Load the `dev` or `test` split of the project's own scored pairs."""
-    return StsTask("sample", split, {split: _pairs(Path(sample.path(f"sts_{split}.tsv")), (1, 2, 0), header=True)})
+    rows = tab_separated_rows(Path(sample.path(f"sts_{split}.tsv")), header=True)
+    return StsTask("sample", split, {split: _pairs(rows, (1, 2, 0))})
 
 
 def _stsb_of_the_hub(split: str) -> StsTask:
     rows = load_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
-    pairs = [
-        _pair(_HUB_STSB, f"row {i}", row["sentence1"], row["sentence2"], row["score"]) for i, row in enumerate(rows, 1)
-    ]
-    return StsTask("STS-B", split, {split: pairs})
+    texts = ((f"{_HUB_STSB}, row {i}", [r["sentence1"], r["sentence2"], r["score"]]) for i, r in enumerate(rows, 1))
+    return StsTask("STS-B", split, {split: _pairs(texts, (0, 1, 2))})
 
 
-def _pair(path: str | Path, place: str, first: str, second: str, score: str | float) -> ScoredPair:
-    value = as_number(score)
-    if value is None:
-        raise UserError(f"{path}, {place}: the score is {reprlib.repr(score)}, not a number")
-    if not 0 <= value <= 5:
-        raise UserError(f"{path}, {place}: the score is {value:g}, and scores are from 0 to 5")
-    if not first.strip() or not second.strip():
-        raise UserError(f"{path}, {place}: a sentence is empty")
-    return ScoredPair(first.strip(), second.strip(), value)
+def _pairs(rows: Iterable[tuple[str, Sequence[str]]], columns: tuple[int, int, int]) -> list[ScoredPair]:
+    """Return the pairs of rows with their places, given the columns of the two sentences and the score.
 
-
-def _pairs(path: Path, columns: tuple[int, int, int], header: bool = False) -> list[ScoredPair]:
-    """Read pairs from a tab-separated file, given the columns of the two sentences and the score."""
-    if not path.is_file():
-        raise NotInBundleError(f"no file {path}")
-    return [
-        _pair(path, f"line {number}", *(cells[column] for column in columns))
-        for number, cells in tab_separated_rows(path, max(columns) + 1, header)
-    ]
+    Raises:
+        UserError: a row has too few columns, an empty sentence, or no score from 0 to 5.
+    """
+    pairs = []
+    for place, cells in rows:
+        first, second, text = (cells[i] if i < len(cells) else "" for i in columns)
+        score = as_number(text)
+        if score is None or not 0 <= score <= 5 or not first.strip() or not second.strip():
+            raise UserError(f"{place}: it should have two sentences and a score from 0 to 5")
+        pairs.append(ScoredPair(first.strip(), second.strip(), score))
+    return pairs
 
 
 def _yearly_subset(inputs: Path) -> list[ScoredPair]:
@@ -204,25 +191,23 @@ def _yearly_subset(inputs: Path) -> list[ScoredPair]:
     lines, scores = text_lines(inputs), text_lines(gold)
     if len(lines) != len(scores):
         raise UserError(f"{gold} has {len(scores)} lines and {inputs.name} {len(lines)}: one of them is truncated")
-    pairs = []
-    for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
-        if score.strip():
-            first, second, *_ = [*line.split("\t"), ""]
-            if "\t" not in line:
-                raise UserError(f"{inputs}, line {number}: one sentence where there should be two, separated by a tab")
-            pairs.append(_pair(inputs, f"line {number}", first, second, score))
-    return pairs
+    rows = [
+        (f"{inputs}, line {number}", [*[*line.split("\t"), ""][:2], score])
+        for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1)
+        if score.strip()
+    ]
+    return _pairs(rows, (0, 1, 2))
 
 
 def text_lines(path: Path) -> list[str]:
     """Return the lines of a file that is UTF-8, or else Latin-1, as some of SentEval's files are.
 
     Raises:
-        UserError: the file does not exist or cannot be read.
+        NotInBundleError: the file does not exist.
     """
-    check_is_file(path)
-    with reraise_as(f"{path} cannot be read"):
-        content = path.read_bytes()
+    if not path.is_file():
+        raise NotInBundleError(f"no file {path}")
+    content = path.read_bytes()
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -231,22 +216,14 @@ def text_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def tab_separated_rows(path: Path, columns: int, header: bool = False) -> list[tuple[int, list[str]]]:
-    """Return the line number and the cells of each line that is not blank.
-
-    Args:
-        path: the file.
-        columns: the smallest number of cells.
-        header: skip the first line.
+def tab_separated_rows(path: Path, header: bool = False) -> list[tuple[str, list[str]]]:
+    """Return the place and the cells of each line that is not blank, without the header if there is one.
 
     Raises:
-        UserError: a line has too few columns, the file has no rows, or as from `text_lines`.
+        UserError: the file has no rows.
     """
-    lines = list(enumerate(text_lines(path), 1))[1 if header else 0 :]
-    rows = [(number, line.split("\t")) for number, line in lines if line.strip()]
-    for number, cells in rows:
-        if len(cells) < columns:
-            raise UserError(f"{path}, line {number}: {len(cells)} columns where there should be {columns}")
+    lines = [(f"{path}, line {number}", line.split("\t")) for number, line in enumerate(text_lines(path), 1)]
+    rows = [(place, cells) for place, cells in lines[header:] if any(map(str.strip, cells))]
     if not rows:
         raise UserError(f"{path} has no rows")
     return rows

@@ -1,6 +1,5 @@
 """Data of the seven transfer tasks of a SentEval bundle."""
 
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,7 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
         name: the task.
 
     Raises:
-        UserError: the bundle does not have the task (NotInBundleError), or one of its files is missing or damaged.
+        UserError: the bundle does not have the task (NotInBundleError), or one of its files is damaged.
     """
     folder = Path(senteval_dir) / name / ("binary" if name == "SST" else "")
     if not folder.is_dir():
@@ -71,38 +70,31 @@ def _senteval_order(example: Example) -> tuple[int, ...]:
 
 def _one_class(path: Path, label: int) -> list[Example]:
     """Read one sentence per line; a blank line is an empty sentence (CR has some), as in SentEval."""
-    sentences = [_words(line) for line in text_lines(path)]
-    if not any(sentences):
-        raise UserError(f"{path} has no sentences")
-    return [Example((sentence,), label) for sentence in sentences]
+    return [Example((_words(line),), label) for line in text_lines(path)]
 
 
 def _sst(path: Path) -> list[Example]:
-    rows = tab_separated_rows(path, columns=2)
-    return [_example(path, number, cells[:1], cells[1], ("0", "1")) for number, cells in rows]
+    return [_example(place, cells[:1], cells[-1], ("0", "1")) for place, cells in tab_separated_rows(path)]
 
 
 def _mrpc(path: Path) -> list[Example]:
-    rows = tab_separated_rows(path, columns=5, header=True)
-    return [_example(path, number, cells[3:5], cells[0], ("0", "1")) for number, cells in rows]
+    rows = tab_separated_rows(path, header=True)
+    return [_example(place, [*cells[3:5], "", ""][:2], cells[0], ("0", "1")) for place, cells in rows]
 
 
 def _trec(path: Path) -> list[Example]:
     examples = []
-    for number, cells in tab_separated_rows(path, columns=1):
+    for place, cells in tab_separated_rows(path):
         category, question = [*" ".join(cells).split(maxsplit=1), ""][:2]  # `NUM:dist How far is it ...`
-        examples.append(_example(path, number, [question], category.partition(":")[0], _TREC_CLASSES))
+        examples.append(_example(place, [question], category.partition(":")[0], _TREC_CLASSES))
     return examples
 
 
-def _example(path: Path, number: int, cells: Sequence[str], label: str, classes: tuple[str, ...]) -> Example:
+def _example(place: str, cells: Sequence[str], label: str, classes: tuple[str, ...]) -> Example:
     """Return the example of a line, checked."""
     sentences = tuple(map(_words, cells))
-    if label.strip() not in classes:
-        shown, wanted = reprlib.repr(label), ", ".join(classes)
-        raise UserError(f"{path}, line {number}: {shown} is not a label; it should be one of {wanted}")
-    if not all(sentences):
-        raise UserError(f"{path}, line {number}: a sentence is empty")
+    if label.strip() not in classes or not all(sentences):
+        raise UserError(f"{place}: it should have a sentence, and one of the labels {', '.join(classes)}")
     return Example(sentences, classes.index(label.strip()))
 
 

@@ -16,7 +16,6 @@ from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError
 
-_CLOSE = 0.05  # closer scores may have another order in another batch, on another device or in another precision
 _LONGEST = 512  # tokens, if neither the model nor its tokenizer has a limit
 
 
@@ -35,7 +34,7 @@ class MaskedLanguageModel(View):
         role: see View.
 
     Raises:
-        UserError: the rate is out of range, or the model does not exist or lacks a head, a mask token or whole words.
+        UserError: the model does not exist or lacks a head or a mask token.
     """
 
     def __init__(self, name: str, rate: Rate = 0.15, role: str = "positive") -> None:
@@ -50,8 +49,6 @@ class MaskedLanguageModel(View):
         self._model: nn.Module = model
         self._vocabulary: nn.Linear = model.get_output_embeddings()
         self._no_word = ~whole_words(self.tokenizer, self._vocabulary.out_features)
-        if self._no_word.all():
-            raise UserError(f"name={name}: its tokenizer has no whole words")
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
@@ -86,28 +83,11 @@ class MaskedLanguageModel(View):
             masked, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
         ).to(device)
         is_mask = inputs["input_ids"] == self.tokenizer.mask_token_id
-        best = self._best(dict(inputs), is_mask)
+        best = self._scores(dict(inputs), is_mask).argmax(dim=-1)
         counts = is_mask.sum(dim=1).tolist()
         words = [text.strip() for text in self.tokenizer.batch_decode(best.unsqueeze(-1))]
         ends = itertools.accumulate(counts)
         return [words[end - count : end] for count, end in zip(counts, ends, strict=True)]
-
-    def _best(self, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
-        """Return the ids with the highest scores at the masks, [masks], independent of the rest of the batch.
-
-        Sentences whose two best scores are close are scored again in float64, where rounding does not decide.
-        """
-        scores = self._scores(inputs, is_mask)
-        best = scores.argmax(dim=-1)
-        first, second = scores.topk(2).values.unbind(dim=-1)
-        row_of_mask = is_mask.nonzero()[:, 0]
-        rows = row_of_mask[first - second < _CLOSE].unique()
-        if len(rows):
-            self._model.double()
-            again = self._scores({name: tensor[rows] for name, tensor in inputs.items()}, is_mask[rows])
-            best[torch.isin(row_of_mask, rows)] = again.argmax(dim=-1)
-            self._model.float()  # exactly the weights that were loaded
-        return best
 
     def _scores(self, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
         """Return the scores at the masks, [masks, vocabulary]; -inf for tokens that are not whole words."""

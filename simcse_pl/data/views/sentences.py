@@ -1,8 +1,9 @@
 """Views that are whole sentences: the sentence itself, or one of the next sentences."""
 
+from pydantic import PositiveInt
+
 from simcse_pl.data.views.view import SentenceView, TokenView, ViewInput
 from simcse_pl.models.tokenization import Tokens
-from simcse_pl.utils.errors import UserError
 
 
 class Dropout(TokenView):
@@ -24,10 +25,8 @@ class OneOfNextSentences(SentenceView):
         role: see View.
     """
 
-    def __init__(self, n: int = 1, role: str = "positive") -> None:
+    def __init__(self, n: PositiveInt = 1, role: str = "positive") -> None:
         super().__init__(role)
-        if n < 1:
-            raise UserError(f"n={n}: it must be at least 1")
         self.num_following = n
 
     def make(self, own: ViewInput) -> str:

@@ -28,7 +28,7 @@ class Synonym(SentenceView):
         role: see View.
 
     Raises:
-        UserError: a file is missing or damaged.
+        UserError: a file is missing.
     """
 
     def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: str = "positive") -> None:
@@ -60,15 +60,12 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
         The sorted synonyms of each lower-case word.
 
     Raises:
-        UserError: a file is missing or damaged.
+        UserError: a file is missing.
     """
     synonyms: defaultdict[str, set[str]] = defaultdict(set)
     for path in (Path(folder) / name for name in _FILES):
         if not path.is_file():
-            raise UserError(
-                f"wordnet={folder}: no {path.name} there; `apt install wordnet-base` puts WordNet into "
-                "/usr/share/wordnet, and `python -m nltk.downloader wordnet` a zip of it into nltk_data/corpora"
-            )
+            raise UserError(f"wordnet={folder}: no {path.name} there; `apt install wordnet-base` installs WordNet")
         for words in _synsets(path):
             for word in words:
                 synonyms[word.lower()].update(words)
@@ -83,15 +80,8 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
 def _synsets(path: Path) -> list[list[str]]:
     """Read the words of each synset. Field 4 of a line is their number in hexadecimal; each word has an id after it."""
     synsets = []
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            if line.startswith("  "):  # the license
-                continue
-            fields = line.split(" ")
-            try:
-                count = int(fields[3], 16)
-                words = [_ADJECTIVE_POSITION.sub("", fields[4 + 2 * i]).replace("_", " ") for i in range(count)]
-            except (ValueError, IndexError) as error:
-                raise UserError(f"{path}, line {number}: not a synset of WordNet; download the file again") from error
-            synsets.append(words)
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        if line and not line.startswith("  "):  # the license
+            words = (line.split(" ")[4 + 2 * i] for i in range(int(line.split(" ")[3], 16)))
+            synsets.append([_ADJECTIVE_POSITION.sub("", word).replace("_", " ") for word in words])
     return synsets

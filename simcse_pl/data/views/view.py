@@ -4,13 +4,11 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from simcse_pl.models.tokenization import Tokens
-
-T = TypeVar("T", str, Tokens)
 
 Rate = Annotated[float, Field(gt=0, le=1)]  # a share of the words or tokens of a sentence
 
@@ -65,19 +63,17 @@ class View(ABC):
         """Return the views of a batch, in order: text, or token ids with special tokens."""
 
 
-class _OneByOne(View, Generic[T]):
-    def __call__(self, inputs: Sequence[ViewInput]) -> list[T]:
+class SentenceView(View):
+    """A view that is made of each sentence separately."""
+
+    def __call__(self, inputs: Sequence[ViewInput]) -> list[Any]:
         """Return the views of a batch, in order."""
         return [self.make(source) for source in inputs]
 
     @abstractmethod
-    def make(self, source: ViewInput) -> T:
-        """Return the view of one sentence."""
+    def make(self, source: ViewInput) -> Any:
+        """Return the view of one sentence, as text."""
 
 
-class SentenceView(_OneByOne[str]):
-    """A view of text that is made of each sentence separately."""
-
-
-class TokenView(_OneByOne[Tokens]):
+class TokenView(SentenceView):
     """A view of token ids, with special tokens, that is made of each sentence separately."""

@@ -2,13 +2,8 @@
 
 import pytest
 
-from simcse_pl.data.prepare.conversion import check_paths, has_words
+from simcse_pl.data.prepare.conversion import check_paths
 from simcse_pl.utils.errors import UserError
-
-
-def test_words_have_a_letter_or_a_digit_and_are_not_n_a():
-    assert all(map(has_words, ("Yes.", "7", "n/a, he said", "犬が走る。", "É")))
-    assert not any(map(has_words, ("", ".", "-- ?!", "n/a", "N/A")))
 
 
 def test_paths_that_cannot_be_read_or_written_are_errors(tmp_path):
@@ -17,7 +12,7 @@ def test_paths_that_cannot_be_read_or_written_are_errors(tmp_path):
     for files, out, message in (
         ([tmp_path / "no.jsonl"], tmp_path / "out.csv", "no file"),
         ([source, tmp_path], tmp_path / "out.csv", "is a folder"),
-        ([source], tmp_path, "is a folder"),
+        ([source], tmp_path / "out.txt", "should end in .csv"),
     ):
         with pytest.raises(UserError, match=message):
             check_paths(files, out)

@@ -8,10 +8,8 @@ import pandas as pd
 import pytest
 
 from simcse_pl.data.prepare import nli
-from simcse_pl.data.prepare.conversion import INVALID, REPEATED, USED
+from simcse_pl.data.prepare.conversion import INVALID, USED
 from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
-from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.utils.errors import UserError
 
 HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
 PAIRS = [
@@ -70,22 +68,6 @@ def test_pairs_of_each_kind_in_the_order_of_the_file(tmp_path, kind, expected):
         assert stats.total() == len(PAIRS)
 
 
-def test_two_hard_negatives_are_a_contradiction_and_a_neutral(tmp_path):
-    source = snli(tmp_path / "train.jsonl", [*PAIRS, (BOAT, "They sleep.", "contradiction"), (HORSE, "Hi.", "neutral")])
-    _, rows = converted(tmp_path, "two_hard_negatives", [source])
-    assert [row[1] for row in rows] == ["A man rides.", "They are on the water.", "An animal carries a man."]
-    assert rows[1] == (BOAT, "They are on the water.", "They sleep.", "They are sisters.")
-    assert {row[3] for row in rows} <= {"He is late.", "Hi.", "They are sisters."}
-
-
-def test_only_the_first_of_equal_pairs_is_used(tmp_path):
-    again = [(HORSE, "A man  rides.", "entailment"), (HORSE, "A man rides.", "contradiction")]
-    stats, rows = converted(tmp_path, "labelled", [snli(tmp_path / "train.jsonl", PAIRS + again)])
-    assert rows == PAIRS[:7]
-    assert stats[REPEATED] == stats[nli.RELABELED] == 1
-    assert stats.total() == len(PAIRS) + 2
-
-
 def test_a_draw_depends_on_the_seed_and_not_on_other_premises_or_other_hard_negatives(tmp_path):
     pairs = [(f"Premise {i}.", f"It is {label} {j}.", label) for i in range(30) for label in LABELS for j in range(3)]
     source = snli(tmp_path / "train.jsonl", pairs)
@@ -126,36 +108,24 @@ GOOD = {"sentence1": HORSE, "sentence2": "A man rides.", "gold_label": "entailme
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    "line",
     [
-        (b'{"sentence1": "A m', "line 2: not JSON"),
-        (json.dumps(GOOD | {"sentence2": None}).encode(), "line 2: sentence2 is not text: None"),
-        (json.dumps(GOOD | {"gold_label": "maybe"}).encode(), "line 2: gold_label is 'maybe'; it should be one of"),
+        b'{"sentence1": "A m',
+        b"[1]",
+        json.dumps(GOOD | {"sentence2": None}).encode(),
+        json.dumps(GOOD | {"sentence2": "\ud83d"}).encode(),
+        json.dumps(GOOD | {"gold_label": "maybe"}).encode(),
     ],
 )
-def test_invalid_rows_are_errors_or_dropped(tmp_path, line, message):
+def test_invalid_rows_are_left_out_and_counted(tmp_path, line):
     source = tmp_path / "train.jsonl"
     source.write_bytes(json.dumps(GOOD).encode() + b"\n" + line + b"\n")
-    with pytest.raises(UserError, match=message):
-        convert("entailment", [source], tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
-    stats, rows = converted(tmp_path, "entailment", [source], on_invalid_row="drop")
+    stats, rows = converted(tmp_path, "entailment", [source])
     assert len(rows) == 1 and stats == {USED: 1, INVALID: 1}
 
 
-@pytest.mark.parametrize("content", ["", '{"premise": "a", "hypothesis": "b", "label": 0}\n'])
-def test_other_files_are_errors(tmp_path, content):
-    (tmp_path / "train.jsonl").write_text(content)
-    with pytest.raises(UserError, match="is not a jsonl file of SNLI, MultiNLI or ANLI: its first row should have"):
-        convert("triplets", [tmp_path / "train.jsonl"], tmp_path / "out.csv")
-
-
 def test_the_command(tmp_path, run_command):
-    source = snli(tmp_path / "train.jsonl", PAIRS)
-    other = anli(tmp_path / "anli.jsonl", [(BOAT, "They sleep.", "contradiction")])
-    out = tmp_path / "out.csv"
-    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, other, out, "--seed", "1")
-    assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "9"]
-    assert done.stdout.endswith(f"\n3 rows in {out}\n")
-    assert done.stderr == ""
-    assert len(read_rows(out)) == 3
+    source, out = snli(tmp_path / "train.jsonl", PAIRS), tmp_path / "out.csv"
+    done = run_command("-m", "simcse_pl", "prepare", "nli", "triplets", source, out, "--seed", "1")
+    assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "8"]
+    assert done.stdout.endswith(f"\n2 rows in {out}\n") and done.stderr == ""

@@ -11,7 +11,6 @@ from simcse_pl.data.prepare import paraphrases
 from simcse_pl.data.prepare.conversion import INVALID, NO_WORDS, REPEATED, USED
 from simcse_pl.data.prepare.paraphrases import convert
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.utils.errors import UserError
 
 HEADER = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
 QUESTIONS = [
@@ -52,16 +51,9 @@ def test_questions_that_are_duplicates_are_pairs(tmp_path):
         writer.writerows([i, 2 * i + 1, 2 * i + 2, *question] for i, question in enumerate(QUESTIONS))
     stats, rows = converted(tmp_path, "qqp", source)
     assert rows == DUPLICATES
-    assert stats == {paraphrases.NOT_DUPLICATE: 1, REPEATED: 1, NO_WORDS: 2, USED: 4}
+    assert stats == {paraphrases.NOT_DUPLICATE: 1, REPEATED: 1, NO_WORDS: 2, USED: 4, INVALID: 0}
     frame = pd.read_csv(source, sep="\t").drop_duplicates(["question1", "question2"])
     assert stats[paraphrases.NOT_DUPLICATE] == (frame.is_duplicate == 0).sum()
-
-
-def test_questions_without_quoting_are_read_unchanged(tmp_path):
-    lines = ['0\t1\t2\tWhat does "moot" mean?\t"Moot" means what?\t1', '1\t3\t4\tIs 6" long?\tHow long is 6"?\t1']
-    stats, rows = converted(tmp_path, "qqp", captions(tmp_path / "train.tsv", lines, "\t".join(HEADER) + "\n"))
-    assert rows == [('What does "moot" mean?', '"Moot" means what?'), ('Is 6" long?', 'How long is 6"?')]
-    assert stats == {USED: 2}
 
 
 @pytest.mark.parametrize("separators", [("#", "\t"), ("| ", "| ")])
@@ -82,19 +74,6 @@ def test_every_two_captions_of_an_image_are_a_pair(tmp_path, separators):
     assert stats == {paraphrases.REPEATED_CAPTION: 1, paraphrases.ONLY_CAPTION: 1, USED: 14}
 
 
-def test_captions_of_an_image_may_be_apart(tmp_path):
-    lines = ["1.jpg#0\tA dog .", "2.jpg#0\tA cat .", "1.jpg#1\tA puppy .", "2.jpg#1\t .", "2.jpg#2\tA kitten ."]
-    stats, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results.token", lines))
-    assert rows == [("A dog .", "A puppy ."), ("A cat .", "A kitten .")]
-    assert stats == {NO_WORDS: 1, USED: 4}
-
-
-def test_the_published_line_without_its_second_bar_is_valid(tmp_path):
-    lines = ["2199200615.jpg| 3| A dog plays .", "2199200615.jpg| 4   A dog runs across the grass ."]
-    _, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results.csv", lines))
-    assert rows == [("A dog plays .", "A dog runs across the grass .")]
-
-
 @pytest.mark.parametrize("score", ["", "\t0.83"])
 def test_back_translations_are_read_unchanged(tmp_path, score):
     lines = [
@@ -112,53 +91,22 @@ QUORA = "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tIs it so?\t1\n"
 
 
 @pytest.mark.parametrize(
-    ("corpus", "name", "good", "bad", "message"),
+    ("corpus", "good", "bad", "count"),
     [
-        ("qqp", "q.tsv", QUORA, "1\t3\t4\tIs it?\t1\n", "line 3: not the columns id, qid1"),
-        ("qqp", "q.tsv", QUORA, '1\t3\t4\t"Is it?\tIs it so?\n1\n', "line 3: not the columns"),
-        ("qqp", "q.tsv", QUORA, "1\t3\t4\t\xff?\tIs it so?\t1\n", "line 3: not UTF-8"),
-        ("flickr30k", "results.token", "1.jpg#0\tA .\n1.jpg#1\tB .\n", "1.jpg#2 C .\n", "line 3: neither image.jpg#0"),
-        ("paranmt", "para.txt", "a\tb\n", "a\tb\t0.5\tc\n", "line 2: not a sentence, a tab and a paraphrase"),
+        ("qqp", QUORA, "1\t3\t4\tIs it?\t1\n", 1),
+        ("qqp", QUORA, '1\t3\t4\t"Is it?\tIs it so?\n1\n', 2),
+        ("flickr30k", "1.jpg#0\tA .\n1.jpg#1\tB .\n", "1.jpg#2 C .\n", 1),
+        ("paranmt", "a\tb\n", "a\tb\t0.5\tc\n", 1),
     ],
 )
-def test_invalid_rows_are_errors_or_dropped(tmp_path, corpus, name, good, bad, message):
-    source = tmp_path / name
-    source.write_bytes((good + bad).encode("latin-1"))
-    with pytest.raises(UserError, match=rf"{message}.* \(--on-invalid-row drop skips such rows\)$"):
-        convert(corpus, source, tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    stats, rows = converted(tmp_path, corpus, source, on_invalid_row="drop")
-    assert (stats[INVALID], len(rows)) == (1, 1)
+def test_invalid_rows_are_left_out_and_counted(tmp_path, corpus, good, bad, count):
+    (tmp_path / "corpus").write_text(good + bad)
+    stats, rows = converted(tmp_path, corpus, tmp_path / "corpus")
+    assert (stats[INVALID], len(rows)) == (count, 1)
 
 
 def test_an_unclosed_quotation_mark_does_not_affect_later_rows(tmp_path):
     lines = ['1\t3\t4\t"Is it?\tIs it so?\t1x', "goes on", "", "2\t5\t6\tWhy?\tWhat for?\t1", '3\t7\t8\t"And']
-    source = captions(tmp_path / "q.tsv", lines, QUORA)
-    stats, rows = converted(tmp_path, "qqp", source, on_invalid_row="drop")
+    stats, rows = converted(tmp_path, "qqp", captions(tmp_path / "q.tsv", lines, QUORA))
     assert rows == [("Is it?", "Is it so?"), ("Why?", "What for?")]
-    assert stats == {INVALID: 2, USED: 2}
-
-
-@pytest.mark.parametrize(
-    ("corpus", "name", "content", "message"),
-    [
-        ("qqp", "q.tsv", "", "is not a file of QQP: its first line should name the columns id, qid1"),
-        ("qqp", "q.tsv", "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tNo!\t0\n", "nothing to write .* 1 not duplicates"),
-        ("flickr30k", "results.token", "", r"nothing to write to .* \(no rows read\)"),
-        ("flickr30k", "results.token", "1.jpg#0\tA dog .\n", "1 the only caption of an image"),
-    ],
-)
-def test_other_files_are_errors(tmp_path, corpus, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(UserError, match=message):
-        convert(corpus, tmp_path / name, tmp_path / "out.csv")
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_the_command(tmp_path, run_command):
-    source, out = captions(tmp_path / "results.token", ["1.jpg#0\tA dog .", "1.jpg#1\tA puppy ."]), tmp_path / "out.csv"
-    done = run_command("-m", "simcse_pl", "prepare", "paraphrases", "flickr30k", source, out)
-    assert [cell.strip() for cell in done.stdout.splitlines()[4].split("│")[1:-1]] == ["rows read", "2"]
-    assert done.stdout.endswith(f"\n1 pairs in {out}\n")
-    assert done.stderr == ""
-    assert read_rows(out) == [("A dog .", "A puppy .")]
+    assert stats == {INVALID: 3, USED: 2}

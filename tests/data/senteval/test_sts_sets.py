@@ -5,7 +5,16 @@ import logging
 import pytest
 
 from simcse_pl.data.senteval import sts_sets as sts
-from simcse_pl.data.senteval.sts_sets import SPLITS, STS_TASKS, ScoredPair, load_sample, load_sts_task, load_stsb
+from simcse_pl.data.senteval.sts_sets import (
+    SPLITS,
+    STS_TASKS,
+    NotInBundleError,
+    ScoredPair,
+    load_sample,
+    load_sts_task,
+    load_stsb,
+)
+from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.utils.errors import UserError
 
 
@@ -17,14 +26,6 @@ def test_every_task(bundle):
     assert len(tasks[3].pairs) == 4
     assert tasks[5].pairs == [ScoredPair('A "test.', "B.", 5.0)]
     assert tasks[6].pairs == [ScoredPair("A b", "C d", 3.3)]
-
-
-def test_other_splits(bundle):
-    (bundle / "SICK" / "SICK_trial.txt").write_text("pair_ID\tA\tB\tscore\tlabel\n1\tx\ty\t2\tNEUTRAL\n")
-    (bundle / "STS" / "STSBenchmark" / "sts-train.csv").write_text("g\tf\ty\t1\t2.5\tA train.\tB.\n")
-    tasks = [load_sts_task(bundle, "STS-B", "dev"), load_sts_task(bundle, "SICK-R", "dev")]
-    assert [(task.split, task.pairs[0].first) for task in tasks] == [("dev", 'A "dev.'), ("dev", "x")]
-    assert load_sts_task(bundle, "STS-B", "train").pairs == [ScoredPair("A train.", "B.", 2.5)]
 
 
 def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
@@ -57,18 +58,26 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
         load_stsb(["senteval", "hub"], None)
 
 
-def test_stsb_from_the_hub(monkeypatch):
-    calls = []
-    monkeypatch.setattr(sts, "load_hub_dataset", lambda *arguments: calls.append(arguments) or HUB_ROWS)
-    assert load_stsb(["hub"], None)["dev"].pairs == [ScoredPair("A.", "B.", 3.0)]
-    assert calls == [("mteb/stsbenchmark-sts", "validation"), ("mteb/stsbenchmark-sts", "test")]
+def load(bundle, task):
+    return (load_sts_task if task in STS_TASKS else load_transfer_task)(bundle, task)
 
 
-def test_no_source_of_stsb_is_an_error():
-    with pytest.raises(UserError, match="data.validation is empty: name some of senteval, hub, sample"):
-        load_stsb([], None)
-
-
-def test_a_given_senteval_dir_must_have_stsb(tmp_path):
-    with pytest.raises(UserError, match="no file .*sts-dev.csv"):
-        load_stsb(["senteval", "sample"], tmp_path)
+@pytest.mark.parametrize(
+    ("task", "path", "content", "message"),
+    [
+        ("STS12", "STS.gs.a.txt", b"4.5\n", "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is trunc"),
+        ("STS12", "STS.gs.a.txt", b"4.5\nmany\n0\n", "STS.input.a.txt, line 2: it should have two sentences and"),
+        ("STS12", "STS.gs.a.txt", b"4.5\n\n-1\n", "STS.input.a.txt, line 3: .* a score from 0 to 5"),
+        ("STS12", "STS.input.a.txt", b"One.\n\n\n", "line 1: it should have two sentences"),
+        ("STS-B", "sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: it should have two sentences"),
+        ("SST", "sentiment-dev", b"fine\t2\n", "sentiment-dev, line 1: .* one of the labels 0, 1"),
+        ("TREC", "TREC_10.label", b"HUM:ind\n", "TREC_10.label, line 1: it should have a sentence"),
+        ("MRPC", "msr_paraphrase_test.txt", b"h\n1\t2\t3", "msr_paraphrase_test.txt, line 2: it should have a"),
+    ],
+)
+def test_damaged_files_are_errors(task, path, content, message, bundle):
+    damaged = next(bundle.rglob(f"STS12*/{path}" if task == "STS12" else path))
+    damaged.write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        load(bundle, task)
+    assert not isinstance(error.value, NotInBundleError)

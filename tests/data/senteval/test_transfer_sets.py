@@ -1,7 +1,5 @@
 """Transfer tasks in SentEval's layouts and order, and damaged files."""
 
-import pytest
-
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, Example, load_transfer_task
 
 
@@ -30,18 +28,3 @@ def test_sentevals_order_and_odd_characters(bundle):
 
 def test_a_blank_line_of_cr_is_an_empty_sentence_as_in_senteval(bundle):
     assert load_transfer_task(bundle, "CR").splits["all"][0] == Example(("",), 1)
-
-
-@pytest.mark.slow
-def test_real_bundle(senteval_dir):
-    sizes = {
-        name: {split: len(examples) for split, examples in load_transfer_task(senteval_dir, name).splits.items()}
-        for name in ("MR", "CR", "SUBJ", "SST", "MRPC")
-    }
-    assert sizes == {
-        "MR": {"all": 10662},
-        "CR": {"all": 3775},
-        "SUBJ": {"all": 10000},
-        "SST": {"train": 6920, "dev": 872, "test": 1821},
-        "MRPC": {"train": 4076, "test": 1725},
-    }
