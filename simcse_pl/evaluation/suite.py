@@ -179,5 +179,9 @@ def evaluate_at_dims(encode: Encode, suite: Suite, dims: Sequence[int]) -> dict[
     Returns:
         The results by the number of dimensions, as text.
     """
+
+    def cut(texts: list[str], dim: int) -> torch.Tensor:
+        return encode(texts)[:, :dim]
+
     small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-    return {str(dim): evaluate_suite(lambda texts, dim=dim: encode(texts)[:, :dim], small) for dim in dims}
+    return {str(dim): evaluate_suite(partial(cut, dim=dim), small) for dim in dims}
