@@ -16,11 +16,10 @@ from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.matryoshka import MatryoshkaLoss
-from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, TokenMaskingLoss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.losses.scored_pairs import CosineMSELoss
 from simcse_pl.losses.softmax import SoftmaxLoss
-from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.methods.angle import AngleLoss
 from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
 from simcse_pl.methods.cosent import CoSENTLoss
