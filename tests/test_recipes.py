@@ -1,16 +1,12 @@
 """The recipes of the methods after SimCSE have the published values."""
 
 import re
-import shlex
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options
-from tests.conftest import ROOT
-from tests.test_config import composed
+from tests.helpers import composed
 
 NAMES = {
     "bert_base": "bert-base-uncased",
@@ -164,32 +160,3 @@ def test_a_method_has_the_values_of_the_smallest_published_model(method):
 def test_sncse_parses_sentences_in_its_recipes_only():
     parsing = {"views": {"negation": {"spacy_model": "en_core_web_sm"}}, "data": {"num_workers": 4}}
     assert OmegaConf.merge(composed("method=sncse", "model=bert"), parsing) == composed("experiment=sncse_bert_base")
-
-
-OWN_PROMPTS = {  # of docs/recipes.md, which no experiment has
-    "{sentence}",
-    "query: {sentence}",
-    "{sentence}</s>",
-    "Rewrite the sentence: {sentence}, rewritten sentence: {sentence}",
-}
-
-
-def prompts_in(text):
-    """Return the values of model.template in the commands of a page, as Hydra reads them."""
-    words = [shlex.split(word.replace("\n", " "))[0] for word in re.findall(r"'model\.template=[^']*'", text)]
-    return [value if isinstance(value, list) else [value] for value in map(value_of, words)]
-
-
-def value_of(option):
-    return OverridesParser.create().parse_override(option).value()
-
-
-def test_a_prompt_of_the_recipes_is_that_of_its_experiment():
-    """The table of options names PromptEOL; the command with a list has PromptBERT's."""
-    page = (ROOT / "docs" / "recipes.md").read_text()
-    prompt_eol = {composed(f"experiment={file.stem}").model.template for file in CONF.glob("experiment/prompteol_*")}
-    (row,) = (line for line in page.splitlines() if "PromptEOL's prompt" in line)
-    assert [{*prompts} for prompts in prompts_in(row)] == [prompt_eol]
-    lists = [prompts for prompts in prompts_in(page) if len(prompts) > 1]
-    assert lists == [composed("method=promptbert").model.template]
-    assert {prompt for prompts in prompts_in(page) for prompt in prompts} == {*lists[0], *prompt_eol, *OWN_PROMPTS}
