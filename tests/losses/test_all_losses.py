@@ -1,6 +1,5 @@
 """What every loss does: its formula and gradient, half precision, few rows, ranks, plain tensors, rows, options."""
 
-import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -32,7 +31,6 @@ from tests.losses.cases import (
     NEGATIVE,
     OTHER,
     PAIR,
-    POSITIVE,
     TRIPLET,
     attached,
     batch_of,
@@ -196,48 +194,22 @@ def test_plain_tensors_are_a_batch(name, encoder, teacher):
     torch.testing.assert_close(value, loss(encoder, batch), rtol=0, atol=0)
 
 
-KINDS = {
-    "pair": RowKind(PAIR),
-    "pair, classes": RowKind(PAIR, "classes"),
-    "pair, scores": RowKind(PAIR, "scores"),
-    "triplet": RowKind(TRIPLET),
-    "triplet, scores": RowKind(TRIPLET, "scores"),
-    "two positives": RowKind((ANCHOR, POSITIVE, POSITIVE)),
-    "soft negative": RowKind((ANCHOR, POSITIVE, OTHER)),
-    "others": RowKind((ANCHOR, POSITIVE, OTHER, OTHER)),
-    "two anchors": RowKind((ANCHOR, ANCHOR, POSITIVE, OTHER, OTHER)),
-    "no anchor": RowKind((POSITIVE, NEGATIVE)),
-    "no positive": RowKind((ANCHOR, OTHER)),
-}
-CONTRASTED = {"pair", "triplet", "two positives", "soft negative", "others"}
-TAKEN = {  # CONTRASTED by default
-    kind: taken
-    for taken, kinds in (
-        ({"pair, classes"}, "SoftmaxLoss"),
-        ({"pair, scores"}, "CosineMSELoss CoSENTLoss AngleLoss LossPerDataset"),
-        ({"triplet"}, "ContrastedPositives MarginMSE"),
-        ({"pair", "soft negative", "others"}, "DebiasedLoss NegativesWithoutDropout"),
-        (CONTRASTED - {"triplet"}, "WhitenedContrastiveLoss"),
-        ({"soft negative"}, "BidirectionalMargin"),
-        ({"others"}, "TripletMargin"),
-        (
-            {*CONTRASTED, "pair, classes", "pair, scores", "triplet, scores"},
-            "DimensionContrast PeerNetwork RankingConsistency RankingDistillation",
-        ),
-        (
-            {*KINDS},
-            "MaskedLanguageModeling SentenceMaskedLanguageModeling ReplacedTokenDetection EmbeddingDistillation",
-        ),
-    )
-    for kind in kinds.split()
-}
+WITHOUT_POSITIVE = RowKind((ANCHOR, NEGATIVE, OTHER))
+IGNORED = {None: "scores", "classes": None, "scores": "classes"}  # a label that a loss for the key does not read
 
 
-def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(loss):
-    taken = TAKEN.get(type(loss).__name__, CONTRASTED)
-    for name, kind in KINDS.items():
-        with contextlib.nullcontext() if name in taken else pytest.raises(UserError):
-            loss.check_rows(kind)
+def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
+    loss = loss.for_dataset("mine")
+    loss.check_rows(RowKind(case.roles, case.labels))
+    needs = loss.needs
+    if needs is None:
+        return  # it reads any rows
+    wrong = [WITHOUT_POSITIVE, RowKind((ANCHOR, *case.roles), case.labels)]
+    wrong += [] if needs.labels == "any" else [RowKind(case.roles, IGNORED[case.labels])]
+    wrong += [] if needs.negatives is None else [RowKind(TRIPLET if not needs.negatives else PAIR, case.labels)]
+    for rows in wrong:
+        with pytest.raises(UserError):
+            loss.check_rows(rows)
 
 
 @pytest.mark.parametrize("kind", [*LOSSES, MomentumQueue, *sorted(concrete(View), key=lambda kind: kind.__name__)])
