@@ -2,8 +2,8 @@
 
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
-Without these options, STS and the triplets are the project's own sample. It takes about 15 minutes; run nothing else
-meanwhile. `distillation`, `masked_head`, `matryoshka`, `methods`, `mining` and `transfer` are not included.
+Without these options, STS and the triplets are the project's own sample. It takes about 12 minutes; run nothing else
+meanwhile. `findings`, `methods`, `quantization` and `transfer` are not included: other pages have their numbers.
 """
 
 import os
@@ -29,9 +29,7 @@ Nothing has been measured on a GPU. Each table is below the command that produce
   because the load of a machine varies. A note below the table gives the number of rounds. A rate is
   the median over the rounds.
 - In each round, the rate of a way is divided by that of the first way. `times the first` is the
-  median of these ratios, and `lowest` and `highest` are the extremes. The table of the start-up
-  compares times instead of rates, so more is slower there; its `lowest` and `highest` are in
-  seconds.
+  median of these ratios, and `lowest` and `highest` are the extremes.
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
 - `simcse_pl` has the default [speed options](devices.md#what-determines-the-speed-on-a-cpu).
@@ -53,15 +51,10 @@ def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[
     return [
         ([*train, "3"], ["train_sentences"]),
         ([*train, "2", "--triplets", triplets or sample.path("nli.csv")], ["train_triplets"]),
-        (["profile_step"], ["profile_step"]),
         (["encode", "--rounds", "3", "--sentences", "512"], ["encode"]),
         (["encode", "--rounds", "3", "--sentences", "512", "--per-text", "8", "--max-length", "256"], ["encode_long"]),
         (["evaluate", "--rounds", "1", *bundle], ["evaluate_sts"]),
-        (["search"], ["search_one", "search"]),
         (["data"], ["data"]),
-        (["startup"], ["startup"]),
-        (["first_step"], ["first_step"]),
-        (["scaling"], ["scaling_batch", "scaling_length", "scaling_ranks", "scaling_report"]),
         (["memory", "--sizes", "64", "256", "--largest-pass", "64"], ["memory"]),
     ]
 

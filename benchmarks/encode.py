@@ -13,8 +13,17 @@ from statistics import fmean
 import torch
 import torch.nn.functional as F
 
-from benchmarks.common import PACKAGED, matrix_rates, operations_of, parser, wikipedia_sentences
-from benchmarks.comparison import comparison, in_turn, save, timed
+from benchmarks.common import (
+    PACKAGED,
+    comparison,
+    in_turn,
+    matrix_rates,
+    operations_of,
+    parser,
+    save,
+    timed,
+    wikipedia_sentences,
+)
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import resolve
 from simcse_pl.models.tokenization import tokenize

@@ -11,8 +11,7 @@ import os
 from functools import partial
 from statistics import mean
 
-from benchmarks.common import PACKAGED, parser
-from benchmarks.comparison import comparison, in_turn, save, timed
+from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder

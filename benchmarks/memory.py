@@ -12,12 +12,19 @@ import argparse
 import json
 import os
 import resource
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import torch
+from simcse_pl.cpu.speed import Speed
 
-from benchmarks.common import parser, run_json, training_step, wikipedia_sentences
-from benchmarks.comparison import save, timed
+from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
+from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.optimizer import build_optimizer
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
 
@@ -26,10 +33,23 @@ MAX_LENGTH = 32  # tokens read per sentence
 
 def measure(rows: int, chunk_size: int | None) -> dict[str, float]:
     """Take two steps in this process; return memory in MB and the seconds of the second step."""
-    step = training_step(wikipedia_sentences()[:rows], MAX_LENGTH, chunk_size)
+    torch.manual_seed(42)
+    encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="cls", head="mlp_train_only", max_length=MAX_LENGTH)
+    module = SimCSEModule(encoder, ContrastiveLoss(), partial(torch.optim.AdamW, lr=5e-5), chunk_size=chunk_size)
+    Speed().apply(encoder.backbone, encoder.groups)
+    optimizer = build_optimizer(module.optimizer, list(module.parameters()))
+    batch = ViewCollator(encoder.tokenizer, MAX_LENGTH)([(sentence,) for sentence in wikipedia_sentences()[:rows]])
     losses: list[float] = []
+
+    def step() -> None:
+        loss = module.loss(module.batch_of(batch))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+
     before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    seconds = [timed(lambda: losses.append(step())) for _ in range(2)][1]
+    seconds = [timed(step) for _ in range(2)][1]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     return {"rows": rows, "peak": peak, "step": peak - before, "seconds": seconds, "loss": losses[1]}
 

@@ -12,11 +12,13 @@ read from the records of the allocator, not from the process: a small change is 
 """
 
 import logging
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from statistics import median
 from typing import Any
 
@@ -27,10 +29,10 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, open_dict
+from torch.profiler import ProfilerActivity, profile
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config refers to them
-from benchmarks.common import AllocatorRecord, parser
-from benchmarks.comparison import in_turn, save
+from benchmarks.common import in_turn, parser, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.reports.methods import baselines, setting_of
@@ -62,6 +64,23 @@ class Cost:
     seconds: float
     memory: int
     setting: str
+
+
+class AllocatorRecord:
+    """The records of torch's allocator on the CPU, from `start` to `peak`."""
+
+    def start(self) -> None:
+        """Begin to record."""
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
+        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        self._profile.__enter__()
+
+    def peak(self) -> int:
+        """End, and return the peak bytes beyond what was allocated at the start."""
+        self._profile.__exit__(None, None, None)
+        assert self._profile.profiler is not None
+        events = [event for event in self._profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+        return int(max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))))
 
 
 class StepMeter(pl.Callback):

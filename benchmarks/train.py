@@ -8,21 +8,161 @@ step of each run is not counted. `views apart` encodes each view separately, pad
 pass` pads all views to the longest sentence of the batch.
 """
 
+import argparse
+import copy
+import io
 import logging
 import math
 import random
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from benchmarks.common import PACKAGED, matrix_rates, operations_of, parser, wikipedia_sentences
-from benchmarks.comparison import comparison, in_turn, save
-from benchmarks.train_baselines import plain_loop, sentence_transformers_trainer
-from benchmarks.train_simcse_pl import simcse_pl
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from benchmarks.common import (
+    PACKAGED,
+    comparison,
+    in_turn,
+    matrix_rates,
+    operations_of,
+    parser,
+    save,
+    wikipedia_sentences,
+)
 from simcse_pl.cpu import Speed
-from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.data.readers.row_reader import Row, read_rows
+from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sources import resolve
 from simcse_pl.models.tokenization import tokenize
-from simcse_pl.training.trainer import has_bf16
+from simcse_pl.training.callbacks import CpuSpeed, SeedEveryStep
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.trainer import has_bf16, make_trainer
+from simcse_pl.utils.types import Batch
+
+LR = 3e-5
+
+
+def sentence_transformers_trainer(rows: Sequence[Row], arguments: argparse.Namespace) -> float:
+    """Train with its defaults and MultipleNegativesRankingLoss, as its documentation trains SimCSE."""
+    import datasets
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from transformers import TrainerCallback
+
+    model = SentenceTransformer(resolve(PACKAGED), device="cpu")
+    model.max_seq_length = arguments.max_length
+    views = [row * 2 if len(row) == 1 else row for row in rows]
+    columns = {f"view {i}": list(column) for i, column in enumerate(zip(*views, strict=True))}
+    times: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            times.append(time.perf_counter())
+
+    with TemporaryDirectory() as folder, redirect_stdout(None), redirect_stderr(io.StringIO()):
+        options = SentenceTransformerTrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=arguments.batch_size,
+            num_train_epochs=1,
+            learning_rate=LR,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+        )
+        loss, data = MultipleNegativesRankingLoss(model, scale=20.0), datasets.Dataset.from_dict(columns)
+        SentenceTransformerTrainer(
+            model=model, args=options, train_dataset=data, loss=loss, callbacks=[Clock()]
+        ).train()
+    return times[-1] - times[0]
+
+
+def plain_loop(rows: Sequence[Row], arguments: argparse.Namespace, encoder: SentenceEncoder, apart: bool) -> float:
+    """Train with a plain loop in float32; `apart` encodes each view separately, padded to its own longest sentence."""
+    encoder = copy.deepcopy(encoder).train()
+    encoder.groups.tokens_per_pass = math.inf
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=LR, weight_decay=0.0)
+    objective = ContrastiveLoss()
+    collate = ViewCollator(encoder.tokenizer, arguments.max_length)
+    times = []
+    for start in range(0, len(rows), arguments.batch_size):
+        batch = collate(rows[start : start + arguments.batch_size])
+        if apart:
+            views = range(batch["input_ids"].shape[1])
+            embeddings = torch.stack([encoder(_trimmed(batch, view)) for view in views], dim=1)
+        else:
+            embeddings = encoder.embed(batch)
+        optimizer.zero_grad()
+        objective(*embeddings.unbind(dim=1)).backward()
+        nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+        optimizer.step()
+        times.append(time.perf_counter())
+    return times[-1] - times[0]
+
+
+def _trimmed(batch: Batch, view: int) -> Batch:
+    longest = int(batch["attention_mask"][:, view].sum(dim=1).max())
+    return {name: x[:, view, :longest] for name, x in batch.items()}
+
+
+def simcse_pl(
+    rows: Sequence[Row],
+    arguments: argparse.Namespace,
+    encoder: SentenceEncoder,
+    precision: str = "auto",
+    speed: Speed | None = None,
+) -> float:
+    """Train with the objects that train.py builds, without validation, logs and checkpoints.
+
+    Returns:
+        The seconds of all steps but the first.
+    """
+    optimizer = partial(torch.optim.AdamW, lr=LR)
+    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveLoss(), optimizer)
+    tokens = [
+        tuple(map(np.array, tokenize(encoder.tokenizer, list(row), arguments.max_length))) for row in rows
+    ]  # arrays, like the token cache
+    times: list[float] = []
+
+    class Clock(pl.Callback):
+        def on_train_batch_end(self, *_: Any) -> None:
+            times.append(time.perf_counter())
+
+    trainer = make_trainer(
+        precision,
+        "cpu",
+        devices=1,
+        max_epochs=1,
+        gradient_clip_val=1.0,
+        callbacks=[SeedEveryStep(42), CpuSpeed(speed or Speed()), Clock()],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    collate = ViewCollator(encoder.tokenizer, arguments.max_length)
+    loader = DataLoader(tokens, batch_size=arguments.batch_size, collate_fn=collate, shuffle=True)  # type: ignore[arg-type]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is no validation, and no worker
+        trainer.fit(module, loader)
+    return times[-1] - times[0]
 
 
 def main() -> None:

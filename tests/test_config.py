@@ -82,7 +82,7 @@ def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_
 
 
 def test_the_module_is_built(make_model):
-    config = composed("auxiliary=cosine_regularization", *tiny(make_model("bert")))
+    config = composed("auxiliary=dimension_contrast", *tiny(make_model("bert")))
     check_options(config)
     module = build_module(config, instantiate(config.model))
     assert type(module) is SimCSEModule and len(module.auxiliary) == 1

@@ -20,7 +20,6 @@ OTHER_VALUES = {  # than the default: those of a method, and of the whole config
         ("mlm", "anchors_only"),
         ("ranking_distillation", "pooling"),
         ("replaced_token_detection", "generator"),
-        ("sum", "weights"),
     ),
     *(("next_3_sentences", "n"), ("synonym", "wordnet"), ("flow", "seed"), ("flow", "progress")),
 }

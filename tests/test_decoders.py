@@ -7,8 +7,8 @@ from omegaconf import OmegaConf
 from simcse_pl.models.adapters import adapter_parameters
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
-from tests.test_config import composed
-from tests.test_methods import assert_resumed_to_the_bit, build, fit
+from tests.helpers import composed
+from tests.runs import assert_resumed_to_the_bit, build, fit
 
 PROMPT_EOL = '\'This sentence : "{sentence}" means in one word:"\''
 

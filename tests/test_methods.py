@@ -1,28 +1,22 @@
-"""Every method of conf/method: its config, training, resuming, saving, and two ranks."""
+"""Every method of conf/method: its config, training, resuming and saving."""
 
 import re
 import sys
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
-from simcse_pl.reports.methods import baselines, published_scores
+from simcse_pl.reports.methods import baselines
 from tests.conftest import ROOT, SENTENCES
-from tests.forks import start_ranks
 from tests.helpers import composed
+from tests.runs import assert_resumed_to_the_bit, build, fit
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
 TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
@@ -42,10 +36,8 @@ def test_the_config_is_that_of_its_command(name):
     OmegaConf.resolve(config)
     assert not OmegaConf.missing_keys(config)
     assert (HydraConfig.get().runtime.choices.setting or "supervised") in baselines()
-
-
-def test_published_scores_are_methods_or_not_yet():
-    assert {*baselines().values()} <= {*METHODS} and {*baselines().values()} <= {*published_scores()}
+    page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
+    assert f"    simcse train method={name} model=" in page and len(page.split()) < 400, name
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -98,31 +90,6 @@ def config_of(name, tiny_bert, files, *further):
     return config
 
 
-class StoppedError(Exception):
-    """Raised to stop a run."""
-
-
-class StopAfter(pl.Callback):
-    """Write a checkpoint after some steps, and stop as if the process was killed."""
-
-    def __init__(self, steps, path):
-        self.steps, self.path = steps, path
-
-    def on_train_batch_end(self, trainer, *_):
-        if trainer.global_step == self.steps:
-            trainer.save_checkpoint(self.path)
-            raise StoppedError
-
-
-def build(config):
-    """Return the module and the data, as train.py does."""
-    pl.seed_everything(config.seed, verbose=False)
-    encoder = instantiate(config.model)
-    evaluators = instantiate(config.evaluators)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
-    return build_module(config, encoder), data
-
-
 @pytest.mark.parametrize(
     ("name", "roles"),
     [
@@ -137,16 +104,6 @@ def test_the_views_of_a_method_have_their_roles(name, roles, tiny_bert, files):
     assert [kind.roles for kind in data.row_kinds.values()] == [roles]
 
 
-def fit(config, *callbacks, checkpoint=None):
-    """Train, and return the module and its optimizer's state."""
-    module, data = build(config)
-    quiet = {"enable_progress_bar": False, "enable_checkpointing": False, "limit_val_batches": 0}
-    callbacks = [instantiate(config.callbacks.seeds), *callbacks]
-    trainer = instantiate(config.trainer, logger=False, callbacks=callbacks, **quiet)
-    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-    return module, trainer.optimizers[0].state_dict()["state"]
-
-
 @pytest.fixture(scope="module", params=METHODS)
 def trained(request, tiny_bert, files):
     """A trained module of each method, and how it was trained."""
@@ -155,19 +112,9 @@ def trained(request, tiny_bert, files):
     module, state = fit(config)
     after = module.encoder.backbone.state_dict()
     assert not all(after[name].equal(weight) for name, weight in start.items())
+    for name, weight in module.named_parameters():  # DDP waits for all of them
+        assert not weight.requires_grad or (weight.grad is not None and weight.grad.isfinite().all()), name
     return SimpleNamespace(config=config, module=module, state=state)
-
-
-def assert_resumed_to_the_bit(config, module, state, folder):
-    """Check that a run that is stopped after 2 steps and resumed equals an uninterrupted one."""
-    with pytest.raises(StoppedError):
-        fit(config, StopAfter(2, folder / "last.ckpt"))
-    torch.manual_seed(99)  # the state of the process must not matter
-    resumed, resumed_state = fit(config, checkpoint=folder / "last.ckpt")
-    torch.testing.assert_close(resumed.state_dict(), module.state_dict(), atol=0, rtol=0)
-    torch.testing.assert_close(resumed_state, state, atol=0, rtol=0)
-    # at the last step: a weight that depends on it may be too small to change the bits
-    assert resumed.batch.progress == module.batch.progress
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -193,83 +140,41 @@ def test_the_saved_encoder_has_the_same_vectors_here_and_in_sentence_transformer
     torch.testing.assert_close(torch.as_tensor(theirs), vectors, atol=1e-5, rtol=0)
 
 
-def gradients(config, first, last, dtype=torch.float32):
-    """Return the gradients of the loss of some rows of a batch, as arrays, which are sent without open files."""
-    module, data = build(config)
-    data.setup()
-    module.prepare(data.row_kinds)
-    module.to(dtype)
-    (rows,) = data.sets.values()
-    module.loss(module.batch_of(rows.batch([(0, row) for row in range(first, last)]))).backward()
-    found = {name: x.grad for name, x in module.named_parameters() if x.requires_grad}
-    return {name: x if x is None else x.numpy() for name, x in found.items()}
-
-
-def on_rank(number, store, configs, results, dtype):
-    """Compute the gradients of 5 or 3 rows of each batch on one of two ranks."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
-    torch.set_num_threads(1)
-    results[number] = {name: gradients(own, *((0, 5), (5, 8))[number], dtype) for name, own in configs.items()}
-    dist.destroy_process_group()
-
-
-def gradients_on_two_ranks(configs, folder, dtype=torch.float32):
-    """Return the gradients of each config on each rank."""
-    with mp.Manager() as manager:
-        results = manager.dict()
-        start_ranks(on_rank, (folder / "store", configs, results, dtype), 2)
-        return results[0], results[1]
-
-
-def test_every_parameter_has_a_gradient_on_two_ranks(tiny_bert, files, tmp_path):
-    """DDP waits for all of them. tests/losses/test_all_losses.py has their values."""
-    configs = {name: config_of(name, tiny_bert, files) for name in METHODS}
-    for found in gradients_on_two_ranks(configs, tmp_path):
-        for method, own in found.items():
-            assert all(x is not None and np.isfinite(x).all() for x in own.values()), method
-
-
-def test_every_method_has_a_page_with_its_command():
-    for name in METHODS:
-        page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
-        assert f"    simcse train method={name} model=" in page and len(page.split()) < 400, name
-    assert len(METHODS) == len([*(ROOT / "docs" / "methods").glob("*.md")])
-    index = (ROOT / "docs" / "methods.md").read_text()
-    rows = re.findall(r"^\| \[.*\]\(methods/(\w+)\.md\) \|.*\| `(\w+)` \| (.*?) \|", index, re.MULTILINE)
-    assert sorted(METHODS) == [name for _, name, difference in rows if difference]
-
-
 def blocks_of(page, heading):
     """Return the code blocks of a section of a page."""
     text = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     return ["\n".join(re.findall(r"^(?: {4}|$)(.*)$", block, re.M)).strip() for block in re.split(r"\n(?=\S)", text)]
 
 
-def test_the_method_of_ones_own_in_the_documentation_trains(tiny_bert, files, tmp_path, monkeypatch):
+@pytest.fixture
+def own_losses(tmp_path, monkeypatch):
+    """Write the user's my_losses.py, and a config of theirs."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_losses", raising=False)
+
+    def write(module, config, text):
+        (tmp_path / "my_losses.py").write_text(module)
+        (tmp_path / config).parent.mkdir()
+        (tmp_path / config).write_text(text)
+        return f"hydra.searchpath=[file://{tmp_path}]"
+
+    return write
+
+
+def test_the_method_of_ones_own_in_the_documentation_trains(own_losses, tiny_bert, files):
     blocks = blocks_of("methods.md", "How do I write my own method?")
     (method,) = (block for block in blocks if block.startswith("# @package"))
     (module,) = (block for block in blocks if block.startswith("from simcse_pl"))
     (lines,) = (block for block in blocks if block.startswith("auxiliary:"))
-    assert all(0 < len(block.splitlines()) < 10 for block in (method, module, lines))
-    (tmp_path / "method").mkdir()
-    (tmp_path / "method" / "mine.yaml").write_text(f"{method}\n{lines}\n")
-    (tmp_path / "my_losses.py").write_text(module)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_losses", raising=False)
-    trained, _ = fit(config_of("mine", tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]"))
+    found_in = own_losses(module, "method/mine.yaml", f"{method}\n{lines}\n")
+    trained, _ = fit(config_of("mine", tiny_bert, files, found_in))
     assert trained.queue and len(trained.auxiliary) == 2
 
 
-def test_the_loss_of_ones_own_in_the_documentation_trains(tiny_bert, files, tmp_path, monkeypatch):
+def test_the_loss_of_ones_own_in_the_documentation_trains(own_losses, tiny_bert, files):
     blocks = blocks_of("architecture.md", "Where do I add something?")
     (module,) = (block for block in blocks if "(Loss):" in block)
     (experiment,) = (block for block in blocks if block.startswith("# @package"))
-    assert len(module.splitlines()) <= 12
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "first_token.yaml").write_text(experiment)
-    (tmp_path / "my_losses.py").write_text(module)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_losses", raising=False)
-    options = f"hydra.searchpath=[file://{tmp_path}]", "experiment=first_token"
-    trained, _ = fit(config_of("simcse", tiny_bert, files, *options))
+    found_in = own_losses(module, "experiment/first_token.yaml", experiment)
+    trained, _ = fit(config_of("simcse", tiny_bert, files, found_in, "experiment=first_token"))
     assert len(trained.auxiliary) == 1

@@ -1,16 +1,13 @@
 """The recipes of the methods after SimCSE have the published values."""
 
 import re
-import shlex
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options
-from tests.conftest import ROOT
-from tests.test_config import composed
+from tests.helpers import composed
 
 NAMES = {
     "bert_base": "bert-base-uncased",
@@ -138,10 +135,17 @@ PUBLISHED = {
 }
 
 
+def options_for(recipe, method, model):
+    """Return the options of a published run. That of the smallest model is the method itself."""
+    if (CONF / "experiment" / f"{recipe}.yaml").exists():
+        return [f"experiment={recipe}"]
+    return [f"method={method.removesuffix('_nli')}", f"model={model.removesuffix('_base')}"]
+
+
 @pytest.mark.parametrize("recipe", PUBLISHED)
 def test_a_recipe_has_the_published_values(recipe):
-    config = composed(f"experiment={recipe}")
     method, model = re.fullmatch("(.+)_((?:bert|roberta)_(?:base|large))", recipe).groups()
+    config = composed(*options_for(recipe, method, model))
     own = dict(zip(("data.batch_size", "optimizer.lr", *OPTIONS.get(method, ())), PUBLISHED[recipe], strict=True))
     if method == "sncse":
         own["data.max_length"] = SHORTER[model.split("_")[0]]
@@ -153,43 +157,6 @@ def test_a_recipe_has_the_published_values(recipe):
     check_options(config)
 
 
-@pytest.mark.parametrize("method", ["esimcse", "cards", "pcl", "dclr", "promptbert", "cot_bert"])
-def test_a_method_has_the_values_of_the_smallest_published_model(method):
-    model = "roberta" if method == "cards" else "bert"
-    other = composed(f"experiment={method}_{model}_base")
-    own = composed(f"method={method}", f"model={model}", f"seed={other.seed}")
-    assert OmegaConf.to_container(own, resolve=True) == OmegaConf.to_container(other, resolve=True)
-
-
 def test_sncse_parses_sentences_in_its_recipes_only():
     parsing = {"views": {"negation": {"spacy_model": "en_core_web_sm"}}, "data": {"num_workers": 4}}
     assert OmegaConf.merge(composed("method=sncse", "model=bert"), parsing) == composed("experiment=sncse_bert_base")
-
-
-OWN_PROMPTS = {  # of docs/recipes.md, which no experiment has
-    "{sentence}",
-    "query: {sentence}",
-    "{sentence}</s>",
-    "Rewrite the sentence: {sentence}, rewritten sentence: {sentence}",
-}
-
-
-def prompts_in(text):
-    """Return the values of model.template in the commands of a page, as Hydra reads them."""
-    words = [shlex.split(word.replace("\n", " "))[0] for word in re.findall(r"'model\.template=[^']*'", text)]
-    return [value if isinstance(value, list) else [value] for value in map(value_of, words)]
-
-
-def value_of(option):
-    return OverridesParser.create().parse_override(option).value()
-
-
-def test_a_prompt_of_the_recipes_is_that_of_its_experiment():
-    """The table of options names PromptEOL; the command with a list has PromptBERT's."""
-    page = (ROOT / "docs" / "recipes.md").read_text()
-    prompt_eol = {composed(f"experiment={file.stem}").model.template for file in CONF.glob("experiment/prompteol_*")}
-    (row,) = (line for line in page.splitlines() if "PromptEOL's prompt" in line)
-    assert [{*prompts} for prompts in prompts_in(row)] == [prompt_eol]
-    lists = [prompts for prompts in prompts_in(page) if len(prompts) > 1]
-    assert lists == [composed("method=promptbert").model.template]
-    assert {prompt for prompts in prompts_in(page) for prompt in prompts} == {*lists[0], *prompt_eol, *OWN_PROMPTS}

@@ -1,67 +1,14 @@
-"""Losses of losses: a sum, and another loss for each data set."""
+"""Another loss for each data set."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import torch
-from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.loss import Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
-from simcse_pl.utils.errors import UserError
-
-
-class SumOfLosses(Loss):
-    """The weighted sum of losses of the same rows.
-
-    Args:
-        objectives: the losses by name; each name is a curve, train/objective/NAME.
-        weight: see Loss.
-    """
-
-    def __init__(self, objectives: Mapping[str, Loss], weight: NonNegativeFloat = 1.0) -> None:
-        super().__init__(weight)
-        if not objectives:
-            raise UserError("objectives is empty: name at least one")
-        self.names = list(objectives)
-        self.losses = nn.ModuleList(objectives.values())  # a ModuleDict rejects names such as `keys`
-
-    @property
-    def contrasts(self) -> bool:  # type: ignore[override]
-        """Whether the other rows of a batch are negatives, for any of the losses."""
-        return any(loss.contrasts for loss in self.parts())
-
-    @property
-    def truncatable(self) -> bool:  # type: ignore[override]
-        """Whether all losses depend on the embeddings alone."""
-        return all(loss.truncatable for loss in self.parts())
-
-    def parts(self) -> list[Loss]:
-        """Return the losses."""
-        return list(self.losses)  # type: ignore[arg-type]
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare each loss."""
-        for loss in self.parts():
-            loss.attach(encoder)
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Check the rows for each loss."""
-        for loss in self.parts():
-            loss.check_rows(rows)
-
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
-        """Return the weighted sum."""
-        total: Any = 0
-        for name, loss in zip(self.names, self.parts(), strict=True):
-            value = loss(encoder, batch)
-            batch.log(f"objective/{name}", value)
-            total = total + loss.weight * value
-        return torch.as_tensor(total)
 
 
 class LossPerDataset(Loss):

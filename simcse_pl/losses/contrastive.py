@@ -2,24 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, with_config
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
-from typing_extensions import TypedDict  # pydantic reads that of typing from Python 3.12 on
 
-from simcse_pl.losses.checks import check_contrasted
-from simcse_pl.losses.duplicates import duplicate_negatives
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import Similarity, similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
-from simcse_pl.utils.errors import UserError
+from simcse_pl.models.roles import Role
 
 
 def contrastive_loss(
@@ -35,7 +29,6 @@ def contrastive_loss(
     similarity: Similarity = "cosine",
     label_offset: int = 0,
     negative_mask: Tensor | None = None,
-    decoupled: bool = False,
     hardness: float = 0.0,
 ) -> Tensor:
     """Return the contrastive loss of SimCSE, which compares each anchor with the whole batch.
@@ -70,8 +63,6 @@ def contrastive_loss(
         negative_mask: [n, up to m + m k + q] bool, or None: True removes a key from an anchor's sum.
             The keys are the positives, then the hard negatives row by row, then the queue. An
             anchor's own positive must not be masked. Keys beyond the last column stay in the sum.
-        decoupled: whether to remove an anchor's own positive from its sum (Yeh et al. 2022). The
-            loss of an anchor without negatives is then 0.
         hardness: beta, 0 or more; 0 for equal weights.
 
     Returns:
@@ -96,7 +87,16 @@ def contrastive_loss(
         logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
     if hardness:
         logits = _weighted_by_hardness(logits, labels, hardness)
-    return _decoupled_cross_entropy(logits, labels) if decoupled else F.cross_entropy(logits, labels)
+    return F.cross_entropy(logits, labels)
+
+
+def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the keys of the loss, [m + m k + q, dim], and the row of each, -1 for the queue."""
+    parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
+    rows = torch.arange(len(positives), device=positives.device)
+    hard_rows = rows.repeat_interleave(0 if hard_negatives is None else hard_negatives.shape[1])
+    row_of = F.pad(torch.cat([rows, hard_rows]), (0, 0 if queue is None else len(queue)), value=-1)
+    return torch.cat(parts), row_of
 
 
 def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> Tensor:
@@ -112,92 +112,45 @@ def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> T
     return torch.where(kept, logits + powers - log_sums + count.clamp(min=1).to(logits).log(), logits)
 
 
-@torch.no_grad()
-def near_negatives(
-    anchors: Tensor,
-    positives: Tensor,
-    hard_negatives: Tensor | None = None,
-    queue: Tensor | None = None,
-    *,
-    threshold: float,
-    label_offset: int = 0,
-) -> Tensor:
-    """Return which negatives are so similar to the anchor that they are probably false negatives.
+def duplicate_negatives(hashes: Tensor, others: Tensor, label_offset: int = 0, positives: int = 1) -> Tensor:
+    """Return which negatives of each row repeat one of the row's own sentences: its anchor and positives.
 
-    DCLR (Zhou et al. 2022) and GISTEmbed (Solatorio 2024) compute them with a fixed encoder.
+    All positives of another row are duplicates if that row's anchor or one of its positives equals one of
+    this row's own sentences. A hard negative is a duplicate if it equals one of them. A row's own
+    positives never are.
 
     Args:
-        anchors, positives, hard_negatives, queue, label_offset: see `contrastive_loss`.
-        threshold: negatives with a higher cosine are returned. An anchor's own positive and its own
-            hard negatives never are.
+        hashes: [n, views], from `hash_token_ids`: anchor, positives, then any hard negatives.
+        others: [m, views], the hashes of all rows of the batch; m > n if some are on other devices.
+        label_offset: the index in `others` of the first row of `hashes`.
+        positives: the number of positives of a row.
 
     Returns:
-        [n, m + m k + q] bool, a `negative_mask` of `contrastive_loss`.
+        [n, m (views - 1)] bool, a `negative_mask` of `contrastive_loss` for each of the positives: one
+        positive of each row, then the row's other positives and hard negatives row by row.
     """
-    keys, row_of = _keys(positives, hard_negatives, queue)
-    rows = row_of[label_offset : label_offset + len(anchors), None]
-    return (similarity_matrix(anchors, keys) > threshold) & (row_of != rows)
-
-
-def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the keys of the loss, [m + m k + q, dim], and the row of each, -1 for the queue."""
-    parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
-    rows = torch.arange(len(positives), device=positives.device)
-    hard_rows = rows.repeat_interleave(0 if hard_negatives is None else hard_negatives.shape[1])
-    row_of = F.pad(torch.cat([rows, hard_rows]), (0, 0 if queue is None else len(queue)), value=-1)
-    return torch.cat(parts), row_of
-
-
-def _decoupled_cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
-    """Return the cross-entropy without the true class in the sum. A row without other classes has loss 0."""
-    others = logits.scatter(1, classes[:, None], -math.inf)
-    alone = others.isneginf().all(dim=1)
-    sums = others.masked_fill(alone[:, None], 0).logsumexp(dim=1)  # finite, so the gradient is finite
-    return (sums - logits.gather(1, classes[:, None]).squeeze(1)).masked_fill(alone, 0).mean()
-
-
-@with_config(ConfigDict(extra="forbid"))
-class ContrastOptions(TypedDict, total=False):
-    """The arguments of ContrastiveLoss, for subclasses that pass them on."""
-
-    temperature: PositiveFloat
-    hard_negative_weight: NonNegativeFloat
-    similarity: Similarity
-    mask_duplicates: bool
-    false_negative_threshold: Annotated[float, Field(ge=-1, le=1)] | None
-    guide: str | Path | None
-    hardness: NonNegativeFloat
-    symmetric: bool
-    weight: NonNegativeFloat
+    num_own = 1 + positives
+    same = (hashes[:, None, :num_own, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
+    repeated = same[:, :, :num_own].any(dim=2)
+    rows = torch.arange(len(hashes), device=hashes.device)
+    repeated[rows, label_offset + rows] = False
+    masked = torch.cat([repeated[:, :, None].expand(-1, -1, positives), same[:, :, num_own:]], dim=2)
+    return torch.cat([masked[:, :, :1].flatten(1), masked[:, :, 1:].flatten(1)], dim=1)
 
 
 class ContrastiveLoss(Loss):
-    """SimCSE's contrastive loss over the batch of all devices.
-
-    In plain terms: each anchor should be more similar to its own positive than to the positives and
-    hard negatives of the other rows. These are equations 1, 4, 5 and 8 of the paper; see
-    `contrastive_loss`.
+    """SimCSE's contrastive loss over the batch of all devices; see `contrastive_loss`.
 
     Args:
-        temperature: divisor of the similarities (Table D.1).
-        hard_negative_weight: alpha of equation 8. No effect without hard negatives.
-        similarity: `cosine`, or `dot` for the inner product.
+        temperature, hard_negative_weight, similarity, hardness: see `contrastive_loss`.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
             (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
-        false_negative_threshold: leave out negatives whose cosine with the anchor is above this
-            value. None leaves out none.
-        guide: folder or name of a fixed encoder that computes the cosines for the threshold, as in
-            DCLR and GISTEmbed. Its vocabulary must be that of the trained encoder, and it is
-            not saved. None uses the trained encoder.
-        hardness: beta: weight negatives by exp(beta similarity / temperature), divided by the
-            mean of these weights (Robinson et al. 2021). 0 gives all negatives the weight 1.
         symmetric: average with the loss of each positive against the anchors of all rows, and the queue.
-        weight: see Loss.
     """
 
     contrasts = True
     truncatable = True
-    decoupled: ClassVar[bool] = False
+    needs = Needs()
 
     def __init__(
         self,
@@ -205,28 +158,13 @@ class ContrastiveLoss(Loss):
         hard_negative_weight: NonNegativeFloat = 1.0,
         similarity: Similarity = "cosine",
         mask_duplicates: bool = False,
-        false_negative_threshold: Annotated[float, Field(ge=-1, le=1)] | None = None,
-        guide: str | Path | None = None,
         hardness: NonNegativeFloat = 0.0,
         symmetric: bool = False,
         weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
-        if guide is not None and false_negative_threshold is None:
-            raise UserError(f"guide={guide}: it needs false_negative_threshold")
         self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
-        self.mask_duplicates, self.false_negative_threshold = mask_duplicates, false_negative_threshold
-        self.guide = None if guide is None else FrozenEncoder(guide)
-        self.hardness, self.symmetric = hardness, symmetric
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Check that the guide reads the encoder's token ids."""
-        if self.guide:
-            self.guide.check_vocabulary(encoder, "guide")
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor and a positive, and no labels."""
-        check_contrasted(rows)
+        self.mask_duplicates, self.hardness, self.symmetric = mask_duplicates, hardness, symmetric
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
@@ -236,12 +174,6 @@ class ContrastiveLoss(Loss):
         """
         (anchor,), positives, negatives = map(batch.views, (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
         mask = self._mask_of_repeats(batch, [anchor, *positives, *negatives], len(positives))
-        compared = batch.embeddings, batch.gathered, batch.queue
-        if self.guide:
-            if batch.queue is not None:
-                raise UserError("guide: a queue does not store the guide's embeddings: set queue=null")
-            guided = self.guide.embed(batch)
-            compared = guided, batch.gather(guided), None
         comparisons = [
             [anchor, positive, *(view for view in positives if view != positive), *negatives] for positive in positives
         ]
@@ -250,9 +182,6 @@ class ContrastiveLoss(Loss):
         losses = []
         for views in comparisons:
             left_out = None if mask is None else mask[:, : len(batch.gathered) * (len(views) - 1)]
-            if self.false_negative_threshold is not None:
-                near = self._near(batch, compared, views)
-                left_out = near if left_out is None else near | F.pad(left_out, (0, near.shape[1] - left_out.shape[1]))
             losses.append(self.loss_of_views(batch, views, left_out))
         return batch.split.weight * torch.stack(losses).mean()
 
@@ -269,25 +198,6 @@ class ContrastiveLoss(Loss):
             duplicates = duplicate_negatives(hashes, batch.gather(hashes), offset, num_positives)
             mask = duplicates if mask is None else mask | duplicates
         return mask
-
-    def _near(
-        self, batch: EmbeddedBatch, compared: tuple[Tensor, Tensor, Tensor | None], views: Sequence[int]
-    ) -> Tensor:
-        """Return the `negative_mask` of probable false negatives, for the views of `loss_of_views`."""
-        assert self.false_negative_threshold is not None
-        embeddings, gathered, queue = compared
-        others = select_views(gathered, views[1:])
-        near = near_negatives(
-            embeddings[:, views[0]],
-            others[:, 0],
-            others[:, 1:],
-            queue,
-            threshold=self.false_negative_threshold,
-            label_offset=batch.split.label_offset,
-        )
-        negatives = near.shape[1] - others.shape[1]  # without the row's own positives and hard negatives
-        batch.log("masked_negatives", near.sum(dim=1).float().mean() / max(1, negatives))
-        return near
 
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
@@ -320,7 +230,6 @@ class ContrastiveLoss(Loss):
             similarity=self.similarity,
             label_offset=batch.split.label_offset,
             negative_mask=mask,
-            decoupled=self.decoupled,
             hardness=self.hardness,
         )
 
@@ -332,9 +241,3 @@ def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Ten
     rows = torch.arange(len(mask), device=mask.device)
     mask[rows, batch.split.label_offset + rows, :num_others] = True
     return F.pad(mask.flatten(1), (total, 0))  # after the columns of one positive of each row
-
-
-class DecoupledContrastiveLoss(ContrastiveLoss):
-    """The contrastive loss without an anchor's own positive in its denominator (Yeh et al. 2022)."""
-
-    decoupled = True

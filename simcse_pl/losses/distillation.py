@@ -8,14 +8,12 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.checks import check_contrasted, check_head_is_kept
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs, check_head_is_kept
 from simcse_pl.losses.similarity import Similarity, paired_similarity
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
-from simcse_pl.utils.errors import UserError
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import at_least_float32, unit_vectors
 
 
@@ -56,7 +54,6 @@ class EmbeddingDistillation(_Distillation):
         pooling: of the teacher; None takes what it was saved with.
         loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine. For vectors of length
             1, the squared error is the cosine loss times 2 / dim.
-        weight: see Loss.
     """
 
     def __init__(
@@ -76,11 +73,6 @@ class EmbeddingDistillation(_Distillation):
         check_head_is_kept(encoder)
         if self.teacher.network.dim != encoder.hidden_size:
             self.projection = nn.Linear(encoder.hidden_size, self.teacher.network.dim)
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError if rows have labels, which would be ignored."""
-        if rows.labels:
-            raise UserError("this loss takes no labels: set data.label_column=null data.score_column=null")
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
         vectors = self._scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
@@ -103,10 +95,10 @@ class MarginMSE(_Distillation):
         teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
         pooling: of the teacher; None takes what it was saved with.
         similarity: `cosine`, or `dot` as in the paper.
-        weight: see Loss.
     """
 
     truncatable = True
+    needs = Needs(positives=1, negatives=True)
 
     def __init__(
         self,
@@ -117,10 +109,6 @@ class MarginMSE(_Distillation):
     ) -> None:
         super().__init__(teacher, pooling, weight)
         self.similarity = similarity
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor, one positive and hard negatives."""
-        check_contrasted(rows, positives=1, negatives=True)
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
         margins, of_teacher = (self._margins(batch, vectors) for vectors in (self._scaled(batch.embeddings), taught))

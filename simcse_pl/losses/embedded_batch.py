@@ -3,15 +3,16 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from simcse_pl.losses.duplicates import hash_token_ids
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
+from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
 from simcse_pl.utils.types import Batch
 
@@ -150,3 +151,25 @@ class EmbeddedBatch:
 def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:
     """Return some views of a tensor [batch, views, ...]; indexing by a list would wait for a GPU."""
     return torch.stack([tensor[:, view] for view in views], dim=1)
+
+
+def hash_token_ids(batch: Batch) -> Tensor:
+    """Return a 64-bit hash of each sentence's token ids, [batch, views], which does not depend on padding.
+
+    It does not depend on the sentence's template if the batch has a `sentence_mask` (see templates.py).
+    Different sentences have the same hash with negligible probability.
+    """
+    ids = batch["input_ids"]
+    factors = _factors(ids.shape[-1], ids.device)
+    if (mask := batch.get(SENTENCE_MASK)) is None:
+        mask = batch["attention_mask"]
+    else:
+        factors = factors[(mask.cumsum(dim=-1) - 1).clamp(min=0)]  # of the position in the sentence
+    return ((ids + 1) * mask * factors).sum(dim=-1)
+
+
+@cache
+def _factors(tokens: int, device: torch.device) -> Tensor:
+    """Return one random factor per position; more tokens append factors and change none."""
+    numbers = np.random.SeedSequence(0).generate_state(tokens, np.uint64).view(np.int64)
+    return torch.from_numpy(numbers).to(device)

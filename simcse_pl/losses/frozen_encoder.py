@@ -62,17 +62,11 @@ class FrozenEncoder(Frozen):
         super().__init__(encoder)
 
     def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
-        """Raise UserError, which names the option of this encoder, unless it can read the trained encoder's batches.
-
-        Their vocabularies and templates must be equal, and the batches must have what its pooling reads.
-        """
+        """Raise UserError, which names the option of this encoder, unless it reads the trained encoder's token ids."""
         if self.network.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
             raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
-        templates, trained = self.network.templates, encoder.templates
-        if templates.texts != trained.texts:
+        if self.network.templates.texts != encoder.templates.texts:
             raise UserError(f"{option}: its template must be that of the trained encoder")
-        if templates.with_sentence_mask and not trained.with_sentence_mask:
-            raise UserError(f"{option}: its pooling={self.network.pooling} must be that of the trained encoder")
 
     @torch.no_grad()
     def embed(self, batch: EmbeddedBatch) -> Tensor:

@@ -1,16 +1,12 @@
 """Embeddings of inner layers: an encoder that can be cut to its first layers (2D-Matryoshka, Li et al. 2024)."""
 
-import copy
-
 import torch
 import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
-from torch import Tensor, nn
+from torch import Tensor
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.loss import Loss
-from simcse_pl.models.adapters import adapter_parameters
-from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import RowKind
@@ -18,6 +14,9 @@ from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Batch
+
+# A first part of these models is a model: the output of each layer is normalized, not only that of the last one.
+CAN_BE_CUT = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "electra", "camembert", "albert")
 
 
 class InnerLayer(Loss):
@@ -34,14 +33,11 @@ class InnerLayer(Loss):
 
     Args:
         objective: a loss of embeddings, without parameters.
-        weight: see Loss.
         kl_weight: the weight of the divergence.
         temperature: t.
 
     Raises:
-        UserError: from `attach`, if the encoder has one layer, the objective has parameters,
-            or the encoder's inner layers are not the last layers of cut encoders. A pooling of your own is not checked:
-            it must also suit an encoder of one layer.
+        UserError: from `attach`, if inner layers may not be the last layers of cut encoders.
     """
 
     def __init__(
@@ -57,16 +53,9 @@ class InnerLayer(Loss):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the objective, and check that the encoder can be cut."""
         self.objective.attach(encoder)
-        if any(True for _ in self.objective.parameters()):
-            raise UserError(f"objective: {type(self.objective).__name__} has parameters")
-        config = encoder.backbone.config
-        if config.num_hidden_layers < 2:
-            raise UserError("the model has one layer only")
-        if encoder.pooling == "top2" or encoder.pooling.startswith("layers_"):
-            raise UserError(f"pooling={encoder.pooling} reads layers that a cut encoder does not have")
-        if not _can_be_cut(encoder):
-            kind = config.model_type
-            raise UserError(f"{kind} normalizes the output of its last layer only; choose BERT")
+        kind = encoder.backbone.config.model_type
+        if kind not in CAN_BE_CUT:
+            raise UserError(f"the layers of {kind} may not be last layers: choose {', '.join(CAN_BE_CUT)}")
 
     def check_rows(self, rows: RowKind) -> None:
         """Check the rows for the objective."""
@@ -88,24 +77,3 @@ class InnerLayer(Loss):
         to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
         divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()
         return loss + self.kl_weight * self.temperature * batch.split.weight * divergence
-
-
-@torch.no_grad()
-def _can_be_cut(encoder: SentenceEncoder) -> bool:
-    """Return whether an encoder of the first layer has the states of this encoder's first layer, without adapters."""
-    backbone = encoder.backbone
-    adapter = adapter_parameters(backbone)
-    weights = {name: weight for name, weight in backbone.state_dict().items() if name not in adapter}
-    weights = {name.replace(".base_layer.", "."): weight for name, weight in weights.items()}  # PEFT's name
-    first = rebuild_backbone("", copy.deepcopy(backbone.config), weights, 1).eval()
-    nn.Module.to(first, backbone.device, backbone.dtype)
-    inputs = encoder.templates.batch(encoder.templates.tokens_of(["A sentence."], encoder.max_length))
-    ids = {name: inputs[name].to(backbone.device) for name in ("input_ids", "attention_mask")}
-    was_training = backbone.training
-    if adapter:
-        backbone.disable_adapters()
-    states = backbone.eval()(**ids, output_hidden_states=True).hidden_states
-    if adapter:
-        backbone.enable_adapters()
-    backbone.train(was_training)
-    return torch.allclose(first(**ids).last_hidden_state, states[1], atol=1e-4)

@@ -7,9 +7,8 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_head_is_kept
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
@@ -25,10 +24,9 @@ class MatryoshkaLoss(Loss):
         objective: a loss of embeddings, without parameters.
         dims: the numbers of dimensions. None takes all dimensions, a half, a quarter and an eighth of them.
         weights: one weight per number of dimensions; None for 1 each.
-        weight: see Loss.
 
     Raises:
-        UserError: from `attach`, if the dimensions do not fit the encoder, its head is dropped at test time, or the
+        UserError: from `attach`, if some dimensions would not be trained, the head is dropped at test time, or the
             objective is not defined for the first dimensions.
     """
 
@@ -57,10 +55,6 @@ class MatryoshkaLoss(Loss):
         dims, weights = self.given
         dims = [encoder.hidden_size // part for part in (1, 2, 4, 8)] if dims is None else dims
         weights = [1.0] * len(dims) if weights is None else weights
-        if len(weights) != len(dims) or len(set(dims)) < len(dims):
-            raise UserError(f"weights={list(weights)}: give one weight for each of dims={list(dims)}")
-        if max(dims) > encoder.hidden_size:
-            raise UserError(f"dims: the model has {encoder.hidden_size} dimensions, not {max(dims)}")
         if max(dims) < encoder.dim:
             hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"
             raise UserError(f"dims={list(dims)}: the other dimensions would not be trained: {hint}")

@@ -1,24 +1,143 @@
 """Masked language modelling: added to the objective (SimCSE's Appendix A and Table D.2), or in its place."""
 
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import NonNegativeFloat
-from torch import Tensor
-from transformers import PreTrainedModel
+from pydantic import Field, NonNegativeFloat
+from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, DataCollatorForLanguageModeling, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.cpu.length_groups import LengthGroups
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.mlm_head import MLMHead
-from simcse_pl.losses.token_masking import NOT_CHOSEN, Probability, TokenMaskingLoss
+from simcse_pl.losses.loss import Loss
 from simcse_pl.models.adapters import has_adapter
+from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
+from simcse_pl.models.tokenization import begins_word
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Batch
+
+Probability = Annotated[float, Field(gt=0, le=1)]
+
+NOT_CHOSEN = -100  # the label of a token that is not predicted; cross_entropy ignores it
+
+
+class TokenMaskingLoss(Loss):
+    """A loss that masks tokens as BERT's pretraining does (Devlin et al. 2019).
+
+    Args:
+        probability: probability of choosing a token. Of the chosen tokens, 80 % are replaced by the
+            mask token, 10 % by a random token, and 10 % stay. Special tokens are never chosen.
+        whole_words: choose whole words with this probability in place of single tokens.
+    """
+
+    special_ids: Tensor
+    begins_word: Tensor
+
+    def __init__(self, weight: NonNegativeFloat, probability: Probability, whole_words: bool = False) -> None:
+        super().__init__(weight)
+        self.probability, self.whole_words = probability, whole_words
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Prepare the masks."""
+        tokenizer = encoder.tokenizer
+        probability = 1.0 if self.whole_words else self.probability  # `mask` chooses whole words before the collator
+        self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=probability)
+        self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
+        if self.whole_words:
+            with reraise_as("whole_words=true", users_too=True):
+                self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
+
+    def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return masked ids and labels for ids [..., tokens]; tokens that were not chosen have the label NOT_CHOSEN."""
+        excluded = torch.isin(input_ids, self.special_ids)
+        with input_ids.device:  # where the collator draws
+            if self.whole_words:
+                excluded |= ~self._choose_words(input_ids, excluded)
+            masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=excluded)
+        return masked, labels
+
+    def _choose_words(self, input_ids: Tensor, special: Tensor) -> Tensor:
+        """Return which tokens belong to a word that is drawn with the probability, [..., tokens]."""
+        # A word begins at its first token, and after a special token.
+        begins = self.begins_word[input_ids] | special.roll(1, dims=-1)
+        word = begins.cumsum(dim=-1).clamp(max=input_ids.shape[-1] - 1)
+        drawn = torch.rand(input_ids.shape) < self.probability
+        return drawn.gather(-1, word)
+
+
+class MLMHead(nn.Module):
+    """The part of an architecture's masked language model that follows its backbone.
+
+    The module holds the complete AutoModelForMaskedLM, with its backbone replaced by a stub that returns
+    the given hidden states. It therefore works for every architecture, and scores only the chosen
+    positions. Tied weights, usually those of the decoder, are tied to the trained backbone.
+
+    Args:
+        backbone: the trained backbone.
+        pretrained: load the head from the backbone's checkpoint, or else initialize it from torch's
+            global random state.
+
+    Raises:
+        UserError: if the checkpoint has no head.
+    """
+
+    def __init__(self, backbone: PreTrainedModel, pretrained: bool = True) -> None:
+        super().__init__()
+        config = copy.deepcopy(backbone.config)
+        try:
+            model = (
+                load_masked_language_model(str(config.name_or_path), config)
+                if pretrained
+                else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+            )
+        except UserError as error:
+            raise UserError(f"{error}; its option head=new initializes a new one") from error
+        setattr(model, model.base_model_prefix, backbone)
+        model.tie_weights()
+        setattr(model, model.base_model_prefix, _GivenHiddenStates())
+        self.model = nn.Module.to(model, backbone.dtype).train()
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Return logits: [positions, dim] in, [positions, vocabulary] out."""
+        scores: Tensor = self.model(inputs_embeds=hidden_states.unsqueeze(0)).logits
+        return scores.squeeze(0)
+
+    @contextmanager
+    def around(self, backbone: PreTrainedModel) -> Iterator[PreTrainedModel]:
+        """Yield the masked language model with a backbone in its place, to save it."""
+        stub = getattr(self.model, self.model.base_model_prefix)
+        setattr(self.model, self.model.base_model_prefix, backbone)
+        try:
+            yield self.model
+        finally:
+            setattr(self.model, self.model.base_model_prefix, stub)
+
+
+class _GivenHiddenStates(nn.Module):
+    """A backbone that returns its input embeddings as the last hidden states."""
+
+    def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> BaseModelOutput:
+        return _LastHiddenState(last_hidden_state=inputs_embeds)
+
+
+@dataclass
+class _LastHiddenState(BaseModelOutput):
+    """The output of a backbone, in which all other attributes, such as LUKE's entity states, are None."""
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
 
 
 class MaskedLanguageModeling(TokenMaskingLoss):
@@ -52,7 +171,7 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         self.head_is_new, self.anchors_only = head == "new", anchors_only
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Load or initialize the head, or raise UserError if there is no mask token or no pretrained head."""
+        """Load or initialize the head."""
         super().attach(encoder)
         self.head = MLMHead(encoder.backbone, not self.head_is_new)
 

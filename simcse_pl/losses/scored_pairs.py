@@ -3,9 +3,8 @@
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_pairs
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import paired_similarity
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
@@ -20,10 +19,10 @@ class CosineMSELoss(Loss):
 
     Args:
         max_score: the score of equal sentences, such as 5 in STS-B. Scores are divided by it, and must then be -1 to 1.
-        weight: see Loss.
     """
 
     truncatable = True
+    needs = Needs(labels="scores")
 
     def __init__(self, max_score: PositiveFloat = 1.0, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__(weight)
@@ -31,7 +30,7 @@ class CosineMSELoss(Loss):
 
     def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows are scored pairs within the range of the scores."""
-        check_pairs(rows, "scores")
+        super().check_rows(rows)
         lowest, highest = rows.label_range or (0, 0)
         if max(-lowest, highest) > self.max_score:
             raise UserError(

@@ -7,14 +7,11 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_pairs
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import paired_similarity, similarity_matrix
 from simcse_pl.methods.cosent import cosent_loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 
 
@@ -70,9 +67,10 @@ class AngleLoss(Loss):
 
     Args:
         temperature: divisor of all similarities; 1 / 20 in the released code.
-        angle_weight, in_batch_weight, cosine_weight: not all 0. The weight 0 leaves out a term.
-        weight: see Loss.
+        angle_weight, in_batch_weight, cosine_weight: the weight 0 leaves out a term.
     """
+
+    needs = Needs(labels="scores")
 
     def __init__(
         self,
@@ -85,12 +83,6 @@ class AngleLoss(Loss):
         super().__init__(weight)
         self.temperature = temperature
         self.weights = {"angle": angle_weight, "in_batch": in_batch_weight, "cosine": cosine_weight}
-        if not any(self.weights.values()):
-            raise UserError("all weights are 0: set one above 0")
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows are scored pairs."""
-        check_pairs(rows, "scores")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the pairs of all devices. The embeddings need an even number of dimensions."""

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Unpack
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
 from simcse_pl.data.views.view import Rate, TokenView, ViewInput
-from simcse_pl.losses.contrastive import ContrastiveLoss, ContrastOptions
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.similarity import paired_similarity
@@ -35,9 +35,7 @@ class AngularMarginLoss(ContrastiveLoss):
         contrast: the arguments of ContrastiveLoss; the similarity is `cosine`.
     """
 
-    def __init__(
-        self, margin: Annotated[float, Field(ge=0, le=180)] = 10.0, **contrast: Unpack[ContrastOptions]
-    ) -> None:
+    def __init__(self, margin: Annotated[float, Field(ge=0, le=180)] = 10.0, **contrast: Any) -> None:
         super().__init__(**contrast)
         if self.similarity != "cosine":
             raise UserError(f"similarity={self.similarity}: an angular margin needs cosine")
@@ -67,7 +65,6 @@ class TripletMargin(Loss):
         max(0, cos(h, v_(k+1)) - cos(h, v_k) + margin)
 
     Args:
-        weight: see Loss.
         margin: of cosines.
     """
 
@@ -98,7 +95,6 @@ class SpanMasking(TokenView):
 
     Args:
         rate: the fraction of tokens to mask, rounded to the nearest integer.
-        role: see View.
     """
 
     shared_random = True

@@ -13,7 +13,6 @@ class SwitchCase(SentenceView):
         probability: the probability of each word to be switched, or the fraction of words that are.
         independent: whether words are switched independently. If not, the number of words is rounded to the nearest
             integer, but at least 1.
-        role: see View.
     """
 
     changes_case = True

@@ -6,12 +6,10 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_pairs
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import paired_similarity
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
 
 
 def cosent_loss(similarities: Tensor, scores: Tensor, temperature: float) -> Tensor:
@@ -37,18 +35,14 @@ class CoSENTLoss(Loss):
 
     Args:
         temperature: divisor of the differences of cosines; 1 / 20 in the released code.
-        weight: see Loss.
     """
 
     truncatable = True
+    needs = Needs(labels="scores")
 
     def __init__(self, temperature: PositiveFloat = 0.05, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__(weight)
         self.temperature = temperature
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows are scored pairs."""
-        check_pairs(rows, "scores")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the pairs of all devices."""

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_contrasted
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
+from simcse_pl.losses.loss import Needs
 from simcse_pl.losses.similarity import similarity_matrix
-from simcse_pl.models.roles import RowKind
 
 
 class ContrastedPositives(ContrastiveLoss):
@@ -27,15 +26,12 @@ class ContrastedPositives(ContrastiveLoss):
 
     Args:
         temperature: t.
-        weight: see Loss.
     """
+
+    needs = Needs(positives=1, negatives=True)
 
     def __init__(self, temperature: PositiveFloat = 0.05, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__(temperature, weight=weight)
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor, one positive and hard negatives, and no labels."""
-        check_contrasted(rows, positives=1, negatives=True)
 
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor

@@ -8,14 +8,13 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_contrasted
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32, unit_vectors
@@ -50,10 +49,10 @@ class DebiasedLoss(Loss):
         noise_ratio: k / m; k is rounded down.
         noise_steps: the number of ascent steps.
         noise_step_size: the length of an ascent step.
-        weight: see Loss.
     """
 
     contrasts = True
+    needs = Needs(positives=1, negatives=False)
 
     def __init__(
         self,
@@ -73,10 +72,6 @@ class DebiasedLoss(Loss):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Check that the guide reads the encoder's token ids."""
         self.guide.check_vocabulary(encoder, "guide")
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows are an anchor and a positive, without labels."""
-        check_contrasted(rows, positives=1, negatives=False)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""

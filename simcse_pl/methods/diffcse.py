@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
-from simcse_pl.losses.token_masking import NOT_CHOSEN, Probability, TokenMaskingLoss
+from simcse_pl.losses.mlm import NOT_CHOSEN, Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks

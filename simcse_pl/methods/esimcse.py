@@ -26,7 +26,6 @@ class TokenRepetition(TokenView):
     Args:
         rate: the largest fraction of subwords to repeat, 0.32 in the paper.
         formula: `paper` or `released`.
-        role: see View.
     """
 
     def __init__(

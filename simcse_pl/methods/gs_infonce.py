@@ -1,12 +1,12 @@
 """GS-InfoNCE (Wu et al. 2022): Gaussian random vectors are additional negatives."""
 
-from typing import Unpack
+from typing import Any
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
-from simcse_pl.losses.contrastive import ContrastiveLoss, ContrastOptions
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import from_first_rank
@@ -27,7 +27,7 @@ class GaussianNegatives(ContrastiveLoss):
         contrast: the arguments of ContrastiveLoss.
     """
 
-    def __init__(self, size: PositiveInt = 192, std: PositiveFloat = 0.5, **contrast: Unpack[ContrastOptions]) -> None:
+    def __init__(self, size: PositiveInt = 192, std: PositiveFloat = 0.5, **contrast: Any) -> None:
         super().__init__(**contrast)
         self.size, self.std = size, std
 

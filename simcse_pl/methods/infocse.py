@@ -10,9 +10,7 @@ from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
-from simcse_pl.losses.mlm import MaskedLanguageModeling
-from simcse_pl.losses.mlm_head import MLMHead
-from simcse_pl.losses.token_masking import Probability, TokenMaskingLoss
+from simcse_pl.losses.mlm import MaskedLanguageModeling, MLMHead, Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.layers import embedding_module, new_layers, run_layers

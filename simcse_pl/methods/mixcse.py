@@ -1,13 +1,13 @@
 """MixCSE (Zhang et al. 2022): mixtures of two sentences are additional negatives."""
 
 from collections.abc import Sequence
-from typing import Annotated, Unpack
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from simcse_pl.losses.contrastive import ContrastiveLoss, ContrastOptions
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.similarity import similarity_matrix
 
@@ -32,7 +32,7 @@ class MixedNegatives(ContrastiveLoss):
         contrast: the arguments of ContrastiveLoss.
     """
 
-    def __init__(self, share: Annotated[float, Field(ge=0, le=1)] = 0.2, **contrast: Unpack[ContrastOptions]) -> None:
+    def __init__(self, share: Annotated[float, Field(ge=0, le=1)] = 0.2, **contrast: Any) -> None:
         super().__init__(**contrast)
         self.share = share
 

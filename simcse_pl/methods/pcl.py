@@ -10,14 +10,13 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from simcse_pl.data.views.view import Rate, TokenView, ViewInput
-from simcse_pl.losses.checks import check_views
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import projection_head
-from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.tensors import unit_vectors
 
@@ -47,6 +46,7 @@ class PeerNetwork(Loss):
         temperature: t; set it to the objective's.
     """
 
+    needs = Needs(labels="any")
     peer: SentenceEncoder
     pooler: nn.Module
 
@@ -59,10 +59,6 @@ class PeerNetwork(Loss):
         self.peer = copy.deepcopy(encoder)
         self.peer.projection = None
         self.pooler = projection_head(encoder.backbone, "mlp", encoder.hidden_size)
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor and a positive."""
-        check_views(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
@@ -135,7 +131,6 @@ class TokenDeletion(_InnerTokens):
 
     Args:
         rate: the fraction of subwords to delete, rounded to the nearest number.
-        role: see View.
     """
 
     def __init__(self, rate: Rate = 0.2, role: str = "positive") -> None:
@@ -156,7 +151,6 @@ class TokenInsertion(_InnerTokens):
         rate: the number of copies, as a fraction of the subwords, rounded to the nearest number.
         max_length: the number of tokens that the view may have, special tokens included; None for that of the model.
             There are fewer copies in a longer view.
-        role: see View.
     """
 
     def __init__(self, rate: Rate = 0.2, max_length: int | None = None, role: str = "positive") -> None:

@@ -9,13 +9,12 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.checks import check_views
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import similarity_matrix
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.roles import Role
 
 
 def list_net(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:
@@ -76,13 +75,11 @@ class RankingConsistency(Loss):
         temperature: t.
     """
 
+    needs = Needs(labels="any")
+
     def __init__(self, weight: NonNegativeFloat = 1.0, temperature: PositiveFloat = 0.05) -> None:
         super().__init__(weight)
         self.temperature = temperature
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor and a positive."""
-        check_views(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows."""
@@ -113,6 +110,8 @@ class RankingDistillation(Loss):
         weight: gamma.
     """
 
+    needs = Needs(labels="any")
+
     def __init__(
         self,
         teachers: Annotated[Sequence[str], Field(min_length=1, max_length=2)],
@@ -133,10 +132,6 @@ class RankingDistillation(Loss):
         for number, teacher in enumerate(self.teachers):
             assert isinstance(teacher, FrozenEncoder)
             teacher.check_vocabulary(encoder, f"teachers[{number}]")
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor and a positive."""
-        check_views(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""

@@ -8,14 +8,13 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_contrasted, check_views
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.losses.similarity import paired_similarity
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Batch
 
@@ -57,17 +56,14 @@ class DimensionContrast(Loss):
     With several positives per row, the loss is the mean over them.
 
     Args:
-        weight: see Loss.
         temperature: T.
     """
+
+    needs = Needs(labels="any")
 
     def __init__(self, weight: NonNegativeFloat = 0.1, temperature: PositiveFloat = 5.0) -> None:
         super().__init__(weight)
         self.temperature = temperature
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor and a positive."""
-        check_views(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the batch of all devices, without the weight."""
@@ -90,20 +86,17 @@ class NegativesWithoutDropout(ContrastiveLoss):
     """
 
     truncatable = False
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor and one positive, and neither hard negatives nor labels."""
-        check_contrasted(rows, positives=1, negatives=False)
+    needs = Needs(positives=1, negatives=False)
 
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
         """Return the loss, where the negatives are embeddings of `views[0]` without dropout."""
         assert batch.encoder is not None
+        similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
         inputs = {name: tensor[:, views[0], None] for name, tensor in batch.inputs.items()}
         pooled = apply_in_chunks(partial(_pool_without_dropout, batch.encoder), inputs, batch.chunk_size)
         plain = batch.encoder.project(pooled)[:, 0]
-        similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
         compared = {"anchors": plain, "positives": batch.gather(plain), "positive_similarities": similarities}
         return super().loss_of_views(batch, views, mask, **compared, **changed)
 

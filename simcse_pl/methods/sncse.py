@@ -31,13 +31,11 @@ class BidirectionalMargin(Loss):
 
     Args:
         weight: lambda.
-        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta]; alpha is at most beta.
+        alpha, beta: the loss of a row is 0 if cos(h, h+) - cos(h, h-) is in [alpha, beta].
     """
 
     def __init__(self, weight: NonNegativeFloat = 1e-3, alpha: float = 0.1, beta: float = 0.3) -> None:
         super().__init__(weight)
-        if alpha > beta:
-            raise UserError(f"alpha={alpha}: it must be at most beta, {beta}")
         self.alpha, self.beta = alpha, beta
 
     def check_rows(self, rows: RowKind) -> None:
@@ -123,15 +121,15 @@ class Negation(View):
 
     Args:
         spacy_model: a pipeline of spaCy with tagger, parser and lemmatizer, such as en_core_web_sm; None for none.
-        role: see View.
-
-    Raises:
-        UserError: spaCy or the model is not installed.
     """
 
     def __init__(self, spacy_model: str | None = None, role: str = "other") -> None:
         super().__init__(role)
-        self.parser = None if spacy_model is None else _load(spacy_model)
+        self.parser: Any = None
+        if spacy_model is not None:
+            import spacy
+
+            self.parser = spacy.load(spacy_model, exclude=["ner"])
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
@@ -143,16 +141,3 @@ class Negation(View):
         made = map(negate, ended) if self.parser is None else map(negate_parsed, self.parser.pipe(ended))
         negated = dict(zip(ended, made, strict=True))
         return [negated.get(sentence, f"Not {sentence}") for sentence in sentences]
-
-
-def _load(name: str) -> Any:
-    option = f"spacy_model={name}"
-    try:
-        import spacy
-    except ImportError as error:
-        raise UserError(f"{option}: spaCy is not installed: pip install spacy; or set it to null") from error
-    try:
-        return spacy.load(name, exclude=["ner"])
-    except OSError as error:
-        how = f"python -m spacy download {name}"
-        raise UserError(f"{option}: spaCy has no such model here: {how}; or set it to null") from error

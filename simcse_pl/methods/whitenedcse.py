@@ -6,12 +6,11 @@ import torch
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from simcse_pl.losses.checks import check_contrasted
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32
@@ -85,25 +84,16 @@ class WhitenedContrastiveLoss(Loss):
     Args:
         temperature: divisor of the cosines.
         groups: the number of groups of dimensions, which divides the size of the vectors.
-        weight: see Loss.
     """
 
     contrasts = True
+    needs = Needs(negatives=False)
 
     def __init__(
         self, temperature: PositiveFloat = 0.05, groups: PositiveInt = 128, weight: NonNegativeFloat = 1.0
     ) -> None:
         super().__init__(weight)
         self.temperature, self.groups = temperature, groups
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Raise UserError if the groups do not divide the dimensions."""
-        if encoder.hidden_size % self.groups:
-            raise UserError(f"groups={self.groups}: it must divide the {encoder.hidden_size} dimensions of the model")
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor, positives and nothing else."""
-        check_contrasted(rows, negatives=False)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""

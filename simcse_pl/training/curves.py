@@ -6,7 +6,7 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from simcse_pl.losses.duplicates import duplicate_negatives
+from simcse_pl.losses.contrastive import duplicate_negatives
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.models.roles import Role
 from simcse_pl.training.module import SimCSEModule

@@ -100,6 +100,7 @@ def test_an_example_trains_on_the_packaged_sample(name, make_model, monkeypatch,
     assert -1 <= example.trainer.callback_metrics["val/spearman"] <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_classes_train_without_configs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

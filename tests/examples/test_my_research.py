@@ -14,16 +14,12 @@ import torch
 from omegaconf import OmegaConf
 
 from examples.my_research.module import WarmUpOfTerms
-from examples.my_research.objective import ScoreRegression
 from examples.my_research.terms import NegativeMargin
 from examples.my_research.view import Typo
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind, default_roles
-from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, SENTENCES, adamw
 
 EXAMPLE = "examples/my_research"
@@ -84,25 +80,6 @@ def test_the_auxiliary_losses_reach_their_weights_after_the_warmup(make_model):
         objective, term = ContrastiveLoss()(encoder, batch), margin(encoder, batch)
         torch.testing.assert_close(module.loss(batch), objective + share * 0.5 * term)
         assert batch.curves == {"margin": term} and term > 0
-
-
-def test_the_margin_compares_the_negative_with_each_positive():
-    anchor, first, negative, second = torch.randn(4, 6, 5)
-    loss, batch = NegativeMargin(0.1), EmbeddedBatch.of(anchor, first, negative, second)
-    both = loss(None, batch.replaced(roles=(*default_roles(3), Role.POSITIVE)))
-    torch.testing.assert_close(both, (loss(anchor, first, negative) + loss(anchor, second, negative)) / 2)
-
-
-def test_rows_without_the_roles_that_a_loss_reads_are_errors():
-    NegativeMargin(0.1).check_rows(RowKind(default_roles(3)))
-    ScoreRegression().check_rows(RowKind(labels="scores"))
-    with pytest.raises(UserError, match="^a row needs a positive and a negative: name them in data.roles$"):
-        NegativeMargin(0.1).check_rows(RowKind())
-    for rows in (RowKind((Role.ANCHOR, Role.NEGATIVE), "scores"), RowKind()):
-        with pytest.raises(
-            UserError, match="^a row needs a positive and a score: set data.roles and data.score_column$"
-        ):
-            ScoreRegression().check_rows(rows)
 
 
 def test_the_examples_of_contributing_exist_and_are_short():

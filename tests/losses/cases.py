@@ -6,14 +6,13 @@ from typing import NamedTuple
 import torch
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.combined import LossPerDataset, SumOfLosses
-from simcse_pl.losses.contrastive import ContrastiveLoss, DecoupledContrastiveLoss
+from simcse_pl.losses.combined import LossPerDataset
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.matryoshka import MatryoshkaLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
-from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
 from simcse_pl.losses.scored_pairs import CosineMSELoss
 from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.methods.angle import AngleLoss
@@ -60,22 +59,14 @@ CASES = {
         lambda _: ContrastiveLoss(0.3, 0.5, hardness=0.7), formulas.contrastive, default_roles(4), queue=3
     ),
     "contrastive, several positives": Case(
-        lambda teacher: ContrastiveLoss(0.3, 0.5, "dot", false_negative_threshold=0.75, guide=teacher),
-        formulas.contrastive,
-        (POSITIVE, ANCHOR, POSITIVE, OTHER, NEGATIVE),
-        plain=False,
+        lambda _: ContrastiveLoss(0.3, 0.5, "dot"), formulas.contrastive, (POSITIVE, ANCHOR, POSITIVE, OTHER, NEGATIVE)
     ),
     "contrastive, symmetric": Case(
-        lambda _: ContrastiveLoss(0.3, mask_duplicates=True, false_negative_threshold=0.1, symmetric=True),
+        lambda _: ContrastiveLoss(0.3, mask_duplicates=True, symmetric=True),
         formulas.contrastive,
         (NEGATIVE, POSITIVE, ANCHOR, POSITIVE),
         queue=3,
         plain=False,
-    ),
-    "decoupled": Case(lambda _: DecoupledContrastiveLoss(0.3), formulas.contrastive, TRIPLET),
-    "sum": Case(
-        lambda _: SumOfLosses({"keys": ContrastiveLoss(0.3), "a.b": ContrastiveLoss(similarity="dot", weight=0.25)}),
-        formulas.weighted_sum,
     ),
     "data set": Case(
         lambda _: LossPerDataset(CosineMSELoss(), {"mine": ContrastiveLoss(0.3, weight=0.5)}),
@@ -92,11 +83,6 @@ CASES = {
     "cosine": Case(lambda teacher: EmbeddingDistillation(teacher, loss="cosine"), formulas.distillation, plain=False),
     "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
     "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), formulas.masked_language_model, plain=False),
-    "cosine regularization": Case(lambda _: CosineRegularization(), formulas.cosine_regularization, plain=False),
-    "spectrum control, exponential": Case(
-        lambda _: SpectrumControl(decay="exponential"), formulas.spectrum_control, plain=False
-    ),
-    "spectrum control": Case(lambda _: SpectrumControl(), formulas.spectrum_control, plain=False),
     "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
     "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),
     "angle": Case(lambda _: AngleLoss(0.5, 0.5, 2.0, 1.5), formulas.angle, labels="scores"),

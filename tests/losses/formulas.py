@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from simcse_pl.losses.token_masking import NOT_CHOSEN
+from simcse_pl.losses.mlm import NOT_CHOSEN
 from simcse_pl.models.roles import Role
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
@@ -52,8 +52,6 @@ def embedded_by(network, batch):
 def contrastive(loss, encoder, batch, own_score=None, further=lambda i: ()):
     """Equations 1, 4, 5 and 8 of SimCSE, the queue of ESimCSE, and the options of ContrastiveLoss."""
     x, roles, temperature, kind = batch.embeddings, batch.roles, loss.temperature, loss.similarity
-    guided = loss.guide.embed(batch) if loss.guide else x
-    threshold = math.inf if loss.false_negative_threshold is None else loss.false_negative_threshold
     sentences = batch.inputs["input_ids"].tolist() if loss.mask_duplicates else None
     anchor, positives = roles.index(ANCHOR), [view for view, role in enumerate(roles) if role is POSITIVE]
     compared = [view for view, role in enumerate(roles) if role in (POSITIVE, NEGATIVE)]
@@ -67,12 +65,10 @@ def contrastive(loss, encoder, batch, own_score=None, further=lambda i: ()):
         for j, view in itertools.product(range(len(x)), views):
             if (i == j and roles[view] is not NEGATIVE) or (sentences and repeats(i, j, view)):
                 continue
-            if i == j or similarity(guided[i, query], guided[j, view]) <= threshold:
-                weight = loss.hard_negative_weight if i == j else 1
-                yield similarity(x[i, query], x[j, view], kind) / temperature + math.log(weight)
+            weight = loss.hard_negative_weight if i == j else 1
+            yield similarity(x[i, query], x[j, view], kind) / temperature + math.log(weight)
         for key in queue:
-            if similarity(x[i, query], key) <= threshold:
-                yield similarity(x[i, query], key, kind) / temperature
+            yield similarity(x[i, query], key, kind) / temperature
         yield from further(i)
 
     losses = []
@@ -81,16 +77,11 @@ def contrastive(loss, encoder, batch, own_score=None, further=lambda i: ()):
     for (query, view, views), i in itertools.product(pairs, range(len(x))):
         own = (own_score or similarity)(x[i, query], x[i, view], *([] if own_score else [kind])) / temperature
         terms = list(negatives(i, query, views))
-        if loss.hardness and terms:
+        if loss.hardness:
             mean_power = log_sum_exp([loss.hardness * term for term in terms]) - math.log(len(terms))
             terms = [term + loss.hardness * term - mean_power for term in terms]
-        terms += [] if loss.decoupled else [own]
-        losses.append(log_sum_exp(terms) - own if terms else 0 * own)
+        losses.append(log_sum_exp([*terms, own]) - own)
     return mean(losses)
-
-
-def weighted_sum(loss, encoder, batch):
-    return sum(part.weight * contrastive(part, encoder, batch) for part in loss.losses)
 
 
 def of_data_set(loss, encoder, batch):
@@ -183,19 +174,6 @@ def diffcse(loss, encoder, batch):
             logits = loss.classifier.weight @ state + loss.classifier.bias
             losses.append(logits.logsumexp(dim=0) - logits[int(before != after)])  # padding counts, as equal
     return mean(losses)
-
-
-def cosine_regularization(loss, encoder, batch):
-    words = encoder.backbone.get_input_embeddings().weight[1:]  # the padding token is the first
-    unit = words / words.norm(dim=1, keepdim=True)
-    return ((unit @ unit.T).sum() - len(words)) / len(words) ** 2
-
-
-def spectrum_control(loss, encoder, batch):
-    values = torch.linalg.svdvals(encoder.backbone.get_input_embeddings().weight[1:])
-    powers = [k**loss.exponent for k in range(1, len(values) + 1)]
-    prior = [1 / x if loss.decay == "polynomial" else math.exp(loss.rate * (1 - x)) for x in powers]
-    return sum((value / values[0] - share).square() for value, share in zip(values, prior, strict=True))
 
 
 def cosine_mse(loss, encoder, batch):

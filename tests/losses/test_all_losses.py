@@ -1,6 +1,5 @@
 """What every loss does: its formula and gradient, half precision, few rows, ranks, plain tensors, rows, options."""
 
-import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -11,15 +10,15 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from pydantic import TypeAdapter
 
 import simcse_pl.data.views
 import simcse_pl.losses
 import simcse_pl.methods
 from simcse_pl.data.views.view import View
-from simcse_pl.losses.contrastive import ContrastOptions
 from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.mlm import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.distributed import mean_over_ranks
@@ -31,7 +30,6 @@ from tests.losses.cases import (
     NEGATIVE,
     OTHER,
     PAIR,
-    POSITIVE,
     TRIPLET,
     attached,
     batch_of,
@@ -195,73 +193,34 @@ def test_plain_tensors_are_a_batch(name, encoder, teacher):
     torch.testing.assert_close(value, loss(encoder, batch), rtol=0, atol=0)
 
 
-KINDS = {
-    "pair": RowKind(PAIR),
-    "pair, classes": RowKind(PAIR, "classes"),
-    "pair, scores": RowKind(PAIR, "scores"),
-    "triplet": RowKind(TRIPLET),
-    "triplet, scores": RowKind(TRIPLET, "scores"),
-    "two positives": RowKind((ANCHOR, POSITIVE, POSITIVE)),
-    "soft negative": RowKind((ANCHOR, POSITIVE, OTHER)),
-    "others": RowKind((ANCHOR, POSITIVE, OTHER, OTHER)),
-    "two anchors": RowKind((ANCHOR, ANCHOR, POSITIVE, OTHER, OTHER)),
-    "no anchor": RowKind((POSITIVE, NEGATIVE)),
-    "no positive": RowKind((ANCHOR, OTHER)),
-}
-CONTRASTED = {"pair", "triplet", "two positives", "soft negative", "others"}
-TAKEN = {  # CONTRASTED by default
-    kind: taken
-    for taken, kinds in (
-        ({"pair, classes"}, "SoftmaxLoss"),
-        ({"pair, scores"}, "CosineMSELoss CoSENTLoss AngleLoss LossPerDataset"),
-        ({"triplet"}, "ContrastedPositives MarginMSE"),
-        ({"pair", "soft negative", "others"}, "DebiasedLoss NegativesWithoutDropout"),
-        (CONTRASTED - {"triplet"}, "WhitenedContrastiveLoss"),
-        ({"soft negative"}, "BidirectionalMargin"),
-        ({"others"}, "TripletMargin"),
-        (
-            {*CONTRASTED, "pair, classes", "pair, scores", "triplet, scores"},
-            "DimensionContrast PeerNetwork RankingConsistency RankingDistillation",
-        ),
-        ({name for name, kind in KINDS.items() if not kind.labels}, "EmbeddingDistillation"),
-        ({*KINDS}, "MaskedLanguageModeling SentenceMaskedLanguageModeling ReplacedTokenDetection"),
-        ({*KINDS}, "CosineRegularization SpectrumControl"),
-    )
-    for kind in kinds.split()
-}
+WITHOUT_POSITIVE = RowKind((ANCHOR, NEGATIVE, OTHER))
+IGNORED = {None: "scores", "classes": None, "scores": "classes"}  # a label that a loss for the key does not read
 
 
-def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(loss):
-    taken = TAKEN.get(type(loss).__name__, CONTRASTED)
-    for name, kind in KINDS.items():
-        with contextlib.nullcontext() if name in taken else pytest.raises(UserError):
-            loss.check_rows(kind)
+def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
+    loss = loss.for_dataset("mine")
+    loss.check_rows(RowKind(case.roles, case.labels))
+    needs = loss.needs
+    if needs is None:
+        return  # it reads any rows
+    wrong = [WITHOUT_POSITIVE, RowKind((ANCHOR, *case.roles), case.labels)]
+    wrong += [] if needs.labels == "any" else [RowKind(case.roles, IGNORED[case.labels])]
+    wrong += [] if needs.negatives is None else [RowKind(TRIPLET if not needs.negatives else PAIR, case.labels)]
+    for rows in wrong:
+        with pytest.raises(UserError):
+            loss.check_rows(rows)
 
 
-WRONG = {  # a value out of range, by the name of the option; any other option gets an object of no type
-    "temperature": 0, "teacher_temperature": -1, "weight": -1, "hard_negative_weight": -1, "kl_weight": -1,
-    "angle_weight": -1, "in_batch_weight": -1, "cosine_weight": -1, "similarity": "euclid", "hardness": -1,
-    "false_negative_threshold": 1.5, "threshold": -1.5, "noise_ratio": -1, "noise_steps": -1, "noise_step_size": -1,
-    "margin": -1, "share": 1.5, "size": 0, "std": 0, "momentum": 1, "labels": 1, "max_score": 0, "probability": 0,
-    "head": "old", "layers": 0, "frozen_layers": 0, "decay": "linear", "exponent": -1, "rate": -0.1, "loss": "l1",
-    "teachers": [], "groups": 0, "dims": [4, 0], "weights": [-1.0], "formula": "none",
-}  # fmt: skip
+def options_of(kind):
+    """Return the types of a class's options, with those that it passes on."""
+    types = inspect.get_annotations(kind.__init__, eval_str=True) | {"return": None}
+    passed_on = options_of(kind.__mro__[1]) if types.pop("contrast", None) else {}
+    return passed_on | {name: kind for name, kind in types.items() if name != "return"}
 
 
 @pytest.mark.parametrize("kind", [*LOSSES, MomentumQueue, *sorted(concrete(View), key=lambda kind: kind.__name__)])
-def test_every_option_is_checked_when_a_config_is_built(kind):
-    parameters = dict(inspect.signature(kind.__init__).parameters)
-    assert not parameters.keys() & inspect.get_annotations(kind).keys(), "they would be checked in its place"
-    if parameters.pop("contrast", None):
-        parameters |= ContrastOptions.__annotations__
-        with pytest.raises(pydantic.ValidationError, match="temp\n"):
-            build_from_config(kind, temp=1)
-    for name in list(parameters)[1:]:
-        with pytest.raises(pydantic.ValidationError) as error:
-            build_from_config(kind, **{name: WRONG.get(name, object())})
-        assert name in {e["loc"][0] for e in error.value.errors() if e["type"] != "missing_argument"}
-
-
-def build_from_config(kind, **options):
-    checked = pydantic.validate_call(config={"arbitrary_types_allowed": True})(kind.__init__)
-    checked(kind.__new__(kind), **options)
+def test_every_option_has_a_type_that_is_checked_when_a_config_is_read(kind):
+    """Else training would begin with a wrong value."""
+    for option in options_of(kind).values():
+        with pytest.raises(pydantic.ValidationError):
+            TypeAdapter(option, config={"arbitrary_types_allowed": True}).validate_python(object())

@@ -1,45 +1,66 @@
-"""The contrastive loss at its limits, and queues that it cannot use; test_all_losses.py has its formula."""
+"""The contrastive loss at its limits, and which negatives are duplicates; test_all_losses.py has its formula."""
 
 import pytest
 import torch
 
-from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss, near_negatives
+from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.losses.contrastive import contrastive_loss, duplicate_negatives
+from simcse_pl.losses.embedded_batch import hash_token_ids
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
 
 
-@pytest.mark.parametrize("hardness", [1.0, 50.0])
-def test_hardness_of_distant_embeddings_is_finite(hardness):
+def test_hardness_of_distant_embeddings_is_finite():
     anchors = torch.eye(4, requires_grad=True)
-    loss = contrastive_loss(anchors, -torch.eye(4).roll(1, 0), temperature=0.001, hardness=hardness)
+    loss = contrastive_loss(anchors, -torch.eye(4).roll(1, 0), temperature=0.001, hardness=50.0)
     loss.backward()
     assert loss.isfinite() and anchors.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("hardness", [0.0, 1.0])
-@pytest.mark.parametrize("decoupled", [False, True])
-@pytest.mark.parametrize("rows", [1, 4])
-def test_an_anchor_without_negatives_has_loss_0_and_no_gradient(rows, decoupled, hardness):
-    anchors, positives = torch.randn(rows, 3, requires_grad=True), torch.randn(rows, 3)
-    near = near_negatives(anchors, positives, threshold=-1.0)
-    loss = contrastive_loss(anchors, positives, negative_mask=near, decoupled=decoupled, hardness=hardness)
+def test_an_anchor_whose_negatives_are_all_masked_has_loss_0_and_no_gradient(hardness):
+    anchors, positives = torch.randn(4, 3, requires_grad=True), torch.randn(4, 3)
+    loss = contrastive_loss(anchors, positives, negative_mask=~torch.eye(4, dtype=torch.bool), hardness=hardness)
     loss.backward()
     assert loss.item() == 0 and not anchors.grad.any()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda teacher: ContrastiveLoss(guide=teacher, false_negative_threshold=0.5),
-        lambda teacher: DebiasedLoss(teacher),
-        lambda _: WhitenedContrastiveLoss(groups=2),
-    ],
-)
-def test_a_queue_that_would_be_ignored_or_not_guided_is_an_error(make, teacher, make_model):
+@pytest.mark.parametrize("make", [DebiasedLoss, lambda _: WhitenedContrastiveLoss(groups=2)])
+def test_a_queue_that_would_be_ignored_is_an_error(make, teacher, make_model):
     encoder = load(make_model("bert"))
     with pytest.raises(UserError, match="queue=null"):
         attached(make(teacher), encoder)(encoder, batch_of(encoder, queue=torch.randn(3, encoder.dim)))
-    with pytest.raises(UserError, match="^guide=x: it needs false_negative_threshold$"):
-        ContrastiveLoss(guide="x")
+
+
+def test_only_equal_sentences_have_equal_hashes_whatever_their_padding(make_model):
+    collate = ViewCollator(load(make_model("bert")).tokenizer, 32)
+    hashes = hash_token_ids(collate([("a b c", "a c b"), ("b", "a b c"), ("a", "b b b")]))
+    assert hashes.shape == (3, 2) and hashes[0, 0] == hashes[1, 1]
+    assert len(set(hashes.flatten().tolist())) == 5
+    padded = hash_token_ids(collate([("a b c", "a c b"), ("a b c a b c a b c a b c a", "c")]))
+    assert padded[0].tolist() == hashes[0].tolist()
+
+
+def by_loops(rows, others, label_offset, positives):
+    """The definition in the docstring of duplicate_negatives."""
+    found = []
+    for i, row in enumerate(rows):
+        own = row[: 1 + positives]
+        first = [j != label_offset + i and bool({*other[: 1 + positives]} & {*own}) for j, other in enumerate(others)]
+        rest = []
+        for repeat, other in zip(first, others, strict=True):
+            rest += [repeat] * (positives - 1) + [negative in own for negative in other[1 + positives :]]
+        found.append(first + rest)
+    return found
+
+
+@pytest.mark.parametrize(("views", "positives"), [(2, 1), (4, 1), (5, 2)])
+def test_duplicates_are_those_of_the_definition(views, positives):
+    others = torch.randint(0, 9 * positives, (12, views))
+    for label_offset, n in ((0, 12), (3, 5)):
+        rows = others[label_offset : label_offset + n]
+        found = duplicate_negatives(rows, others, label_offset, positives)
+        assert found.tolist() == by_loops(rows.tolist(), others.tolist(), label_offset, positives)
+        assert not found.all()

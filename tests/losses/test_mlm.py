@@ -1,12 +1,15 @@
-"""Masked language modelling: the loss against transformers' models, and the saved model."""
+"""Masked language modelling: which tokens are masked, the loss against transformers' models, and the saved model."""
 
+import json
 import math
+import shutil
 
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, MLMHead
+from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
@@ -19,44 +22,89 @@ def encoder(make_masked_language_model):
     return load(make_masked_language_model("bert"), head="none").eval()
 
 
+def test_15_percent_are_chosen_of_which_80_are_masked_10_random_and_10_kept(encoder):
+    masked, labels = attached(MaskedLanguageModeling(), encoder).mask(torch.full((2000, 100), 50))
+    chosen = labels == 50
+    assert ((labels == NOT_CHOSEN) | chosen).all() and (masked[~chosen] == 50).all()
+    became = masked[chosen]
+    shares = [chosen, became == encoder.tokenizer.mask_token_id, became == 50]
+    assert [share.float().mean().item() for share in shares] == pytest.approx([0.15, 0.8, 0.1], abs=0.01)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
+def test_whole_words_are_chosen_with_the_probability(make_model, architecture):
+    """BERT's tokens mark the inside of a word, RoBERTa's its start."""
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean")
+    inputs = encoder.tokenizer(["Nobody answered her"] * 4000, return_tensors="pt")
+    assert [token.strip("#Ġ") for token in inputs.tokens(0)][1:-1] == ["Nobody", "answered", "h", "er"]
+    loss = attached(MaskedLanguageModeling(probability=0.3, whole_words=True, head="new"), encoder)
+    chosen = (loss.mask(inputs["input_ids"])[1] != NOT_CHOSEN).double()
+    assert chosen.mean(dim=0).tolist() == pytest.approx([0, 0.3, 0.3, 0.3, 0.3, 0], abs=0.03)
+    assert chosen[:, 3].equal(chosen[:, 4])
+    torch.testing.assert_close(torch.corrcoef(chosen[:, 1:4].T), torch.eye(3).double(), atol=0.07, rtol=0)
+
+
+def test_special_tokens_are_not_masked_and_the_ids_stay_as_they_are(encoder):
+    ids = batch_of(encoder).inputs["input_ids"]
+    before = ids.clone()
+    masked, labels = attached(MaskedLanguageModeling(probability=1.0), encoder).mask(ids)
+    special = torch.isin(ids, torch.tensor(encoder.tokenizer.all_special_ids))
+    assert (labels == NOT_CHOSEN).equal(special) and masked[special].equal(ids[special])
+    assert ids.equal(before)  # the contrastive loss needs them
+
+
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
-def test_the_loss_equals_that_of_transformers_on_the_same_masked_input(architecture, make_masked_language_model):
-    folder = make_masked_language_model(architecture)
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_loss_and_its_gradient_are_those_of_transformers(tied, architecture, make_masked_language_model):
+    folder = make_masked_language_model(architecture, **{} if tied else {"tie_word_embeddings": False})
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean")
     whole = AutoModelForMaskedLM.from_pretrained(folder).eval()
-    term, batch = attached(MaskedLanguageModeling(), encoder), batch_of(encoder)
+    loss, batch = attached(MaskedLanguageModeling(), encoder), batch_of(encoder)
     inputs = {name: tensor.flatten(0, 1) for name, tensor in batch.inputs.items()}
     torch.manual_seed(5)
-    masked, labels = term.mask(inputs["input_ids"])
-    assert 1 < (labels != NOT_CHOSEN).sum() < labels.numel() / 4
+    masked, labels = loss.mask(inputs["input_ids"])
     expected = whole(**inputs | {"input_ids": masked}, labels=labels).loss
     torch.manual_seed(5)
-    loss = term(encoder, batch)
-    assert loss.shape == () and loss.item() == pytest.approx(expected.item(), abs=1e-5)
-    loss.backward()
+    value = loss(encoder, batch)
+    assert value.shape == () and value.item() == pytest.approx(expected.item(), abs=1e-5)
+    value.backward()
     expected.backward()
-    embeddings = encoder.backbone.get_input_embeddings().weight  # of the input and of the decoder
+    embeddings = encoder.backbone.get_input_embeddings().weight  # if tied, also of the decoder
     torch.testing.assert_close(embeddings.grad, whole.get_input_embeddings().weight.grad, atol=1e-5, rtol=0)
+    if tied:  # DDP would wait for a gradient of every weight
+        assert all(weight.grad is not None for weight in loss.parameters())
 
 
 def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
-    term = attached(MaskedLanguageModeling(), encoder)
-    batch = batch_of(encoder)
+    loss, batch = attached(MaskedLanguageModeling(), encoder), batch_of(encoder)
     batch.inputs = {name: x[..., :1] for name, x in batch.inputs.items()}  # [CLS]
-    loss = term(encoder, batch)
-    assert loss.item() == 0
-    loss.backward()
-    both = torch.nn.ModuleList([encoder.backbone, term])
-    assert [name for name, weight in both.named_parameters() if weight.grad is None] == []
-    assert all((weight.grad == 0).all() for weight in both.parameters())
+    value = loss(encoder, batch)
+    assert value.item() == 0
+    value.backward()
+    both = torch.nn.ModuleList([encoder.backbone, loss])
+    assert all(weight.grad is not None and not weight.grad.any() for weight in both.parameters())
 
 
 def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
     with pytest.raises(UserError, match="has no masked-language-model head .*head=new initializes"):
         attached(MaskedLanguageModeling(), encoder)
-    loss = attached(MaskedLanguageModeling(head="new"), encoder)(encoder, batch_of(encoder))
-    assert 0 < loss.item() < 20 and loss.requires_grad
+    value = attached(MaskedLanguageModeling(head="new"), encoder)(encoder, batch_of(encoder))
+    assert 0 < value.item() < 20 and value.requires_grad
+
+
+def test_a_pretrained_head_leaves_the_random_state_and_runs_no_code_of_the_checkpoint(
+    make_masked_language_model, tmp_path
+):
+    folder = shutil.copytree(make_masked_language_model("bert"), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForMaskedLM": "code.Model"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    backbone, before = load_backbone(str(folder)), torch.get_rng_state()
+    head = MLMHead(backbone)
+    assert torch.equal(torch.get_rng_state(), before) and not (tmp_path / "ran").exists()
+    assert {module.training for module in head.modules()} == {True}
 
 
 def test_for_continued_pretraining_it_is_the_loss_of_the_anchors(encoder):
@@ -76,7 +124,6 @@ def test_the_saved_model_has_the_trained_backbone_and_head(encoder, tmp_path):
         for weight in [*encoder.backbone.parameters(), *objective.parameters()]:
             weight.add_(0.1 * torch.randn_like(weight))
     objective.save(encoder, tmp_path)
-    objective.save(encoder, tmp_path)  # over an encoder that was saved before
     inputs = encoder.tokenizer(SENTENCES[:2], return_tensors="pt", padding=True)
     whole, info = AutoModelForMaskedLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]

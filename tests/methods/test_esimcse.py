@@ -11,23 +11,19 @@ from simcse_pl.data.views.view import ViewInput
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 
 
-def views(inner, count, view):
-    tokens = np.array([101, *range(inner), 102])
-    return [made.tolist() for made in view([ViewInput("", (), random.Random(i), tokens) for i in range(count)])]
-
-
 @pytest.mark.parametrize(
     ("rate", "formula", "inner", "most"),
     [
-        *[(0.32, "paper", *pair) for pair in ((2, 1), (3, 2), (6, 2), (12, 3), (20, 6))],
-        *[(0.32, "released", *pair) for pair in ((2, 0), (4, 0), (5, 1), (12, 3), (20, 6), (30, 9), (60, 9))],
-        (0.3, "released", 8, 2),
+        *[(0.32, "paper", *pair) for pair in ((2, 1), (6, 2), (20, 6))],
+        *[(0.32, "released", *pair) for pair in ((2, 0), (5, 1), (20, 6), (60, 9))],
         (0.28, "released", 8, 1),
     ],
 )
 def test_subwords_are_repeated_in_order_and_special_tokens_are_not(rate, formula, inner, most):
     """`most` is max(2, int(rate N)), but not N, of the paper; min(10, int(rate L)) - 1 of the code, L = N + 2."""
-    made = views(inner, 2000, TokenRepetition(rate, formula))
+    tokens = np.array([101, *range(inner), 102])
+    inputs = [ViewInput("", (), random.Random(i), tokens) for i in range(2000)]
+    made = [view.tolist() for view in TokenRepetition(rate, formula)(inputs)]
     for view in made:
         assert list(dict.fromkeys(view)) == [101, *range(inner), 102]
         assert max(Counter(view).values()) <= 2 and view.count(101) == view.count(102) == 1
@@ -36,24 +32,21 @@ def test_subwords_are_repeated_in_order_and_special_tokens_are_not(rate, formula
     assert added == {count: pytest.approx(expected, abs=5 * expected**0.5) for count in range(most + 1)}
     repeated = Counter(token for view in made for token, times in Counter(view).items() if times == 2)
     mean = sum(repeated.values()) / inner
-    expected = pytest.approx(mean, abs=6 * mean**0.5)
-    assert [repeated[token] for token in range(inner)] == [expected] * inner
+    assert [repeated[token] for token in range(inner)] == [pytest.approx(mean, abs=6 * mean**0.5)] * inner
 
 
 def test_the_models_limit_ends_the_repetitions():
     tokens = np.arange(12)
-    for longest in (12, 13, 14):
-        for seed in range(50):
-            free, view = (
-                TokenRepetition(0.5)([ViewInput("", (), random.Random(seed), tokens, longest=limit)])[0]
-                for limit in (None, longest)
-            )
-            assert len(view) == min(longest, len(free)) and list(dict.fromkeys(view.tolist())) == tokens.tolist()
-            assert len(free) > longest or free.tolist() == view.tolist()
+    for seed in range(50):
+        free, view = (
+            TokenRepetition(0.5)([ViewInput("", (), random.Random(seed), tokens, longest=limit)])[0]
+            for limit in (None, 13)
+        )
+        assert len(view) == min(13, len(free)) and list(dict.fromkeys(view.tolist())) == tokens.tolist()
 
 
-@pytest.mark.parametrize(("length", "most"), [(2, 1), (3, 2), (6, 2), (12, 3), (20, 6)])
-def test_every_number_of_repetitions_up_to_esimcses_has_equal_probability(length, most):
+@pytest.mark.parametrize(("length", "most"), [(2, 1), (6, 2), (20, 6)])
+def test_every_number_of_words_up_to_esimcses_is_repeated_with_equal_probability(length, most):
     sentence = " ".join(string.ascii_letters[:length])
     repeated = WordRepetition()([ViewInput(sentence, (), random.Random(i), ()) for i in range(2000)])
     added = Counter(len(positive.split()) - length for positive in repeated)

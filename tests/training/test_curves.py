@@ -42,7 +42,7 @@ def test_duplicates_are_rows_with_one_of_their_sentences_among_their_negatives(e
 
 
 def fit(encoder, folder, steps, every, **options):
-    module = SimCSEModule(encoder, ContrastiveLoss(false_negative_threshold=0.99), adamw(), **options)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), **options)
     collate = ViewCollator(encoder.tokenizer, 16)
     loader = DataLoader([(text,) for text in SENTENCES], batch_size=2, collate_fn=collate)
     trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=[ValidateAtEnd(), BatchCurves()])
@@ -55,6 +55,6 @@ def fit(encoder, folder, steps, every, **options):
 @pytest.mark.parametrize(("steps", "every", "logged"), [(7, 3, [3, 6, 7]), (6, 3, [3, 6])])
 def test_curves_are_logged_with_the_loss_and_at_the_last_step(encoder, tmp_path, steps, every, logged):
     curves = fit(encoder, tmp_path, steps, every)
-    names = ("loss", "positive_similarity", "negative_similarity", "duplicates", "masked_negatives")
+    names = ("loss", "positive_similarity", "negative_similarity", "duplicates")
     for name in names:
         assert curves[f"train/{name}"].dropna().index.tolist() == logged, name

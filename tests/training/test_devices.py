@@ -17,10 +17,9 @@ from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.losses.combined import LossPerDataset
-from simcse_pl.losses.contrastive import ContrastiveLoss, DecoupledContrastiveLoss
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.regularizers import CosineRegularization, SpectrumControl
 from simcse_pl.losses.scored_pairs import CosineMSELoss
 from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.methods.angle import AngleLoss
@@ -122,13 +121,12 @@ POSITIVES = {"views": 3, "roles": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)}
 OTHERS = {"views": 4, "roles": (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER)}
 LABELLED = {"views": 2, "labels": torch.arange(5) % 3}
 SCORED = {"views": 2, "labels": torch.arange(5) / 8, "dataset": "scored"}
-MASKED = ContrastiveLoss(mask_duplicates=True, false_negative_threshold=0.9)
+MASKED = ContrastiveLoss(mask_duplicates=True)
 PER_DATASET = LossPerDataset(ContrastiveLoss(), {"scored": CosineMSELoss()})
 VARIANTS = {
     "simcse": {},
     "hard negatives": {"objective": ContrastiveLoss(hard_negative_weight=2.0), "batch": TRIPLES},
     "masked": {"objective": MASKED},
-    "guide": {"guide": True},
     "several positives": {"batch": POSITIVES},
     "dot": {"objective": ContrastiveLoss(similarity="dot")},
     "hardness": {"objective": ContrastiveLoss(hardness=1.0, hard_negative_weight=2.0), "batch": TRIPLES},
@@ -137,7 +135,6 @@ VARIANTS = {
     "mixtures": {"objective": MixedNegatives(), "batch": TRIPLES},
     "without dropout": {"objective": NegativesWithoutDropout(), "auxiliary": lambda: [DimensionContrast()]},
     "margins": {"objective": AngularMarginLoss(), "auxiliary": lambda: [TripletMargin()], "batch": OTHERS},
-    "dcl": {"objective": DecoupledContrastiveLoss()},
     "sbert": {"objective": SoftmaxLoss(3), "batch": LABELLED, "waits": ANY},  # checks the range of labels
     "data sets": {
         "objective": LossPerDataset(ContrastiveLoss(), {"scored": CosineMSELoss()}),
@@ -163,7 +160,6 @@ VARIANTS = {
     "contrasted positives": {"objective": ContrastedPositives(), "batch": TRIPLES},
     "head": {"head": "mlp_train_only"},
     "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
-    "words": {"auxiliary": lambda: [CosineRegularization(), SpectrumControl()]},
     "batch norm head": {"head": "batch_norm_train_only"},
     "whitened": {"objective": WhitenedContrastiveLoss(groups=8), "batch": POSITIVES},
     "replaced tokens": {"auxiliary": lambda: [ReplacedTokenDetection()], "waits": ANY},
@@ -200,9 +196,6 @@ def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_pa
         encoder().save_pretrained(tmp_path)
         made["auxiliary"] = [RankingConsistency()]
         made["auxiliary"] += [RankingDistillation([tmp_path] * 2, loss="list_net", alpha=0.5)]
-    if options.pop("guide", False):
-        encoder().save_pretrained(tmp_path)
-        objective = ContrastiveLoss(false_negative_threshold=0.9, guide=tmp_path)
     positive = encoder() if two else None
     made["auxiliary"] = {str(number): term for number, term in enumerate(made.get("auxiliary", ()))}
     module = SimCSEModule(encoder(), objective, adamw(), positive_encoder=positive, **made, **options)

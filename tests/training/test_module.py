@@ -175,28 +175,6 @@ def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights
     assert terms["norm"].scale.grad is not None
 
 
-def test_a_guide_masks_false_negatives_and_is_not_saved(encoder, batch, make_model, tmp_path):
-    guide = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", max_length=16)
-    torch.nn.init.normal_(guide.backbone.embeddings.word_embeddings.weight)
-    guide.save_pretrained(tmp_path)
-    vectors = F.normalize(guide.encode(SENTENCES), dim=1)
-    cosines = vectors @ vectors.T
-    near = (cosines > cosines.median()).fill_diagonal_(False)
-    objective = ContrastiveLoss(false_negative_threshold=float(cosines.median()), guide=tmp_path)
-    module = SimCSEModule(encoder, objective, adamw()).eval()
-    rows = module.batch_of(batch)
-    loss = module.loss(rows)
-    anchors, positives = rows.embeddings.unbind(dim=1)
-    torch.testing.assert_close(loss, contrastive_loss(anchors, positives, negative_mask=near))
-    assert float(rows.curves["masked_negatives"]) == pytest.approx(float(near.sum()) / (8 * 7))
-    plain = SimCSEModule(encoder, ContrastiveLoss(), adamw())
-    assert module.state_dict().keys() == plain.state_dict().keys()
-    assert len(list(module.parameters())) == len(list(plain.parameters()))
-    other = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
-    with pytest.raises(UserError, match="^objective: guide: its vocabulary must be"):
-        SimCSEModule(other, objective, adamw())
-
-
 def test_labels_reach_the_objective_and_its_classifier_is_trained(encoder):
     objective = SoftmaxLoss(labels=3)
     module = SimCSEModule(encoder, objective, adamw())

@@ -5,9 +5,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, TokenMaskingLoss
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.token_masking import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule

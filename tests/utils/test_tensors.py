@@ -7,7 +7,6 @@ import torch
 from simcse_pl.evaluation.logistic_regression import fit_predict
 from simcse_pl.evaluation.metrics import gram_bound, principal_variances, singular_spectrum
 from simcse_pl.evaluation.pytorch_classifier import Problem
-from simcse_pl.losses.regularizers import decay_curve, spectrum_control
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
@@ -54,7 +53,6 @@ X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) + 1
         principal_variances,
         lambda x: principal_variances(x[:1]),
         lambda x: torch.tensor([*gram_bound(x).values()]),
-        lambda x: spectrum_control(x, decay_curve("polynomial", 6, 0.2)),
         lambda x: Whitening(3).fit(x).transform(x),
         lambda x: RemoveComponents(1).fit(x).transform(x),
         lambda x: Flow(transforms=1, hidden=4, epochs=1).fit(x).transform(x),

@@ -1,0 +1,86 @@
+"""Training of a config in this process: whole, stopped and resumed, and on two ranks."""
+
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from hydra.utils import instantiate
+
+from simcse_pl.cli.train import build_module
+from tests.forks import start_ranks
+
+
+class StoppedError(Exception):
+    """Raised to stop a run."""
+
+
+class StopAfter(pl.Callback):
+    """Write a checkpoint after some steps, and stop as if the process was killed."""
+
+    def __init__(self, steps, path):
+        self.steps, self.path = steps, path
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == self.steps:
+            trainer.save_checkpoint(self.path)
+            raise StoppedError
+
+
+def build(config):
+    """Return the module and the data, as train.py does."""
+    pl.seed_everything(config.seed, verbose=False)
+    encoder = instantiate(config.model)
+    evaluators = instantiate(config.evaluators)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
+    return build_module(config, encoder), data
+
+
+def fit(config, *callbacks, checkpoint=None):
+    """Train, and return the module and its optimizer's state."""
+    module, data = build(config)
+    quiet = {"enable_progress_bar": False, "enable_checkpointing": False, "limit_val_batches": 0}
+    callbacks = [instantiate(config.callbacks.seeds), *callbacks]
+    trainer = instantiate(config.trainer, logger=False, callbacks=callbacks, **quiet)
+    trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    return module, trainer.optimizers[0].state_dict()["state"]
+
+
+def assert_resumed_to_the_bit(config, module, state, folder):
+    """Check that a run that is stopped after 2 steps and resumed equals an uninterrupted one."""
+    with pytest.raises(StoppedError):
+        fit(config, StopAfter(2, folder / "last.ckpt"))
+    torch.manual_seed(99)  # the state of the process must not matter
+    resumed, resumed_state = fit(config, checkpoint=folder / "last.ckpt")
+    torch.testing.assert_close(resumed.state_dict(), module.state_dict(), atol=0, rtol=0)
+    torch.testing.assert_close(resumed_state, state, atol=0, rtol=0)
+    # at the last step: a weight that depends on it may be too small to change the bits
+    assert resumed.batch.progress == module.batch.progress
+
+
+def gradients(config, first, last, dtype=torch.float32):
+    """Return the gradients of the loss of some rows of a batch, as arrays, which are sent without open files."""
+    module, data = build(config)
+    data.setup()
+    module.prepare(data.row_kinds)
+    module.to(dtype)
+    (rows,) = data.sets.values()
+    module.loss(module.batch_of(rows.batch([(0, row) for row in range(first, last)]))).backward()
+    found = {name: x.grad for name, x in module.named_parameters() if x.requires_grad}
+    return {name: x if x is None else x.numpy() for name, x in found.items()}
+
+
+def on_rank(number, store, configs, results, dtype):
+    """Compute the gradients of 5 or 3 rows of each batch on one of two ranks."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
+    torch.set_num_threads(1)
+    results[number] = {name: gradients(own, *((0, 5), (5, 8))[number], dtype) for name, own in configs.items()}
+    dist.destroy_process_group()
+
+
+def gradients_on_two_ranks(configs, folder, dtype=torch.float32):
+    """Return the gradients of each config on each rank."""
+    with mp.Manager() as manager:
+        results = manager.dict()
+        start_ranks(on_rank, (folder / "store", configs, results, dtype), 2)
+        return results[0], results[1]
