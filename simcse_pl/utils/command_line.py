@@ -65,7 +65,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     causes = list(exception_chain(error))
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
     if isinstance(error, ModuleNotFoundError):  # a package of an extra
-        known = error
+        known = UserError(f"{error}: pip install {error.name}")
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)
     place = "" if known or system else _place_in_own_code(error)
     if system:
