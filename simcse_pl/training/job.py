@@ -1,24 +1,25 @@
 """What a process does with a job of `simcse train`: train it, resume it, or nothing if it is done elsewhere."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
-from pytorch_lightning import Callback
 
 from simcse_pl.sweeps.jobs import describe_job, finished_job, job_arguments
-from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.sweeps.rows import with_values
 from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked, resume_option
 from simcse_pl.training.launch import run_job
 from simcse_pl.training.trainer import starts_ranks
+
+if TYPE_CHECKING:
+    from simcse_pl.sweeps.optuna_search import OptunaTrial
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +44,8 @@ class Job:
     description: dict[str, Any]
     metadata: RunMetadata
     checkpoint: Path | None = None
-    trial: OptunaTrial | None = None
+    trial: "OptunaTrial | None" = None
     results: dict[str, Any] | None = None
-
-    @property
-    def callbacks(self) -> Sequence[Callback]:
-        """The callbacks of the trainer that belong to the job."""
-        return [self.metadata, *([self.trial.callback] if self.trial else [])]
 
 
 @contextmanager
