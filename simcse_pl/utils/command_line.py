@@ -46,12 +46,6 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
         sys.exit(report_error(error, arguments.debug, "--debug"))
 
 
-def allow_own_code() -> None:
-    """Let Python import a user's own classes and functions from the current folder. Installed packages come first."""
-    if (folder := os.getcwd()) not in sys.path:
-        sys.path.append(folder)
-
-
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
 
