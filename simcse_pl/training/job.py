@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.sweeps.jobs import describe_job, finished_job, job_arguments
 from simcse_pl.sweeps.rows import with_values
@@ -32,7 +32,7 @@ class Job:
         config: the config, with the values that an Optuna search proposes.
         folder: the folder of the job.
         description: the part of results.json that says which job it is.
-        metadata: the callback that stores the options and the first metrics in checkpoints.
+        metadata: the callback that stores what the run trains with and its first metrics in checkpoints.
         checkpoint: the checkpoint to resume from, if any.
         trial: the trial of an Optuna search, if any.
         results: the content of results.json if this process does not train, empty if the job failed elsewhere;
@@ -62,7 +62,8 @@ def started_job(config: DictConfig) -> Iterator[Job]:
     folder, runtime = Path(config.run_dir), HydraConfig.get()
     description = describe_job(config, runtime)
     options = description["overrides"]
-    job = Job(config, folder, description, RunMetadata(options))
+    resolved: Any = OmegaConf.to_container(config, resolve=True)
+    job = Job(config, folder, description, RunMetadata(resolved))
     if resume_option(config.resume) == "auto":
         job.results = finished_job(folder, options)
     if job.results is not None:
@@ -74,7 +75,7 @@ def started_job(config: DictConfig) -> Iterator[Job]:
         yield job
         return
     with locked(folder):
-        job.checkpoint = find_checkpoint(config.resume, folder, options, search=bool(config.get("search")))
+        job.checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
         job.trial = instantiate(config.get("search"))
         if job.trial:
             job.config = with_values(config, job.trial.values)
