@@ -88,7 +88,9 @@ def main(command: str = "train") -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     _ignore_expected_warnings()
-    sys.argv[1:] = ["--config-name", command, *map(_without_null, sys.argv[1:])]  # the ranks get them, too
+    options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]
+    flags = [word for word in sys.argv[1:] if word not in options]  # Hydra does not read options after a flag
+    sys.argv[1:] = ["--config-name", command, *flags, *map(_without_null, options)]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()

@@ -11,7 +11,7 @@ def test_paths_that_cannot_be_read_or_written_are_errors(tmp_path):
     source.write_text("x")
     for files, out, message in (
         ([tmp_path / "no.jsonl"], tmp_path / "out.csv", "no file"),
-        ([source, tmp_path], tmp_path / "out.csv", "is a folder"),
+        ([source, tmp_path], tmp_path / "out.csv", "no file"),
         ([source], tmp_path / "out.txt", "should end in .csv"),
     ):
         with pytest.raises(UserError, match=message):
