@@ -98,15 +98,6 @@ def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(load_first, make
     close(library_vectors(tmp_path / "merged"), vectors)
 
 
-@pytest.mark.parametrize(("option", "value"), [("num_layers", 2), ("bidirectional", True)])
-def test_an_adapter_of_a_changed_base_is_not_for_other_libraries(option, value, make_model, tmp_path, caplog):
-    encoder = changed(make_model("llama"), **{option: value})
-    encoder.save_pretrained(tmp_path)
-    assert f"{option}: sentence-transformers has no such module, only simcse_pl loads it" in caplog.messages
-    assert not (tmp_path / MODULES_FILE).exists()
-    close(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES), 0)
-
-
 def test_a_checkpoint_has_the_adapter_and_not_its_base(make_model, tmp_path):
     encoder = changed(make_model("llama"), num_layers=2, bidirectional=True)
     save_checkpoint(encoder, tmp_path / "last.ckpt")
@@ -138,11 +129,6 @@ def test_a_base_in_4_bits_trains_an_adapter_that_is_saved_without_it(make_model,
     whole = SentenceEncoder.from_pretrained(tmp_path / "encoder").encode(SENTENCES)
     close(SentenceEncoder.from_pretrained(tmp_path / "last.ckpt").encode(SENTENCES), whole, 0)
     assert torch.cosine_similarity(whole, encoder.encode(SENTENCES)).min() > 0.9
-
-
-def test_an_adapter_is_not_loaded_into_another_number_of_layers(saved):
-    with pytest.raises(UserError, match="does not fit the base model"):
-        SentenceEncoder.from_pretrained(saved, num_layers=2)
 
 
 @pytest.mark.parametrize(

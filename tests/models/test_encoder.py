@@ -85,12 +85,6 @@ def test_encode_truncates_and_restores_the_mode(make_model):
     assert not torch.equal(encoder.encode(["a b c d e f"]), encoder.encode(["a b x d e f"]))
 
 
-@pytest.mark.parametrize("sentences", ["one string", ["fine", 3], pandas.DataFrame({"text": ["fine"]})])
-def test_encode_takes_a_list_of_strings(sentences, make_model):
-    with pytest.raises(UserError, match="a list of strings"):
-        SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean").encode(sentences)
-
-
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_apply_in_their_modes(head, make_model):
     plain = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", dropout=0.0)
@@ -187,12 +181,6 @@ def test_saving_over_an_encoder_removes_its_head_and_postprocessing_but_no_other
     assert not (tmp_path / HEAD_FILE).exists() and not list(tmp_path.glob("postprocess.*"))
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert SentenceEncoder.from_pretrained(tmp_path).pooling == "mean"
-
-
-def test_settings_of_old_versions_lack_normalize_and_template(make_model, tmp_path):
-    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", normalize=True).save_pretrained(tmp_path)
-    (tmp_path / SETTINGS_FILE).write_text('{"pooling": "max", "head": "none", "max_length": 20}')
-    assert SentenceEncoder.from_pretrained(tmp_path).settings == EncoderSettings("max", "none", 20, False)
 
 
 @pytest.mark.parametrize(

@@ -51,22 +51,11 @@ def test_a_moved_encoder_equals_the_trained_one_to_the_bit(form, architecture, h
     assert torch.equal(trained, loaded.train()(inputs))  # dropout and the head as well
 
 
-def test_options_replace_the_saved_settings(checkpoint):
-    options = {"pooling": "mean", "max_length": 12, "normalize": True, "template": "so {sentence}", "truncate_dim": 8}
-    loaded = SentenceEncoder.from_pretrained(checkpoint[0], **options)
-    assert {name: getattr(loaded.settings, name) for name in options} == options and loaded.dim == 8
-
-
 def changed(content, **change):
     return content | {CHECKPOINT_KEY: content[CHECKPOINT_KEY] | change}
 
 
-def with_weights(content, **weights):
-    return content | {"state_dict": content["state_dict"] | weights}
-
-
 BIAS = "encoder.backbone.embeddings.LayerNorm.bias"
-HEAD = "encoder.projection.0.bias"
 DAMAGES = {
     "of another project": (lambda c: [1, 2], "does not contain an encoder: another project or an"),
     "odd settings": (lambda c: changed(c, settings={"pooling": 3}), "is damaged: "),
@@ -94,14 +83,3 @@ def test_damaged_content_is_one_line_and_leaves_no_files(damage, checkpoint, tmp
         SentenceEncoder.from_pretrained(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
     assert [file.name for file in tmp_path.rglob("*")] == ["best.ckpt"] and not Path("/tmp/escaped").exists()
-
-
-@pytest.mark.parametrize("damage", ["cut", "no file"])
-def test_files_that_are_not_checkpoints_are_one_line(damage, checkpoint):
-    path, _ = checkpoint
-    content = path.read_bytes()
-    path.unlink()
-    if damage == "cut":
-        path.write_bytes(content[:-1000])
-    with pytest.raises(UserError, match="no file" if damage == "no file" else "is not a checkpoint, is damaged, or"):
-        SentenceEncoder.from_pretrained(path)

@@ -36,11 +36,6 @@ def test_an_unknown_name_is_an_error(name):
         find_pooling(name, BERT)
 
 
-def test_top2_needs_two_layers():
-    with pytest.raises(UserError, match="^pooling=top2: the model has layers 1 to 1"):
-        find_pooling("top2", SimpleNamespace(num_hidden_layers=1))
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_the_mask_tokens_of_a_template_are_found_with_padding_on_either_side(side):
     """A mask token in the sentence itself does not count."""
@@ -63,31 +58,9 @@ def test_the_mask_tokens_of_a_template_are_found_with_padding_on_either_side(sid
             assert torch.equal(found[row], states[row, start + place])
 
 
-@pytest.mark.parametrize("name", ["mean", "max", "last_token", "weighted_mean", "span"])
-def test_padding_on_the_left_and_right_gives_equal_vectors(name):
-    lengths = [5, 3, 1]
-    tokens = [torch.randn(length, 4) for length in lengths]
-    found = []
-    for left in (True, False):
-        states, mask = torch.randn(3, 6, 4), torch.zeros(3, 6, dtype=torch.int64)
-        for row, own in enumerate(tokens):
-            place = slice(6 - len(own), 6) if left else slice(len(own))
-            states[row, place], mask[row, place] = own, 1
-        found.append(find_pooling(name, BERT)([states], {"attention_mask": mask, SENTENCE_MASK: mask}))
-    torch.testing.assert_close(*found)
-
-
 def wide(hidden_states, inputs):
     mask = inputs["attention_mask"]
     return torch.cat([first_token(hidden_states[-1], mask), mean_over_tokens(hidden_states[1], mask)], dim=1)
-
-
-def narrow(hidden_states, inputs):
-    return hidden_states[-1][:, 0, :5]
-
-
-def one_row(hidden_states, inputs):
-    return hidden_states[-1][0]
 
 
 @pytest.mark.parametrize(
@@ -110,11 +83,6 @@ def test_a_function_may_have_another_width_than_the_backbone(pooling, width, by_
     encoder.save_pretrained(tmp_path)
     loaded = SentenceEncoder.from_pretrained(tmp_path, name)
     assert loaded.dim == 3 and torch.equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
-
-
-def test_a_function_that_returns_no_vector_for_each_sentence_is_an_error(make_model):
-    with pytest.raises(UserError, match=r"it must return \[batch, width\]"):
-        SentenceEncoder.from_pretrained(make_model("bert"), one_row)
 
 
 class Attention(torch.nn.Module):

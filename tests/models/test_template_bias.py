@@ -120,9 +120,3 @@ def test_other_poolings_read_the_template_alone(pooling, load):
     bare = {name: x[TEXTS.index(""), :1] for name, x in empty.items()}
     torch.testing.assert_close(bias[TEXTS.index("")], plain.pool(bare)[0], atol=1e-5, rtol=0)
     assert (bias.abs().max() == 0) == (pooling == "span")
-
-
-def test_a_backbone_that_reads_masked_tokens_has_no_bias(load, monkeypatch):
-    monkeypatch.setattr("simcse_pl.cpu.ignores_padding", lambda *_: False)
-    with pytest.raises(UserError, match="^template_bias=always: BertModel does not ignore tokens that are masked out"):
-        load()

@@ -110,13 +110,6 @@ def test_smooth_inverse_frequency_is_its_papers_formula(write):
     np.testing.assert_allclose(vectors.encode(["The Dog runs the unknown ."])[0].numpy(), expected, atol=1e-6)
 
 
-def test_counts_with_capitals_tabs_and_repeated_words(write):
-    counted = write(["Dog\t30", "dog 10", "", "runs 50", "runs 10"], "counts.txt.gz")
-    vectors = WordVectors.from_file(write(lines()), word_counts=counted)
-    weights = {word: vectors.weights[row].item() for word, row in vectors.rows.items()}
-    assert weights == pytest.approx(dict.fromkeys(WORDS, 1.0) | {"Dog": 1 / 301, "dog": 1 / 101, "runs": 1 / 601})
-
-
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -131,9 +124,3 @@ def test_a_damaged_file_is_one_line(damaged, write):
     with pytest.raises(UserError, match=f"^{path}") as error:
         WordVectors.from_file(path)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("counted", [["the 5", "dog"], ["the 5", "dog many"]])
-def test_damaged_counts_are_one_line(counted, write):
-    with pytest.raises(UserError, match="each line must be a word and its count"):
-        WordVectors.from_file(write(lines()), word_counts=write(counted, "counts.txt"))
