@@ -8,20 +8,11 @@ from simcse_pl.utils.errors import UserError
 from tests.conftest import compose_config
 
 ROWS = pandas.read_csv(sample.path("nli.csv"))
-COLUMN = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
 
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def test_labelled_pairs_of_all_labels():
-    pairs = pandas.read_csv(sample.nli_pairs(labelled=True))
-    assert pairs["label"].value_counts().to_dict() == dict.fromkeys(COLUMN, 800)
-    for label, own in pairs.groupby("label"):
-        assert own["premise"].tolist() == ROWS["sent0"].tolist()
-        assert own["hypothesis"].tolist() == ROWS[COLUMN[label]].tolist()
 
 
 def test_scored_pairs_have_the_columns_of_the_published_file():

@@ -6,13 +6,11 @@ import random
 import numpy as np
 import pytest
 import torch
-from tokenizers.normalizers import Lowercase
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.view import View
 from simcse_pl.data.views.words import Crop
-from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.utils.errors import UserError
@@ -41,12 +39,9 @@ def read(tokenizer, tmp_path):
     [
         (1, {}, None),
         (1, {"views": {"a": Crop(), "b": WordRepetition()}}, (ANCHOR, POSITIVE, POSITIVE)),
-        (1, {"views": {"a": Dropout(), "b": Crop(role="negative")}}, None),
         (1, {"views": {"a": Crop(role="negative"), "b": Dropout()}}, (ANCHOR, NEGATIVE, POSITIVE)),
         (1, {"views": {"a": Dropout(role="other")}}, (ANCHOR, OTHER)),
-        (3, {"views": {"dropout": Dropout()}}, None),
         (3, {"roles": ["anchor", "positive", "positive"]}, (ANCHOR, POSITIVE, POSITIVE)),
-        (3, {"views": {"a": TokenRepetition(role="negative")}}, None),
         (2, {"roles": ["anchor", "other"], "views": {"a": Dropout()}}, (ANCHOR, OTHER, POSITIVE)),
     ],
 )
@@ -73,17 +68,6 @@ def test_views_are_made_of_the_anchor_and_tokenized(read, tokenizer):
         assert batch["attention_mask"][row].sum(dim=-1).tolist() == [len(view) for view in ids]
 
 
-@pytest.mark.parametrize("cased", [False, True])
-def test_a_view_that_switches_case_warns_of_an_uncased_tokenizer(read, tokenizer, cased, caplog):
-    tokenizer.backend_tokenizer.normalizer = None if cased else Lowercase()
-    own, _ = read(1, views={"switch_case": SwitchCase(1.0), "crop": Crop()})
-    anchor, switched, _ = own.batch([(0, 0)])["input_ids"][0]
-    assert anchor.equal(switched) != cased
-    warnings = [record.message for record in caplog.records if "views." in record.message]
-    message = "views.switch_case changes nothing, because the tokenizer ignores case: choose a cased model"
-    assert warnings == [message] * (not cased)
-
-
 def test_scores_are_the_float32_of_the_text(read):
     texts = ["0.1", "4.999999999", "-3", "1e-7", "16777217", "3.4028234e38"]
     own, _ = read(2, [[text] for text in texts], score_column=2)
@@ -93,23 +77,13 @@ def test_scores_are_the_float32_of_the_text(read):
     assert labels.numpy().tobytes() == np.array([np.float32(text) for text in texts]).tobytes()
 
 
-@pytest.mark.parametrize("cell", ["good", "nan", "1e39", "0,5"])
+@pytest.mark.parametrize("cell", ["good", "nan", "1e39"])
 def test_a_score_that_is_no_finite_number_is_an_error_with_its_line(read, cell):
     scores = [["0.5"], ["0.5"], [cell], ["1"], ["1"], ["1"]]
-    message = f"rows.tsv, line 3: column 2 holds '{cell}', not a finite number"
-    with pytest.raises(UserError, match=f"{message} .data.on_invalid_row=drop"):
+    with pytest.raises(UserError, match=f"line 3: column 2 holds '{cell}', not a finite number"):
         read(2, scores, score_column=2)
     own, _ = read(2, scores, score_column=2, on_invalid_row="drop")
     assert len(own.chosen) == 5
-
-
-@pytest.mark.parametrize(
-    ("columns", "options"),
-    [(1, {"views": {"a": Crop(role="anchor")}}), (2, {"roles": ["anchor", "anchor"]}), (2, {"roles": ["anchor"]})],
-)
-def test_roles_that_do_not_fit_are_an_error(read, columns, options):
-    with pytest.raises(UserError, match="^data.roles=.* needs a role, and the first is the anchor$"):
-        read(columns, **options)
 
 
 def test_held_out_rows_are_not_trained_on(read):
@@ -157,24 +131,12 @@ def positives(own, keys):
     return [row[1] for row in own.with_views(keys)]
 
 
-def test_a_positive_depends_on_the_seed_the_epoch_and_the_row_only(given_rows):
-    keys = [(epoch, row) for epoch in range(3) for row in range(10)]
-    together = positives(given_rows(ROWS, TOKENS, [Numbered()], seed=1), keys)
-    rows = given_rows(ROWS, TOKENS, [Numbered()], seed=1)
-    random.seed(5)  # the global generator does not matter
-    alone = [positives(rows, [key])[0] for key in reversed(keys)][::-1]
-    assert together == alone
-    chances = [positive.split()[2] for positive in together]
-    assert len(set(chances)) == 30
-    other_seed = positives(given_rows(ROWS, TOKENS, [Numbered()], seed=2), keys)
-    assert not set(chances) & {positive.split()[2] for positive in other_seed}
-
-
-def test_a_single_view_draws_from_the_seed_the_epoch_and_the_row(given_rows):
+def test_a_view_draws_from_the_seed_the_epoch_and_the_row(given_rows):
     """Scores of earlier versions depend on it."""
-    (positive,) = positives(given_rows(ROWS, TOKENS, [Numbered()], seed=1), [(2, 5)])
-    draw = random.Random("1-2-5")
-    assert positive == f"sentence 5 {draw.random()} {draw.random()}"
+    keys = [(epoch, row) for epoch in range(3) for row in range(10)]
+    generators = [random.Random(f"1-{epoch}-{row}") for epoch, row in keys]
+    expected = [f"sentence {row} {own.random()} {own.random()}" for (_, row), own in zip(keys, generators, strict=True)]
+    assert positives(given_rows(ROWS, TOKENS, [Numbered()], seed=1), keys) == expected
 
 
 def test_a_view_that_is_made_once_is_that_of_the_first_epoch_in_all_epochs(given_rows):

@@ -49,7 +49,7 @@ def saved(make_model, tmp_path):
 
 @pytest.mark.parametrize(
     ("architecture", "kind"),
-    [("llama", kind) for kind in CONFIGS] + [(other, "lora") for other in ("gpt2", "opt", "qwen3", "gemma2", "bert")],
+    [("llama", kind) for kind in CONFIGS] + [(other, "lora") for other in ("gpt2", "bert")],
 )
 def test_a_saved_adapter_has_equal_vectors_everywhere(architecture, kind, make_model, tmp_path):
     encoder = changed(make_model(architecture), kind)
@@ -84,13 +84,12 @@ def test_a_loaded_adapter_can_be_trained_further_and_saved_again(saved, tmp_path
     close(SentenceEncoder.from_pretrained(tmp_path / "again").encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
-@pytest.mark.parametrize("load_first", [False, True])
-def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(load_first, make_model, tmp_path):
+def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_path):
     encoder = changed(make_model("qwen3"), bidirectional=True, num_layers=2)
     vectors = encoder.encode(SENTENCES)
-    if load_first:
-        encoder.save_pretrained(tmp_path / "adapter")
-        encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
+    encoder.save_pretrained(tmp_path / "adapter")
+    assert not (tmp_path / "adapter" / MODULES_FILE).exists()  # other libraries would ignore both options
+    encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
     merge_adapter(encoder.backbone)
     assert not has_adapter(encoder.backbone)
     encoder.save_pretrained(tmp_path / "merged")
@@ -136,7 +135,6 @@ def test_a_base_in_4_bits_trains_an_adapter_that_is_saved_without_it(make_model,
     [
         ({"megatron_config": {"a": 1}}, "megatron_config makes PEFT import the code it "),
         ({"r": 2}, "cannot load its adapter|does not fit the base model"),
-        ({"peft_type": "NONE"}, "cannot load its adapter"),
     ],
 )
 def test_a_damaged_config_is_one_line(change, message, saved):

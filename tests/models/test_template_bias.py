@@ -10,13 +10,11 @@ from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
 
 FIRST = 'The hall : "{sentence}" means [MASK] .'
 SECOND = 'This moon of "{sentence}" [MASK] or [MASK]!'
 TEXTS = [*SENTENCES, "a [MASK] b", "", "snow", "Nobody answered."]  # some have the same length
-ROBERTA = ("roberta", "xlm-roberta")
 
 
 @pytest.fixture
@@ -51,12 +49,12 @@ def without_bias(model, tokenizer, text, template, padded=False):
     if padded:
         ids = [*before, *[tokenizer.pad_token_id] * len(own), *after]
         return whole - last_state(model, ids, len(before) + len(own) + place)
-    start = 2 if model.config.model_type in ROBERTA else 0  # position 1 is that of padding
+    start = 2 if model.config.model_type == "roberta" else 0  # position 1 is that of padding
     positions = [*range(len(before)), *range(len(before) + len(own), len(before) + len(own) + len(after))]
     return whole - last_state(model, before + after, len(before) + place, [start + n for n in positions])
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlm-roberta", "electra", "modernbert"])
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
 def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(architecture, load, model_of):
     encoder = load(architecture)
     model = AutoModel.from_pretrained(model_of(architecture)).eval()

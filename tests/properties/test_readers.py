@@ -1,4 +1,4 @@
-"""Rows of any text are read back from each format; any bytes give rows or an error of one line."""
+"""Rows of any text are read back from each format."""
 
 import csv
 import gzip
@@ -89,27 +89,3 @@ def test_tables_are_read_back(file, kind, write, rows, packed):
     assert read_rows(path) == rows
     assert read_rows(path, list(reversed(names_of(rows)))) == [row[::-1] for row in rows]
     assert list(iterate_sentences(path, 0)) == [row[0] for row in rows]
-
-
-@given(
-    parts=st.lists(
-        st.binary(max_size=20) | texts(max_size=4).map(str.encode) | st.sampled_from([b"\n", b'"', b"\xff"])
-    ),
-    kind=st.sampled_from(["txt", "csv", "tsv", "jsonl", "parquet", "txt.gz", "csv.gz"]),
-    on_invalid_row=st.sampled_from(["error", "drop"]),
-    packed=st.booleans(),
-    header=st.booleans(),
-)
-def test_any_bytes_give_rows_or_an_error_of_one_line(file, parts, kind, on_invalid_row, packed, header):
-    content = b"".join(parts)
-    path = file(f"d.{kind}", content)
-    if kind.endswith("gz") and not packed:
-        path.write_bytes(content)
-    try:
-        rows = read_rows(path, on_invalid_row=on_invalid_row, header=header)
-    except UserError as error:
-        message = str(error)
-        assert str(path) in message
-    else:
-        assert rows and all(cell == cell.strip() != "" for row in rows for cell in row)
-        assert {len(row) for row in rows} == {len(rows[0])}

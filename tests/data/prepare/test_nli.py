@@ -24,22 +24,17 @@ PAIRS = [
 ]
 
 
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+def write(path, columns, rows):
+    path.write_text("".join(json.dumps({"uid": "u1"} | dict(zip(columns, row, strict=True))) + "\n" for row in rows))
     return path
 
 
 def snli(path, pairs):
-    own = [{"annotator_labels": [label], "gold_label": label, "pairID": "1.jpg#0r1"} for *_, label in pairs]
-    return write(
-        path, [row | {"sentence1": pair[0], "sentence2": pair[1]} for row, pair in zip(own, pairs, strict=True)]
-    )
+    return write(path, ("sentence1", "sentence2", "gold_label"), pairs)
 
 
 def anli(path, pairs):
-    columns = ("context", "hypothesis", "label")
-    own = [dict(zip(columns, (*pair, label[0]), strict=True)) for *pair, label in pairs]
-    return write(path, [{"uid": "u1", **row, "model_label": "e", "emturk": False} for row in own])
+    return write(path, ("context", "hypothesis", "label"), [(*pair, label[0]) for *pair, label in pairs])
 
 
 def converted(tmp_path, kind, files, **options):
@@ -80,13 +75,12 @@ def test_a_draw_depends_on_the_seed_and_not_on_other_premises_or_other_hard_nega
     assert [row[:3] for row in two] == drawn[1]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_triplets_are_those_of_pandas(tmp_path, seed):
-    chance = random.Random(seed)
+def test_triplets_are_those_of_pandas(tmp_path):
+    chance = random.Random(0)
     labels, texts = (*LABELS, "-"), ["A.", "B b.", " B  b.", "C?", "n/a", "", "—", "D\u2028d"]
     drawn = [(chance.choice(texts), chance.choice(texts), chance.choice(labels)) for _ in range(200)]
     files = [snli(tmp_path / "1.jsonl", drawn[:120]), snli(tmp_path / "2.jsonl", drawn[120:])]
-    stats, rows = converted(tmp_path, "triplets", files, seed=seed)
+    stats, rows = converted(tmp_path, "triplets", files, seed=0)
 
     kept = pd.DataFrame(drawn, columns=["anchor", "other", "label"])
     assert stats.total() == len(kept) and stats[nli.NO_LABEL] == (kept.label == "-").sum()
@@ -107,16 +101,7 @@ def test_triplets_are_those_of_pandas(tmp_path, seed):
 GOOD = {"sentence1": HORSE, "sentence2": "A man rides.", "gold_label": "entailment"}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"sentence1": "A m',
-        b"[1]",
-        json.dumps(GOOD | {"sentence2": None}).encode(),
-        json.dumps(GOOD | {"sentence2": "\ud83d"}).encode(),
-        json.dumps(GOOD | {"gold_label": "maybe"}).encode(),
-    ],
-)
+@pytest.mark.parametrize("line", [b'{"sentence1": "A m', json.dumps(GOOD | {"gold_label": "maybe"}).encode()])
 def test_invalid_rows_are_left_out_and_counted(tmp_path, line):
     source = tmp_path / "train.jsonl"
     source.write_bytes(json.dumps(GOOD).encode() + b"\n" + line + b"\n")

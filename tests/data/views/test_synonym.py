@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simcse_pl.data.views.synonym import Synonym, read_thesaurus
+from simcse_pl.data.views.synonym import Synonym
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
@@ -21,16 +21,6 @@ LEXICON = {
     "data.adj": "00000050 00 s 02 galore(ip) 0 abundant 0 000 | in numbers\n",
     "data.adv": "00000050 02 r 01 fast 0 000 | quickly\n",
 }
-THESAURUS = {
-    "dog": ["hound", "house dog", "run"],
-    "hound": ["dog", "house dog"],
-    "run": ["dog"],
-    "inch": ["in"],
-    "lagos": ["Eko"],
-    "eko": ["Lagos"],
-    "galore": ["abundant"],
-    "abundant": ["galore"],
-}
 
 
 @pytest.fixture
@@ -42,10 +32,6 @@ def lexicon(tmp_path: Path) -> Path:
 
 def positives(view: Synonym, sentence: str, count: int = 200) -> list[str]:
     return view([ViewInput(sentence, (), random.Random(i), ()) for i in range(count)])
-
-
-def test_a_thesaurus_has_the_words_of_all_synsets(lexicon):
-    assert read_thesaurus(lexicon) == THESAURUS
 
 
 def test_one_word_is_replaced_by_any_of_its_synonyms(lexicon):

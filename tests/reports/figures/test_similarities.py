@@ -16,13 +16,7 @@ def test_similarities_have_a_panel_per_encoder_and_a_histogram_per_band(make_res
     assert [axes.get_title() for axes in figure.axes] == ["a", "b"]
     drawn = [patch.get_data() for patch in figure.axes[0].patches]
     bands = [data.values - data.baseline for data in drawn]
-    assert [counts.any() for counts in bands] == [
-        True,
-        False,
-        True,
-        False,
-        False,
-    ]  # five, as the other encoder has them
+    assert [counts.any() for counts in bands] == [True, False, True, False, False]
     expected = np.histogram([-0.33, 0.1, 0.1, 1.0], drawn[0].edges)[0] / 4
     np.testing.assert_allclose(bands[0] / bands[0].max(), expected / expected.max())
     np.testing.assert_allclose(bands[0].max() / bands[2].max(), 0.5)  # to one scale: half of them, and all
