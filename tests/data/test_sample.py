@@ -4,8 +4,6 @@ import pandas
 import pytest
 
 from simcse_pl.data import sample
-from simcse_pl.utils.errors import UserError
-from tests.conftest import compose_config
 
 ROWS = pandas.read_csv(sample.path("nli.csv"))
 
@@ -22,12 +20,3 @@ def test_scored_pairs_have_the_columns_of_the_published_file():
         own = pairs[pairs["label"] == score]
         assert own["text1"].tolist() == ROWS["sent0"].tolist() and own["text2"].tolist() == ROWS[column].tolist()
     assert set(pandas.read_csv(sample.nli_pairs(["neutral"], scored=True))["label"]) == {0.5}
-
-
-def test_the_backbone_of_size_mini_is_made_by_a_command(tmp_path):
-    with pytest.raises(UserError, match="make it once by `simcse train experiment=mini_backbone`$"):
-        sample.mini_backbone()
-    folder = tmp_path / "simcse_pl" / "mini_backbone" / "encoder"
-    folder.mkdir(parents=True)
-    assert sample.mini_backbone() == str(folder)
-    assert compose_config("train", "experiment=mini_backbone").hydra.run.dir == str(folder.parent)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
+from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
 from simcse_pl.data.views.words import Crop
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
@@ -160,17 +160,6 @@ def test_up_to_three_following_sentences_of_the_same_document(given_rows, caplog
     batch = rows.with_views([(0, i) for i in range(len(rows.chosen))])
     assert [row[0] for row in batch] == [f"sentence {i}" for i in (0, 1, 2, 3, 6, 8)]
     assert [row[1] for row in batch] == expected
-
-
-def test_a_limit_draws_among_the_rows_with_a_next_sentence(given_rows):
-    view = OneOfNextSentences(3)
-    rows = given_rows(ROWS, ROWS, [view], DOCUMENTS, limit=5)
-    for epoch in range(5):
-        for sentence, positive in rows.with_views([(epoch, i) for i in range(5)]):
-            own, after = (int(text.split()[1]) for text in (sentence, positive))
-            assert 1 <= after - own <= 3 and DOCUMENTS[own] == DOCUMENTS[after]
-    with pytest.raises(UserError, match="data.limit=7: there are 6 rows"):
-        given_rows(ROWS, ROWS, [view], DOCUMENTS, limit=7)
 
 
 def test_one_class_is_an_error(given_rows):

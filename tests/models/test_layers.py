@@ -34,11 +34,3 @@ def test_new_layers_with_the_weights_of_a_backbone_continue_its_states(architect
     layers.load_state_dict({name: x if "embeddings" in name else own[name] for name, x in layers.state_dict().items()})
     found = run_layers(layers, output.hidden_states[0], MASK)
     torch.testing.assert_close(found[MASK == 1], output.last_hidden_state[MASK == 1])
-
-
-def test_new_layers_have_new_weights(make_model):
-    backbone = load_backbone(str(make_model("bert")))
-    first, second = (new_layers(backbone, 2).encoder.layer for _ in range(2))
-    assert len(first) == 2
-    weights = [layers[0].attention.self.query.weight for layers in (backbone.encoder.layer, first, second)]
-    assert not torch.equal(weights[0], weights[1]) and not torch.equal(weights[1], weights[2])

@@ -9,7 +9,6 @@ import torch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
 from simcse_pl.models.settings import EncoderSettings
-from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
@@ -53,22 +52,6 @@ def test_a_transformer_in_a_folder_of_its_own(make_model, tmp_path):
     assert encoder.settings == EncoderSettings("mean", "none", 64, False)
     expected = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean").encode(SENTENCES)
     assert torch.equal(encoder.encode(SENTENCES), expected)
-
-
-def test_the_length_may_be_the_tokenizers(tmp_path):
-    source = write(tmp_path, tokenizer_config={"model_max_length": 300}, sentence_bert_config={"max_seq_length": None})
-    assert read_sentence_transformers(source).settings.max_length == 300
-    source = write(tmp_path, tokenizer_config={"model_max_length": int(1e30)})
-    assert read_sentence_transformers(source).settings.max_length is None
-
-
-def test_hub_repositories_are_read_file_by_file(tmp_path, monkeypatch):
-    pooling = {"1_Pooling__config": {"pooling_mode": "cls"}}
-    write(tmp_path / "owner" / "name", {**TRANSFORMER, "path": "0_T"}, POOLING, NORMALIZE, **pooling)
-    monkeypatch.setattr(hub, "find", lambda name, file: path if (path := tmp_path / name / file).is_file() else None)
-    spec = read_sentence_transformers("owner/name")
-    assert (spec.settings, spec.subfolder) == (EncoderSettings("cls", normalize=True), "0_T")
-    assert read_sentence_transformers("owner/other") is None
 
 
 MODEL = "config_sentence_transformers"

@@ -107,14 +107,3 @@ def test_other_paths_of_training_have_the_same_gradients(options, load):
     torch.testing.assert_close(again, loss, atol=1e-12, rtol=0)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)
-
-
-@pytest.mark.parametrize("pooling", ["span", "mean", "cls", "last_token"])
-def test_other_poolings_read_the_template_alone(pooling, load):
-    inputs = {name: x[:, 0] for name, x in rows_of(load()).items()}
-    encoder, plain = load(pooling=pooling), load(pooling=pooling, template_bias="none")
-    bias = plain.pool(inputs) - encoder.pool(inputs)
-    empty = rows_of(encoder)
-    bare = {name: x[TEXTS.index(""), :1] for name, x in empty.items()}
-    torch.testing.assert_close(bias[TEXTS.index("")], plain.pool(bare)[0], atol=1e-5, rtol=0)
-    assert (bias.abs().max() == 0) == (pooling == "span")

@@ -1,7 +1,6 @@
 """Reading and writing results files, and errors for damaged ones."""
 
 import json
-import math
 
 import pytest
 
@@ -17,12 +16,6 @@ def test_a_results_file_is_read_by_its_name_or_its_folder(write_results, make_re
         assert isinstance(result, Result) and result.label == "one"
         assert result.sts[0].subsets["STS12_a"].pairs == 750
         assert result.geometry.top_variance == {"1": 0.1, "10": 0.5, "100": 1.0}
-
-
-def test_only_the_label_is_required_and_null_is_nan():
-    result = as_result({"label": "bare", "something": "new", "geometry": {"alignment": None}}, "r")
-    assert math.isnan(result.geometry.alignment)
-    assert (result.sts, result.transfer, result.retrieval, result.paper) == ([], [], None, None)
 
 
 def test_an_error_names_the_invalid_value(make_report):

@@ -1,6 +1,5 @@
 """The synonym view with a small lexicon in WordNet's format and, if it is installed, with WordNet."""
 
-import os
 import random
 from pathlib import Path
 
@@ -8,8 +7,6 @@ import pytest
 
 from simcse_pl.data.views.synonym import Synonym
 from simcse_pl.data.views.view import ViewInput
-from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES
 
 LICENCE = "  1 A small lexicon, in the format of wndb(5WN).  \n"
 LEXICON = {
@@ -42,29 +39,3 @@ def test_one_word_is_replaced_by_any_of_its_synonyms(lexicon):
         "(Run, and animal in Lagos!",
         "(Dog, and animal in Eko!",
     }
-
-
-def test_a_missing_file_is_an_error_that_says_where_to_get_it(lexicon):
-    (lexicon / "data.adv").unlink()
-    with pytest.raises(UserError, match=f"^wordnet={lexicon}: no data.adv there; `apt install wordnet-base`"):
-        Synonym(lexicon)
-
-
-def test_wordnet_itself():
-    folder = Path(os.environ.get("WNSEARCHDIR", "/usr/share/wordnet"))
-    if not folder.is_dir():
-        pytest.skip(f"no WordNet in {folder}: apt install wordnet-base, or set WNSEARCHDIR")
-    view = Synonym(folder)
-    thesaurus = view.thesaurus
-    assert len(thesaurus) > 50_000
-    assert {"domestic dog", "Canis familiaris", "chase"} <= set(thesaurus["dog"])
-    assert {"fast", "speedy"} <= set(thesaurus["quick"])
-    assert not {"in", "as", "dogs"} & thesaurus.keys()
-    assert not [word for word, found in thesaurus.items() if word in (other.lower() for other in found)]
-    drawn = [(sentence, positive) for sentence in SENTENCES for positive in positives(view, sentence, 20)]
-    replaced = [(sentence.split(), positive.split()) for sentence, positive in drawn if positive != sentence]
-    assert len(replaced) >= 0.7 * len(drawn)
-    for words, others in replaced:
-        same_before = next(i for i, pair in enumerate(zip(words, others, strict=False)) if pair[0] != pair[1])
-        rest = words[same_before + 1 :]
-        assert others[len(others) - len(rest) :] == rest

@@ -33,23 +33,6 @@ def test_only_options_that_do_not_follow_from_the_row_separate_groups(write_swee
     ]  # fmt: skip
 
 
-def test_columns_are_in_the_papers_order_without_cells_that_it_lacks(write_sweep, job, group):
-    jobs = [
-        job(0.7, seed=seed, row=row, column=column, options={"encoders": number})
-        for number, column in (("two", "two encoders"), ("one", "one encoder"))
-        for row in ("unsupervised SimCSE", "delete one word")
-        for seed in (0, 1)
-    ]
-    groups = group(write_sweep("s", *jobs, table="table_2_objective"))
-    assert groups.columns == ["one encoder", "two encoders"] and groups.options == []
-    assert counts(groups) == [
-        ("next sentence, one encoder", 0), ("next sentence, two encoders", 0),
-        ("next 3 sentences, one encoder", 0), ("next 3 sentences, two encoders", 0),
-        ("delete one word, one encoder", 2), ("delete one word, two encoders", 2),
-        ("unsupervised SimCSE, one encoder", 2), ("unsupervised SimCSE, two encoders", 2),
-    ]  # fmt: skip
-
-
 def test_transfer_is_the_mean_over_the_tasks_that_all_have(write_sweep, job, group):
     jobs = [
         job(0.7, seed=0, transfer_dev={"MR": 0.8, "CR": 0.9, "TREC": 0.5}),

@@ -36,15 +36,3 @@ def test_means_deviations_and_seeds_are_beside_the_papers_numbers(write_sweep, j
     np.testing.assert_allclose(dots(ours), [83, 85, 85, 87])
     np.testing.assert_allclose(points(theirs)[0], [84.9, 86.1, 86.2, 86.2, 85.3])
     assert sweep_figure(group(write_sweep("nan", job(float("nan"))))) is None
-
-
-def test_methods_are_drawn_as_differences_from_simcse_beside_the_published_ones(compare, of_seeds):
-    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness_weighting": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
-    figure = sweep_figure(compare(*of_seeds(scores)))
-    ours, theirs = figure.axes
-    assert names(figure) == ["esimcse", "hardness_weighting"]
-    means, bars = points(ours)
-    np.testing.assert_allclose(means, [4 / 3, -4 / 3])
-    np.testing.assert_allclose(bars, [[-0.101, 2.768], [-4.202, 1.535]], atol=1e-3)
-    np.testing.assert_allclose(dots(ours), [1, 2, 1, 0, -2, -2], atol=1e-12)
-    np.testing.assert_allclose(points(theirs)[0], [78.27 - 76.25])

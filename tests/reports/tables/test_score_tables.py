@@ -33,15 +33,6 @@ def test_the_papers_row_is_below_its_encoder(make_result, bert):
         assert sts_table([make_result("mine", **bert)], **other).frame["encoder"].tolist() == ["mine"]
 
 
-def test_the_dev_split_is_named_and_not_compared_with_the_papers_test(make_result, bert):
-    dev = make_result("mine", sts=("STS-B", "SICK-R"), split="dev", **bert)
-    table = sts_table([dev])
-    assert list(table.frame) == ["encoder", "STS-B dev", "SICK-R dev"]
-    assert len(table.frame) == 1
-    both = sts_table([dev, make_result("other", sts=("STS-B",))])
-    assert both.frame.isna().sum().to_dict() == {"encoder": 0, "STS-B": 1, "STS-B dev": 1, "SICK-R dev": 1}
-
-
 def test_averages_over_common_tasks_say_how_many(make_result, bert):
     few = make_result("few", sts=("STS12", "STS13", "STS-B"), **bert)
     table = sts_table([few])
