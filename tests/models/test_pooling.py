@@ -1,5 +1,6 @@
-"""Poolings by name, of a template, and of a user; tests/properties/test_pooling.py loops over tokens."""
+"""Poolings against a loop over tokens, of a template, and of a user."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -16,11 +17,58 @@ from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint
 
 BERT = SimpleNamespace(num_hidden_layers=3)
+NAMES = [*POOLINGS, "layers_0", "layers_2_1", "layers_0_1_2_3"]
+every_dtype = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+LENGTHS = [6, 3, 1]
+REDUCE = {
+    "cls": lambda values: values[0],
+    "last_token": lambda values: values[-1],
+    "max": max,
+    "weighted_mean": lambda values: (
+        math.fsum(n * value for n, value in enumerate(values, 1)) / sum(range(len(values) + 1))
+    ),
+}
+
+
+def inputs_of(lengths, left=False):
+    """Rows of 6 tokens with padding on one side. All tokens are the sentence's own."""
+    mask = (torch.arange(6) < torch.tensor(lengths)[:, None]).long()
+    mask = mask.flip(1) if left else mask
+    return {"attention_mask": mask, SENTENCE_MASK: mask}
+
+
+@every_dtype
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_those_of_a_loop_over_tokens_with_padding_on_either_side(name, dtype):
+    states = (torch.randn(4, 3, 6, 2, dtype=torch.float64) * 100).to(dtype)  # embeddings and three layers
+    pooling, reduce = find_pooling(name, BERT), REDUCE.get(name, lambda values: math.fsum(values) / len(values))
+    for left in (False,) if name == "cls" else (False, True):
+        pooled = pooling(states, inputs_of(LENGTHS, left))
+        assert pooled.dtype == dtype
+        for row, length in enumerate(LENGTHS):
+            place = slice(6 - length, 6) if left else slice(length)
+            for i in range(2):
+                values = [reduce(states[layer, row, place, i].tolist()) for layer in pooling.layers]
+                expected = pytest.approx(math.fsum(values) / len(values), rel=4 * torch.finfo(dtype).eps, abs=0.5)
+                assert pooled[row, i].item() == expected
+
+
+@every_dtype
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_has_no_effect_and_no_gradient_and_no_tokens_are_zeros(name, dtype):
+    states, inputs, pooling = torch.randn(4, 3, 6, 2).to(dtype), inputs_of(LENGTHS), find_pooling(name, BERT)
+    padding = inputs["attention_mask"] == 0
+    for junk in (math.nan, math.inf, 6e4):
+        dirty = states.masked_fill(padding[:, :, None], junk).requires_grad_()
+        assert torch.equal(pooling(dirty, inputs), pooling(states, inputs))
+        pooling(dirty, inputs).sum().backward()
+        assert (dirty.grad[:, padding] == 0).all() and dirty.grad.isfinite().all()
+    assert name == "cls" or not pooling(states, inputs_of([0, 0, 0])).any()
 
 
 def test_named_poolings_equal_layers_by_number():
-    states = tuple(torch.randn(3, 5, 4) for _ in range(4))  # embeddings and three layers
-    inputs = {"attention_mask": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])}
+    states = tuple(torch.randn(3, 6, 4) for _ in range(4))
+    inputs = inputs_of([5, 3, 1])
     for name, layers in {"first_last": "layers_1_3", "top2": "layers_2_3", "mean": "layers_3"}.items():
         assert torch.equal(find_pooling(name, BERT)(states, inputs), find_pooling(layers, BERT)(states, inputs))
     assert torch.equal(POOLINGS["first_last"](states[:2], inputs), POOLINGS["mean"](states[:2], inputs))

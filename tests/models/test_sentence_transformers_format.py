@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 
@@ -84,15 +83,6 @@ def test_a_prefix_is_the_librarys_prompt(pooling, make_model, tmp_path):
     torch.testing.assert_close(read.encode(TEXTS), expected, atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("whitened", [False, True])
-def test_truncated_vectors_are_the_librarys(normalize, whitened, make_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", normalize=normalize, truncate_dim=7)
-    encoder.postprocess = Whitening(dim=9).fit(SOME) if whitened else None
-    encoder.save_pretrained(tmp_path)
-    torch.testing.assert_close(vectors_of(library(str(tmp_path))), encoder.encode(TEXTS), atol=1e-5, rtol=1e-5)
-
-
 def test_a_truncation_and_a_prompt_of_the_library_are_read(make_model, tmp_path):
     prompts = {"prompts": {"query": "A man: ", "passage": "dogs "}, "default_prompt_name": "query"}
     parts = [transformer(make_model("bert")), modules.Pooling(32, "mean")]
@@ -119,43 +109,24 @@ def test_what_the_library_lacks_is_not_written_for_it(architecture, template, op
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS), encoder.encode(TEXTS))
 
 
-def assert_written_for_the_library(encoder, folder):
-    encoder.save_pretrained(folder)
-    expected, model = encoder.encode(TEXTS), library(str(folder))
-    assert model.max_seq_length == 20
-    torch.testing.assert_close(vectors_of(model), expected, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(SentenceEncoder.from_pretrained(folder).encode(TEXTS), expected, atol=0, rtol=0)
-
-
-@pytest.mark.parametrize("head", ["mlp", "mlp_train_only"])
-def test_the_library_applies_the_head_that_is_kept(head, make_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_model("roberta"), "cls", head=head, normalize=True, max_length=20)
-    assert_written_for_the_library(encoder, tmp_path)
-    assert (tmp_path / "2_Dense").exists() == (head == "mlp")
-
-
 @pytest.mark.parametrize(
-    ("architecture", "pooling"),
+    ("architecture", "options", "postprocess"),
     [
-        *((name, "layers_0_2_3") for name in ("roberta", "modernbert")),
-        *(("bert", name) for name in [*POOLINGS, "layers_3"] if name != "span"),
+        *((name, {"pooling": "layers_0_2_3"}, None) for name in ("roberta", "modernbert")),
+        *(("bert", {"pooling": name}, None) for name in POOLINGS if name != "span"),
+        ("roberta", {"pooling": "cls", "head": "mlp", "normalize": True}, None),
+        ("roberta", {"pooling": "cls", "head": "mlp_train_only"}, None),
+        ("bert", {"head": "mlp", "normalize": True}, Whitening()),
+        ("bert", {"head": "mlp", "truncate_dim": 7, "normalize": True}, Whitening(dim=9)),
+        ("bert", {"normalize": True}, RemoveComponents(3)),
     ],
 )
-def test_the_library_has_the_vectors_of_each_pooling(architecture, pooling, make_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling, max_length=20)
-    assert_written_for_the_library(encoder, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("postprocess", "normalize"), [(Whitening(), True), (Whitening(dim=8), False), (RemoveComponents(3), True)]
-)
-def test_a_linear_post_processing_is_one_more_module(postprocess, normalize, make_model, tmp_path):
-    plain = SentenceEncoder.from_pretrained(make_model("bert"), "mean", head="mlp", max_length=20)
-    postprocess.fit(SOME)
-    encoder = SentenceEncoder(plain.backbone, plain.tokenizer, "mean", "mlp", 20, normalize, postprocess)
-    encoder.projection.load_state_dict(plain.projection.state_dict())
-    expected = postprocess.transform(plain.encode(TEXTS))
-    expected = F.normalize(expected, dim=-1) if normalize else expected
-    assert torch.equal(encoder.encode(TEXTS), expected)
-    assert encoder.encode([]).shape == (0, encoder.dim) == (0, expected.shape[1])
-    assert_written_for_the_library(encoder, tmp_path)
+def test_the_library_has_the_vectors_of_a_saved_encoder(architecture, options, postprocess, make_model, tmp_path):
+    given = {"pooling": "mean", "max_length": 20} | options
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), **given)
+    encoder.postprocess = postprocess and postprocess.fit(SOME)
+    encoder.save_pretrained(tmp_path)
+    expected, model = encoder.encode(TEXTS), library(str(tmp_path))
+    assert model.max_seq_length == 20 and expected.shape[1] == encoder.dim
+    torch.testing.assert_close(vectors_of(model), expected, atol=1e-5, rtol=1e-5)
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS), expected)

@@ -1,11 +1,44 @@
-"""Places in files, and damaged files; tests/properties/test_readers.py reads back what was written."""
+"""Texts of odd characters are read back from each format; places in files, and damaged files."""
 
+import csv
 import gzip
 
+import pandas
 import pytest
 
 from simcse_pl.data.readers.formats import open_table
+from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows, read_sentences
 from simcse_pl.utils.errors import UserError
+
+# Line breaks to Python's splitlines but not to a file, what is no character, what joins, and what runs the other way.
+ODD = (
+    *("\u0085", "\u2028", "\u2029", "\x1c", "\x1e", "\x0b", "\x0c", "\r", "\t", "\xa0", "\u3000", "\ufeff", "\x00"),
+    *("\u200b", "\u200d", "\ufffd", "\U0010ffff", "e\u0301", "\U0001f469\u200d\U0001f467", "\u202e", "\u05e9\u05dc"),
+    *('"', "'", ",", "\\", "[MASK]", "</s>", "#", "\u534a\u5e74"),
+)
+
+
+@pytest.mark.parametrize("name", ["d.txt", "d.txt.gz"])
+def test_only_newlines_end_a_line_of_text(name, tmp_path):
+    lines = [f"a {odd} b" for odd in ODD]
+    text = ("\ufeff" + "\r\n".join(lines[:20]) + "\n \n" + "\n".join(lines[20:])).encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    assert read_sentences(tmp_path / name) == lines
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "d.jsonl", "d.parquet"])
+def test_tables_are_read_back(name, tmp_path):
+    rows, path = [(f"a {odd} b", f"c{odd}{odd}d") for odd in ODD], tmp_path / name
+    frame = pandas.DataFrame(rows, columns=["x", "y"])
+    if name.endswith("parquet"):
+        frame.to_parquet(path)
+    elif name.endswith("jsonl"):
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, quoting=csv.QUOTE_ALL)
+    assert read_rows(path) == rows
+    assert read_rows(path, ["y", "x"]) == [row[::-1] for row in rows]
+    assert list(iterate_sentences(path, 0)) == [row[0] for row in rows]
 
 
 def test_line_numbers_count_lines_not_rows(tmp_path):
