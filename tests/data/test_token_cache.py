@@ -61,16 +61,6 @@ def test_other_data_another_length_and_another_tokenizer_have_another_key(source
     assert len(calls) == len(list(folder.iterdir())) == 4
 
 
-def test_warnings_of_dropped_rows_and_truncated_sentences_are_logged_at_every_start(tmp_path, tokenizer, caplog):
-    path = tmp_path / "rows.tsv"
-    path.write_text("a\tb\nalone\nc c c c c c c c c c\td\n")
-    for read in (reader(path, on_invalid_row="drop"), never):
-        caplog.clear()
-        open_token_cache(read, ["x"], tokenizer, 9)
-        assert "1 invalid rows dropped, the first at line 2" in caplog.text
-        assert "25.00% of the sentences have data.max_length=9 tokens or more" in caplog.text
-
-
 def open_and_count(source, log, tokenizer, results):
     def read(warn):
         with open(log, "a") as file:

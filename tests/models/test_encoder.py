@@ -125,6 +125,8 @@ def test_pretrained_false_draws_the_head_as_well(make_model, tmp_path):
     for own, old in zip(fresh.parameters(), saved.parameters(), strict=True):
         assert own.shape == old.shape
     assert not torch.equal(fresh.projection[0].weight, saved.projection[0].weight)
+    words = [encoder.backbone.get_input_embeddings().weight for encoder in (fresh, saved)]
+    assert not torch.equal(*words)
 
 
 def test_saving_over_an_encoder_removes_its_head_and_postprocessing_but_no_other_file(make_model, tmp_path):

@@ -69,16 +69,6 @@ def batch():
     return {"input_ids": torch.randint(5, 90, (5, 3, 7)), "attention_mask": (torch.arange(7) < lengths).long()}
 
 
-@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
-def test_views_of_the_same_text_are_equal_to_the_bit(architecture, make_model, batch):
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", dropout=RATE).train()
-    same = {name: x[:, :1].repeat(1, 2, 1) for name, x in batch.items()}
-    first, second = pool_with_shared_dropout(encoder, same).unbind(dim=1)
-    assert torch.equal(first, second)
-    ordinary = encoder({name: x[:, 0] for name, x in same.items()})
-    assert ((first - ordinary).abs().amax(dim=-1) > 0.01).all()
-
-
 def test_views_of_different_text_share_their_masks(batch):
     """With word embeddings of ones, a vector is its mask."""
     ones = nn.Embedding.from_pretrained(torch.ones(90, 16))

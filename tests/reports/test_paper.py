@@ -78,9 +78,3 @@ TRANSFER = {"pooling": "cls", "protocol": "transfer", "aggregation": None}
 )  # fmt: skip
 def test_a_result_matches_the_papers_row_only_if_certain(make_result, encoder, settings, expected):
     assert found(make_result, encoder, **settings) == expected
-
-
-def test_a_named_row_replaces_the_matching_row_of_its_table_only(make_result, bert):
-    result = make_result(paper={"table": "table_5_sts", "row": "CT-BERT-base"}, **bert)
-    assert find_row(result, "sts", "all").label == "paper, Table 5: CT-BERT-base (unsupervised)"
-    assert find_row(result, "sts", "wmean").label == "paper, Table B.3: BERT-base (first-last avg.)"

@@ -4,14 +4,10 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from hydra.conf import ConfigSourceInfo
-from omegaconf import OmegaConf
 
-from simcse_pl.sweeps.jobs import finished_job, job_arguments
-from simcse_pl.sweeps.resolvers import in_sweep
+from simcse_pl.sweeps.jobs import finished_job
 from simcse_pl.utils.errors import SweepError
 from tests.conftest import ROOT, tiny
 
@@ -22,24 +18,6 @@ def test_the_results_of_a_finished_job_are_read(tmp_path):
     assert finished_job(tmp_path, ["model.dropout=0.1", "seed=1"]) == results
     with pytest.raises(SweepError, match="holds another job"):
         finished_job(tmp_path, ["seed=2"])
-
-
-def test_the_command_line_of_a_job(composed):
-    hydra = composed("hydra.job.num=3").hydra
-    OmegaConf.set_readonly(hydra, False)
-    hydra.job.config_name = "train"
-    hydra.runtime.config_sources = [
-        ConfigSourceInfo(path=path, schema="file", provider=provider)
-        for provider, path in (("hydra", "theirs"), ("main", "/project/conf"), ("command-line", "/mine"))
-    ]
-    hydra.overrides.task = ["seed=2", "sweep.row='fixed 0.1'"]
-    hydra.overrides.hydra = ["hydra.mode=MULTIRUN", "hydra.sweep.dir=elsewhere", "hydra.verbose=true"]
-    assert in_sweep()
-    assert job_arguments(hydra, Path("/tmp/sweeps/monday/3")) == [
-        *("--config-name", "train", "--config-path", "/project/conf", "--config-dir", "/mine"),
-        *("seed=2", "sweep.row='fixed 0.1'", "hydra.verbose=true"),
-        *('hydra.run.dir="/tmp/sweeps/monday/3"', 'hydra.sweep.dir="/tmp/sweeps/monday"', "hydra.job.num=3"),
-    ]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from simcse_pl.__main__ import main
 from simcse_pl.data.prepare import nli
-from simcse_pl.data.prepare.conversion import INVALID, USED
+from simcse_pl.data.prepare.conversion import USED
 from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
 
 HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
@@ -98,17 +98,6 @@ def test_triplets_are_those_of_pandas(tmp_path):
     expected = kept[(kept.label == "entailment") & kept.anchor.isin(contradictions)]
     assert [row[:2] for row in rows] == list(zip(expected.anchor, expected.other, strict=True))
     assert all(negative in contradictions[anchor] for anchor, _, negative in rows)
-
-
-GOOD = {"sentence1": HORSE, "sentence2": "A man rides.", "gold_label": "entailment"}
-
-
-@pytest.mark.parametrize("line", [b'{"sentence1": "A m', json.dumps(GOOD | {"gold_label": "maybe"}).encode()])
-def test_invalid_rows_are_left_out_and_counted(tmp_path, line):
-    source = tmp_path / "train.jsonl"
-    source.write_bytes(json.dumps(GOOD).encode() + b"\n" + line + b"\n")
-    stats, rows = converted(tmp_path, "entailment", [source])
-    assert len(rows) == 1 and stats == {USED: 1, INVALID: 1}
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

@@ -88,7 +88,6 @@ QUORA = "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tIs it so?\t1\n"
 @pytest.mark.parametrize(
     ("corpus", "good", "bad", "count"),
     [
-        ("qqp", QUORA, "1\t3\t4\tIs it?\t1\n", 1),
         ("qqp", QUORA, '1\t3\t4\t"Is it?\tIs it so?\n1\n', 2),
         ("flickr30k", "1.jpg#0\tA .\n1.jpg#1\tB .\n", "1.jpg#2 C .\n", 1),
         ("paranmt", "a\tb\n", "a\tb\t0.5\tc\n", 1),

@@ -18,14 +18,6 @@ def file(tmp_path):
     return write
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [(None, ("a", "b", "c")), (["z", "x"], ("c", "a")), ([2, 0], ("c", "a")), (["y", 0], ("b", "a"))],
-)
-def test_columns_by_name_and_by_position(columns, expected, file):
-    assert read_rows(file("data.csv", "x,y,z\na,b,c\n"), columns) == [expected]
-
-
 NLI = "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n"
 
 
