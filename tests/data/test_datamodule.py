@@ -165,13 +165,6 @@ def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
     assert len(loader) == {"round_robin": 6}.get(sampling, 3 + 4 + 2)
 
 
-def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
-    alone = streams(make_read("d.txt", TEXT, views=Shuffled(), batch_size=5))
-    several = streams(make_sets("concatenated"))
-    for own, epoch in zip(alone, several, strict=True):
-        assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
-
-
 def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
     monkeypatch.setattr(datamodule, "world_size", lambda: 4)
     with pytest.raises(UserError, match="^data.sets.nli: data.batch_size=3, 12 rows: both must be at least 4"):

@@ -65,6 +65,7 @@ TRANSFER = {"pooling": "cls", "protocol": "transfer", "aggregation": None}
         (BERT, {"aggregation": "wmean"}, "B.3: BERT-base (first-last avg.)"),
         (BERT, {"aggregation": "mean"}, None),
         (BERT, {"num_layers": 3}, None),
+        (BERT, {"split": "dev"}, None),
         (f"models/{BERT}-mine", {}, None),
         (BERT, {"postprocess": WHITENING | {"fit_seed": 7}}, "5: BERT-base-whitening (unsupervised)"),
         (BERT, {"postprocess": WHITENING | {"dim": 256}}, None),

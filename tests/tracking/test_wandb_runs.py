@@ -18,21 +18,6 @@ def _finish():
     wandb.finish()
 
 
-@pytest.mark.parametrize(
-    ("asked", "file", "logged_in", "expected"),
-    [("auto", "online", False, "offline"), ("auto", "online", True, "online"), ("auto", "offline", True, "offline")],
-)
-def test_mode(asked, file, logged_in, expected, monkeypatch, tmp_path):
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    settings = SimpleNamespace(mode=file)
-    monkeypatch.setattr(wandb_runs.wandb, "setup", lambda: SimpleNamespace(settings=settings))
-    monkeypatch.setattr(wandb_runs.wandb, "login", lambda prompt, verify: not prompt and logged_in)
-    asked_for = {}
-    run = SimpleNamespace(disabled=True)
-    monkeypatch.setattr(wandb_runs.wandb, "init", lambda **options: asked_for.update(options) or run)
-    assert start_run(tmp_path, mode=asked) is run and asked_for["mode"] == expected
-
-
 def test_each_folder_has_one_run_which_is_continued(tmp_path):
     for step, folder in enumerate(["first", "second", "first"]):
         (tmp_path / folder).mkdir(exist_ok=True)
