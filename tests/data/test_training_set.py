@@ -1,6 +1,5 @@
 """A training set: its views and their roles, labels, next sentences, held-out rows, and options that do not fit."""
 
-import logging
 import random
 
 import numpy as np
@@ -106,9 +105,18 @@ def test_a_copy_in_another_format_is_read_in_its_own_way(tokenizer, tmp_path):
         assert len(dataset.rows[0]) == width
 
 
-ROWS = [(f"sentence {i}",) for i in range(10)]
-TOKENS = [(np.array([2, i, 3]),) for i in range(10)]
-DOCUMENTS = ["a", "a", "a", "a", "a", "b", "c", "c", "d", "d"]  # five rows, one, two and two
+@pytest.fixture
+def read_documents(tokenizer, tmp_path):
+    """Make a training set of documents of five sentences, one, two and two."""
+
+    def make(*views, seed=42):
+        path = tmp_path / "documents.txt"
+        path.write_text("".join(f"sentence {i}\n" + "\n" * (i in (4, 5, 7)) for i in range(10)))
+        own = TrainingSet(path, views=dict(enumerate(views)))
+        own.read(tokenizer, 16, seed)
+        return own
+
+    return make
 
 
 class Numbered(View):
@@ -127,41 +135,34 @@ class Following(View):
         return ["|".join(own.following) for own in inputs]
 
 
-def positives(own, keys):
-    return [row[1] for row in own.with_views(keys)]
-
-
-def test_a_view_draws_from_the_seed_the_epoch_and_the_row(given_rows):
+def test_a_view_draws_from_the_seed_the_epoch_and_the_row(read_documents):
     """Scores of earlier versions depend on it."""
     keys = [(epoch, row) for epoch in range(3) for row in range(10)]
     generators = [random.Random(f"1-{epoch}-{row}") for epoch, row in keys]
     expected = [f"sentence {row} {own.random()} {own.random()}" for (_, row), own in zip(keys, generators, strict=True)]
-    assert positives(given_rows(ROWS, TOKENS, [Numbered()], seed=1), keys) == expected
+    assert [made for _, made in read_documents(Numbered(), seed=1).with_views(keys)] == expected
 
 
-def test_a_view_that_is_made_once_is_that_of_the_first_epoch_in_all_epochs(given_rows):
+def test_a_view_that_is_made_once_is_that_of_the_first_epoch_in_all_epochs(read_documents):
     class Once(Numbered):
         once = True
 
-    rows = given_rows(ROWS, TOKENS, [Numbered(), Once()], seed=1)
-    drawn = [[row[1:] for row in rows.with_views([(epoch, row) for row in range(10)])] for epoch in range(3)]
-    alone = given_rows(ROWS, TOKENS, [Numbered(), Numbered()], seed=1).with_views([(0, row) for row in range(10)])
-    for epoch in drawn:
+    rows = read_documents(Numbered(), Once(), seed=1)
+    epochs = [[row[1:] for row in rows.with_views([(epoch, row) for row in range(10)])] for epoch in range(3)]
+    alone = read_documents(Numbered(), Numbered(), seed=1).with_views([(0, row) for row in range(10)])
+    for epoch in epochs:
         assert [once for _, once in epoch] == [again for *_, again in alone]
-    assert len({each for epoch in drawn for each, _ in epoch}) == 30
+    assert len({each for epoch in epochs for each, _ in epoch}) == 30
 
 
-def test_up_to_three_following_sentences_of_the_same_document(given_rows, caplog):
-    with caplog.at_level(logging.INFO):
-        rows = given_rows(ROWS, ROWS, [Following()], DOCUMENTS)
-    assert caplog.messages[:1] == ["train: 4 of 10 sentences are left out, because no sentence follows them"]
-    numbers = ["1|2|3", "2|3|4", "3|4", "4", "7", "9"]
-    expected = ["|".join(f"sentence {i}" for i in following.split("|")) for following in numbers]
-    batch = rows.with_views([(0, i) for i in range(len(rows.chosen))])
-    assert [row[0] for row in batch] == [f"sentence {i}" for i in (0, 1, 2, 3, 6, 8)]
-    assert [row[1] for row in batch] == expected
+def test_up_to_three_following_sentences_of_the_same_document(read_documents):
+    rows = read_documents(Following())
+    following = {0: "123", 1: "234", 2: "34", 3: "4", 6: "7", 8: "9"}
+    assert list(rows.chosen) == list(following)
+    made = [row[1] for row in rows.with_views([(0, place) for place in range(6)])]
+    assert made == ["|".join(f"sentence {n}" for n in numbers) for numbers in following.values()]
 
 
-def test_one_class_is_an_error(given_rows):
+def test_one_class_is_an_error(read):
     with pytest.raises(UserError, match="data.label_column: all rows have the label yes"):
-        given_rows(ROWS, ROWS, names=["yes"] * 10, label_column=1)
+        read(1, [["yes"]] * 6, label_column=1)
