@@ -59,23 +59,14 @@ def test_backward_recomputes_one_chunk_at_a_time():
         assert events == ["compute 5", "backward"]
 
 
-RATE = 0.3
-
-
-@pytest.fixture
-def batch():
-    """Three views of different text and length."""
-    lengths = torch.randint(1, 8, (5, 3, 1))
-    return {"input_ids": torch.randint(5, 90, (5, 3, 7)), "attention_mask": (torch.arange(7) < lengths).long()}
-
-
-def test_views_of_different_text_share_their_masks(batch):
+def test_views_of_different_text_share_their_masks():
     """With word embeddings of ones, a vector is its mask."""
     ones = nn.Embedding.from_pretrained(torch.ones(90, 16))
 
     def encoder(inputs):
-        return nn.functional.dropout(ones(inputs["input_ids"]), RATE).flatten(1)
+        return nn.functional.dropout(ones(inputs["input_ids"]), 0.3).flatten(1)
 
+    batch = {"input_ids": torch.randint(5, 90, (5, 3, 7))}
     vectors = pool_with_shared_dropout(encoder, batch)
     masks = vectors == 0
     assert torch.equal(masks[:, 0], masks[:, 1]) and torch.equal(masks[:, 0], masks[:, 2])

@@ -49,10 +49,6 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
         load_stsb(["senteval", "hub"], None)
 
 
-def load(bundle, task):
-    return (load_sts_task if task in STS_TASKS else load_transfer_task)(bundle, task)
-
-
 @pytest.mark.parametrize(
     ("task", "path", "content", "message"),
     [
@@ -66,5 +62,5 @@ def test_damaged_files_are_errors(task, path, content, message, bundle):
     damaged = next(bundle.rglob(f"STS12*/{path}" if task == "STS12" else path))
     damaged.write_bytes(content)
     with pytest.raises(UserError, match=message) as error:
-        load(bundle, task)
+        (load_sts_task if task in STS_TASKS else load_transfer_task)(bundle, task)
     assert not isinstance(error.value, NotInBundleError)

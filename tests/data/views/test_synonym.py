@@ -1,14 +1,10 @@
-"""The synonym view with a small lexicon in WordNet's format and, if it is installed, with WordNet."""
+"""The synonym view with a small lexicon in WordNet's format."""
 
 import random
-from pathlib import Path
-
-import pytest
 
 from simcse_pl.data.views.synonym import Synonym
 from simcse_pl.data.views.view import ViewInput
 
-LICENCE = "  1 A small lexicon, in the format of wndb(5WN).  \n"
 LEXICON = {
     "data.noun": "00000050 05 n 03 dog 0 hound 0 house_dog 0 001 @ 00000099 n 0000 | a pet\n"
     "00000099 05 n 01 animal 0 000 | no synonym\n"
@@ -20,20 +16,14 @@ LEXICON = {
 }
 
 
-@pytest.fixture
-def lexicon(tmp_path: Path) -> Path:
+def test_one_word_is_replaced_by_any_of_its_synonyms(tmp_path):
+    """A stop word, such as `in`, has none."""
     for name, text in LEXICON.items():
-        (tmp_path / name).write_text(LICENCE + text)
-    return tmp_path
-
-
-def positives(view: Synonym, sentence: str, count: int = 200) -> list[str]:
-    return view([ViewInput(sentence, (), random.Random(i), ()) for i in range(count)])
-
-
-def test_one_word_is_replaced_by_any_of_its_synonyms(lexicon):
-    view = Synonym(lexicon)
-    assert set(positives(view, "(Dog, and animal in Lagos!")) == {
+        (tmp_path / name).write_text(f"  1 A small lexicon, in the format of wndb(5WN).  \n{text}")
+    view = Synonym(tmp_path)
+    assert view.thesaurus["galore"] == ["abundant"] and "in" not in view.thesaurus
+    inputs = [ViewInput("(Dog, and animal in Lagos!", (), random.Random(i), ()) for i in range(200)]
+    assert set(view(inputs)) == {
         "(Hound, and animal in Lagos!",
         "(House dog, and animal in Lagos!",
         "(Run, and animal in Lagos!",
