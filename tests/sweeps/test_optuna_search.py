@@ -75,18 +75,18 @@ def test_diverged_and_interrupted_trials_fail(tmp_path):
     assert [trial.state.name for trial in study_of(tmp_path).trials] == ["FAIL", "FAIL", "RUNNING", "COMPLETE"]
 
 
-def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, sentences, make_model):
-    space = ["search.startup=1", "search.trial=0,1,2", "search.space.model.dropout.choices=[0.0,0.9]"]
+def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, sentences, pairs, make_model):
+    space = ["search.startup=1", "search.trial=0,1", "search.space.model.dropout.choices=[0.0,0.9]"]
     done, folder = train(
         *["-m", "sweep=search", "size=mini", *space, "logger=csv", "data=text", f"data.train={sentences}"],
-        *["trainer.max_steps=4", "val_every=1", *tiny(make_model("bert"))],
+        *[f"data.validation={pairs}", "trainer.max_steps=4", "val_every=1", *tiny(make_model("bert"))],
     )
-    results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(3)]
+    results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(2)]
     assert (folder / "study.journal").is_file()
     for own in results:
         assert set(own["trial"]["values"]) == {"optimizer.lr", "objective.temperature", "model.dropout"}
         assert own["trial"]["pruned"] == (own["steps"] < 4)
-    assert len({own["trial"]["values"]["optimizer.lr"] for own in results}) == 3
+    assert len({own["trial"]["values"]["optimizer.lr"] for own in results}) == 2
     curves = pandas.read_csv(folder / "1" / "metrics.csv")["train/lr"].dropna()
     assert curves.iloc[0] <= results[1]["trial"]["values"]["optimizer.lr"] < 1.4 * curves.iloc[0]
     assert "0 failed" not in done.stdout and not [line for line in done.stderr.splitlines() if "error" in line]
