@@ -89,15 +89,6 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     assert f"--margin left out {counts['margin'] / len(pairs):.1f} sentences per pair" in shown
 
 
-def test_mine_leaves_out_invalid_rows_of_pairs_and_corpus(command, encoder, tmp_path, caplog):
-    pairs, corpus, out = (tmp_path / name for name in ("pairs.csv", "corpus.csv", "mined.csv"))
-    pairs.write_text(f'a,b\n"{SENTENCES[0]}","{SENTENCES[1]}"\n"{SENTENCES[2]}",\n')
-    corpus.write_text(f'a,b\n1,"{SENTENCES[3]}"\n2,\n')
-    command("mine", *encoder, pairs, out, "--corpus", corpus, "--corpus-column", "b", "--on-invalid-row", "drop")
-    assert read_rows(out) == [(SENTENCES[0], SENTENCES[1], SENTENCES[3])]
-    assert [message.partition(", ")[0] for message in caplog.messages] == [
-        f"{file}: 1 invalid rows dropped" for file in (pairs, corpus)
-    ]
 
 
 def test_info_describes_transformers_and_word_vectors(command, encoder, tmp_path):

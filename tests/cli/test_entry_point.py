@@ -99,12 +99,6 @@ def test_null_deselects_a_group(option, expected):
     assert entry_point._without_null(option) == expected
 
 
-def test_python_finds_configs_of_ones_own(tmp_path, monkeypatch):
-    (tmp_path / "my conf" / "objective").mkdir(parents=True)
-    (tmp_path / "my conf" / "objective" / "mine.yaml").write_text("_target_: my.Loss\n")
-    monkeypatch.setattr(entry_point, "_run", lambda command, config: {"loss": config.objective._target_})
-    run = entry_point._call("train", ["objective=mine", f"hydra.run.dir={tmp_path}/run"], tmp_path / "my conf")
-    assert run["loss"] == "my.Loss"
 
 
 def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model, tmp_path):

@@ -119,49 +119,7 @@ def test_a_language_model_is_trained_before_simcse(train, sentences, make_masked
     )
 
 
-def test_tasks_of_a_bundle_are_measured_at_the_end(train, sentences, make_model, tmp_path):
-    bundle = write_bundle(tmp_path / "bundle")
-    (bundle / "MRPC" / "msr_paraphrase_test.txt").write_text("cut short\n")
-    given = ["data=text", f"data.train={sentences}", "logger=csv", "auxiliary=[mlm]", "auxiliary.mlm.head=new"]
-    done, folder = train(
-        *given, "test_tasks=[MR,STS-B,MRPC]", f"senteval_dir={bundle}", *tiny(make_model("bert")), status=2
-    )
-    results = json.loads((folder / "results.json").read_text())
-    encoder = SentenceEncoder.from_pretrained(folder / "encoder")
-    expected = evaluate_suite(encoder.encode, load_suite(["MR", "STS-B"], bundle))
-    assert results["transfer"] == {"MR": pytest.approx(expected.transfer[0].accuracy, abs=0.02)}
-    assert results["transfer_dev"] == {"MR": pytest.approx(expected.transfer[0].dev_accuracy, abs=0.02)}
-    assert results["sts"] == {"STS-B": pytest.approx(expected.sts[0].all.spearman, abs=1e-4)}
-    assert done.stderr.splitlines()[-1].startswith("error: MRPC: ") and list(results["failed"]) == ["MRPC"]
-    assert pandas.read_csv(folder / "metrics.csv")["train/mlm"].dropna().between(1, 20).all()
 
 
-def test_several_data_sets_have_their_own_objectives_views_and_curves(train, sentences, pairs, make_model):
-    given = [
-        f"data.sets={{plain:{{train:{sentences}}},scored:{{train:{pairs},header:false,score_column:2,limit:8,views:{{}}}}}}",
-        "views=[word_repetition,crop]",
-        "views.crop.role=negative",
-        "+objective@objectives.scored=cosine_mse",
-        "objectives.scored.max_score=5",
-    ]
-    given += ["data=sets", f"data.validation={pairs}", "trainer.max_epochs=1", "logger=csv", *tiny(make_model("bert"))]
-    done, folder = train(*given)
-    assert f"{sentences}, 8 rows of 1; {pairs}, 8 rows of 2" in done.stdout
-    curves = pandas.read_csv(folder / "metrics.csv").dropna(subset="train/loss")
-    own = curves[["train/loss/plain", "train/loss/scored"]]
-    assert own.notna().sum().tolist() == [2, 2] and (own.notna().sum(axis=1) == 1).all()
-    assert own.sum(axis=1).tolist() == curves["train/loss"].tolist()
 
 
-def test_overfitting_one_batch_lowers_the_loss_to_nearly_0(train, make_model, pairs):
-    given = [
-        f"data.validation={pairs}",
-        f"data.test={pairs}",
-        "optimizer.lr=0.003",
-        "logger=csv",
-        *tiny(make_model("bert")),
-    ]
-    done, folder = train("experiment=overfit", *given, "trainer.max_steps=30", "data.batch_size=16", "val_every=30")
-    assert "train: 16 rows of 3" in done.stdout
-    loss = pandas.read_csv(folder / "metrics.csv")["train/loss"].dropna()
-    assert len(loss) == 30 and loss.iloc[0] > 2 and loss.iloc[-1] < 0.02

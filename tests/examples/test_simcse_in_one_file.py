@@ -45,14 +45,6 @@ def test_it_trains_the_packaged_encoder_on_the_sample(setting, tmp_path, monkeyp
     assert trained["encoder"].head_at_test == (setting == "supervised")
 
 
-def test_rows_are_triplets_or_a_sentence_twice(tmp_path):
-    text, triplets = tmp_path / "sentences.txt", tmp_path / "triplets.csv"
-    text.write_text("One.\r\n\n Two, too. \n")
-    triplets.write_text('premise,entailment,contradiction,more\n"A, b.",C.,D.,E.\n\nF.,G.,H.,I.\n')
-    read_rows = EXAMPLE["read_rows"]
-    assert read_rows(text, False) == [["One.", "One."], ["Two, too.", "Two, too."]]
-    assert read_rows(triplets, True) == [["A, b.", "C.", "D."], ["F.", "G.", "H."]]
-    assert read_rows(triplets, False) == [[sentence] * 2 for sentence in ("A, b.", "C.", "D.", "F.", "G.", "H.")]
 
 
 def test_scored_pairs_are_the_samples_or_sentevals(make_model, tmp_path):

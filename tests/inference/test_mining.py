@@ -82,10 +82,6 @@ def test_a_candidate_at_the_margin_is_kept():
     assert rows == [("anchor", "positive", "near")]
 
 
-def test_equal_candidates_are_in_the_order_of_the_corpus():
-    corpus = [f"word{number}" for number in range(100, 4000)]
-    rows, _ = mine(lambda texts: torch.ones(len(texts), 3), [("a", "b")], MiningOptions(negatives=3), corpus)
-    assert rows == [("a", "b", *corpus[:3])]
 
 
 def test_a_random_choice_takes_each_remaining_candidate_equally_often_and_repeats(monkeypatch):
@@ -99,6 +95,3 @@ def test_a_random_choice_takes_each_remaining_candidate_equally_often_and_repeat
     assert mine(encode, pairs, MiningOptions(**options, seed=7), corpus)[0] != rows
 
 
-def test_vectors_that_are_not_finite_are_an_error():
-    with pytest.raises(UserError, match="not finite"):
-        mine(lambda texts: torch.full((len(texts), 3), math.nan), PAIRS, MiningOptions())

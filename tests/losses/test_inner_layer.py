@@ -20,6 +20,3 @@ def test_the_loss_is_that_of_an_encoder_with_the_first_layers(architecture, pool
     assert sorted(losses) == pytest.approx(sorted(expected), abs=2e-4) and len(losses) == 2
 
 
-def test_a_model_that_normalizes_its_last_layer_only_is_an_error(make_model):
-    with pytest.raises(UserError, match="^the layers of modernbert"):
-        InnerLayer(ContrastiveLoss()).attach(load(make_model("modernbert"), head="none"))

@@ -14,12 +14,6 @@ from simcse_pl.methods.pcl import PeerNetwork, TokenDeletion, TokenInsertion, To
 from tests.losses.cases import attached, batch_of, load
 
 
-def test_the_peer_is_a_trained_copy_without_a_head(make_model):
-    encoder = load(make_model("bert"))
-    loss, batch = attached(PeerNetwork(), encoder), batch_of(encoder)
-    torch.testing.assert_close(loss.peer.pool_views(batch.inputs), batch.pooled)
-    assert loss.peer.projection is None and {name.split(".")[0] for name in loss.state_dict()} == {"peer", "pooler"}
-    assert not {id(weight) for weight in loss.parameters()} & {id(weight) for weight in encoder.parameters()}
 
 
 def views(inner, count, view):

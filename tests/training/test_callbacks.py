@@ -124,11 +124,6 @@ def test_curves_are_logged_at_the_number_of_steps_done(tmp_path):
     assert best.best_step == 8
 
 
-def test_the_progress_bar_shows_no_last_epoch_without_a_limit():
-    bar = ProgressBar()
-    for max_epochs, text in ((-1, "Epoch 3"), (5, "Epoch 3/4")):
-        bar._trainer = SimpleNamespace(max_epochs=max_epochs, sanity_checking=False)
-        assert bar._get_train_description(3).strip() == text
 
 
 def test_geometry_curves_cover_all_validation_embeddings(make_model):
@@ -216,11 +211,6 @@ def test_a_share_is_the_mean_over_the_logged_steps(caplog):
     assert [record.getMessage() for record in caplog.records] == ["45.00% of the rows"]  # of steps 2 and 4
 
 
-def test_the_warning_stays_away_if_every_loss_with_the_option_has_it(caplog):
-    step = {"train/duplicates": 0.5}
-    for set_, expected in ((True, 0), (False, 1)):
-        objective = MatryoshkaLoss(ContrastiveLoss(mask_duplicates=set_))
-        assert len(warnings_of(instantiate(DEFAULT["duplicates"]), caplog, step, objective=objective)) == expected
 
 
 def test_a_collapse_is_reported_once_and_not_before_training(caplog):

@@ -94,10 +94,6 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
         assert logged["val/spearman"] == pytest.approx(spearman(first), abs=1e-3)
 
 
-def test_chunks_of_a_backbone_with_batch_statistics_are_an_error(encoder):
-    encoder.backbone.normalization = torch.nn.BatchNorm1d(3)
-    with pytest.raises(UserError, match="^module.chunk_size: batch normalization needs the whole batch at once; set"):
-        SimCSEModule(encoder, ContrastiveLoss(), adamw(), chunk_size=3)
 
 
 def test_dropout_and_head_are_on_in_training_only(module):
@@ -175,13 +171,6 @@ def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights
     assert terms["norm"].scale.grad is not None
 
 
-def test_labels_reach_the_objective_and_its_classifier_is_trained(encoder):
-    objective = SoftmaxLoss(labels=3)
-    module = SimCSEModule(encoder, objective, adamw())
-    views = ViewCollator(encoder.tokenizer, 16)([(sentence, sentence.upper()) for sentence in SENTENCES[:6]])
-    module.loss(module.batch_of(views | {"labels": torch.tensor([0, 1, 2, 0, 1, 2])})).backward()
-    assert objective.classifier.weight.grad.any()
-    assert {"objective.classifier.weight"} <= dict(module.named_parameters()).keys() & module.state_dict().keys()
 
 
 @pytest.mark.slow  # runs a C++ compiler
@@ -207,22 +196,6 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     assert 1 <= counts["unique_graphs"] - before <= 2
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
-def test_a_mode_of_compilation_compiles_one_graph_per_multiple_of_8_tokens(make_model, monkeypatch):
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=1)
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="default")
-    module.prepare()
-    encoder.groups.tokens_per_pass = math.inf  # as CpuSpeed chooses
-    counts = torch._dynamo.utils.counters["stats"]
-    before, found = counts["unique_graphs"], []
-    for tokens in (4, 5, 8, 9, 12, 16, 11, 17, 7, 23):
-        collate = ViewCollator(encoder.tokenizer, tokens, encoder.templates)
-        batch = collate([(SENTENCES[5],), (SENTENCES[6],)])
-        assert batch["input_ids"].shape[2] % 8 == 0
-        module.loss(module.batch_of(batch))
-        found.append(counts["unique_graphs"] - before)
-    assert found == [1, 1, 1, 2, 2, 2, 2, 3, 3, 3]
 
 
 def test_the_queue_follows_the_released_code_of_esimcse(make_model):
@@ -320,9 +293,6 @@ def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
     assert calls == [2 * len(SENTENCES)] and not rows.embedded and loss.requires_grad
 
 
-def test_an_auxiliary_loss_does_not_take_the_name_of_another_curve(encoder):
-    with pytest.raises(UserError, match=r"^auxiliary\.loss: this is the name of another curve"):
-        SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"loss": ContrastiveLoss()})
 
 
 def test_data_without_the_encoders_template_are_an_error(make_model):

@@ -60,15 +60,8 @@ def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
     assert build_optimizer(optimizer, one_weight(), gradient_scaler=True).defaults["fused"] is scaled
 
 
-@pytest.mark.parametrize("option", ["foreach", "differentiable"])
-@pytest.mark.parametrize("value", [True, False])
-def test_adam_is_not_fused_with_another_implementation(option, value):
-    optimizer = build_optimizer(adamw(**{option: value}), one_weight())
-    assert optimizer.defaults[option] is value and bool(optimizer.defaults["fused"]) is not value
 
 
-def test_an_optimizer_may_have_no_fused_implementation():
-    assert "fused" not in build_optimizer(torch.optim.NAdam, one_weight()).defaults
 
 
 @pytest.mark.parametrize("choice", OPTIMIZERS)
