@@ -89,8 +89,6 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     assert f"--margin left out {counts['margin'] / len(pairs):.1f} sentences per pair" in shown
 
 
-
-
 def test_info_describes_transformers_and_word_vectors(command, encoder, tmp_path):
     about = json.loads(command("info", *encoder, "--json").out)
     backbone = SentenceEncoder.from_pretrained(encoder[0], "mean").backbone

@@ -99,8 +99,6 @@ def test_null_deselects_a_group(option, expected):
     assert entry_point._without_null(option) == expected
 
 
-
-
 def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model, tmp_path):
     given = [
         *tiny(make_model("bert")),

@@ -10,11 +10,9 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import tiny
 from tests.offline_wandb import offline_runs
-from tests.senteval_bundle import write_bundle
 
 CURVES = [
     *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),
@@ -117,9 +115,3 @@ def test_a_language_model_is_trained_before_simcse(train, sentences, make_masked
     assert json.loads((after / "results.json").read_text())["before"]["spearman"] == pytest.approx(
         results["best"]["spearman"], abs=1e-3
     )
-
-
-
-
-
-

@@ -1,9 +1,7 @@
 """The research example runs in an empty folder, beside an installed simcse_pl, and its parts take effect."""
 
-import ast
 import json
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -80,5 +78,3 @@ def test_the_auxiliary_losses_reach_their_weights_after_the_warmup(make_model):
         objective, term = ContrastiveLoss()(encoder, batch), margin(encoder, batch)
         torch.testing.assert_close(module.loss(batch), objective + share * 0.5 * term)
         assert batch.curves == {"margin": term} and term > 0
-
-

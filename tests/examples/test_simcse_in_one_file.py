@@ -45,8 +45,6 @@ def test_it_trains_the_packaged_encoder_on_the_sample(setting, tmp_path, monkeyp
     assert trained["encoder"].head_at_test == (setting == "supervised")
 
 
-
-
 def test_scored_pairs_are_the_samples_or_sentevals(make_model, tmp_path):
     pairs = [(score, first, second) for score, first, second in zip("5310", SENTENCES[:4], SENTENCES[4:], strict=True)]
     ours, sentevals = tmp_path / "ours.tsv", tmp_path / "sts-dev.csv"

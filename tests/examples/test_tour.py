@@ -104,5 +104,3 @@ def test_the_committed_outputs_are_complete_and_small():
     cells = code_cells(nbformat.read(FILE, as_version=4))
     assert [cell.execution_count for cell in cells.values()] == list(range(1, len(cells) + 1))
     check_outputs(cells)
-
-

@@ -67,8 +67,6 @@ def test_stored_values_equal_those_of_sentence_transformers(precision, encode):
     np.testing.assert_array_equal(codes, expected)
 
 
-
-
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_equal_similarities_are_ordered_by_position(precision):
     lengths = torch.rand(99, 1) if precision == FLOAT32 else 1  # rounding moves a few levels
@@ -82,8 +80,6 @@ def test_a_threshold_of_1_finds_identical_sentences():
     encode = Lookup(torch.randn(300, 384))
     results = SentenceIndex.build(encode, names(range(300))).search(names(range(300)), 5, threshold=1.0)
     assert results == [[(name, 1.0)] for name in names(range(300))]
-
-
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
-import simcse_pl
 from simcse_pl import SimCSE
 from simcse_pl.inference import simcse as api
 from simcse_pl.models.encoder import SentenceEncoder
@@ -120,7 +119,3 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
     ):
         with pytest.raises(UserError, match=f"index was built with {differs}.*or build the index again$"):
             other.load_index(tmp_path / "index")
-
-
-
-

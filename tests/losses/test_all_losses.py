@@ -5,20 +5,16 @@ import inspect
 import pkgutil
 from functools import partial
 
-import pydantic
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from pydantic import TypeAdapter
 
 import simcse_pl.data.views
 import simcse_pl.losses
 import simcse_pl.methods
-from simcse_pl.data.views.view import View
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.mlm import NOT_CHOSEN, TokenMaskingLoss
-from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.distributed import mean_over_ranks
@@ -209,7 +205,3 @@ def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
     for rows in wrong:
         with pytest.raises(UserError):
             loss.check_rows(rows)
-
-
-
-

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.contrastive import contrastive_loss, duplicate_negatives
+from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import hash_token_ids
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
@@ -41,7 +41,3 @@ def test_only_equal_sentences_have_equal_hashes_whatever_their_padding(make_mode
     assert len(set(hashes.flatten().tolist())) == 5
     padded = hash_token_ids(collate([("a b c", "a c b"), ("a b c a b c a b c a b c a", "c")]))
     assert padded[0].tolist() == hashes[0].tolist()
-
-
-
-

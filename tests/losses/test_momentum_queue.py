@@ -1,22 +1,11 @@
 """The queue's contents and how its encoder moves; tests/properties/test_losses.py has the loss with it."""
 
 import pytest
-import torch
 
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES
 from tests.losses.cases import attached
-
-
-
-
-
-
-
-
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.methods.esimcse import TokenRepetition
-from simcse_pl.methods.pcl import PeerNetwork, TokenDeletion, TokenInsertion, TokenReversal, TokenShuffle
-from tests.losses.cases import attached, batch_of, load
-
-
+from simcse_pl.methods.pcl import TokenDeletion, TokenInsertion, TokenReversal, TokenShuffle
 
 
 def views(inner, count, view):

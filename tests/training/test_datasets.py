@@ -47,8 +47,6 @@ def data(module, sentences, pairs, tmp_path):
     return SentenceDataModule(module.encoder.tokenizer, sets=sets, **options)
 
 
-
-
 def test_every_parameter_has_a_gradient_and_every_set_its_curve(module, data):
     gradients, curves = {}, []
 

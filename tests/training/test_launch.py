@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 
 from simcse_pl.cli.entry_point import disable_hydra_output_on_other_ranks
 from tests.conftest import ROOT, environment, tiny
-from tests.helpers import assert_same_run, everything_of
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 
@@ -169,8 +168,6 @@ def test_a_job_of_two_ranks_preempted_by_submitit_is_resumed(start, given, tmp_p
     step = re.search(r"stopped after step (\d+)", log.read_text())[1]
     why = "this is a job of a sweep, where resume=auto is the default"
     assert f"resuming from step {step}, because {why}" in (sweep / "0" / "train.log").read_text()
-
-
 
 
 def test_a_sweep_under_torchrun_is_an_error(monkeypatch, capsys):

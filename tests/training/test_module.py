@@ -1,6 +1,5 @@
 """The Lightning module: views, losses, curves, clipping, held-out rows, the queue, and compilation."""
 
-import functools
 import math
 
 import pytest
@@ -18,7 +17,6 @@ from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.training.module import SimCSEModule
@@ -65,9 +63,14 @@ def spearman(encoder):
 
 
 @pytest.mark.parametrize(
-    ("options", "passes"), [({}, 1), ({"chunk_size": 3}, 3), ({"two": True}, 1), ({"shared_dropout_mask": True}, 3)]
+    ("options", "head", "passes"),
+    [
+        ({}, "none", 1),
+        ({"chunk_size": 3}, "mlp_train_only", 3),
+        ({"two": True}, "mlp_train_only", 1),
+        ({"shared_dropout_mask": True}, "mlp_train_only", 3),
+    ],
 )
-@pytest.mark.parametrize("head", ["none", "mlp_train_only"])
 def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_head(make_model, options, passes, head):
     """A second encoder takes all views but the first, and is not validated."""
     kinds = ("mean", make_model("bert")), ("cls", make_model("bert", num_hidden_layers=2))
@@ -92,8 +95,6 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
     if "two" in options:
         (logged,) = trainer().validate(module, data(first), verbose=False)
         assert logged["val/spearman"] == pytest.approx(spearman(first), abs=1e-3)
-
-
 
 
 def test_dropout_and_head_are_on_in_training_only(module):
@@ -171,8 +172,6 @@ def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights
     assert terms["norm"].scale.grad is not None
 
 
-
-
 @pytest.mark.slow  # runs a C++ compiler
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
@@ -194,8 +193,6 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     assert counts["unique_graphs"] == before
     torch.testing.assert_close(list(losses_and_gradients(True)), expected, atol=1e-5, rtol=1e-5)
     assert 1 <= counts["unique_graphs"] - before <= 2
-
-
 
 
 def test_the_queue_follows_the_released_code_of_esimcse(make_model):
@@ -291,8 +288,6 @@ def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
     rows = module.batch_of(batch)
     loss = module.loss(rows)
     assert calls == [2 * len(SENTENCES)] and not rows.embedded and loss.requires_grad
-
-
 
 
 def test_data_without_the_encoders_template_are_an_error(make_model):
