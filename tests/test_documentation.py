@@ -156,27 +156,6 @@ def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
     assert script["updated"](text, name) == text
 
 
-def test_the_parts_of_a_method_are_its_paper_its_published_and_its_measured_scores():
-    page = "# Title\n\n<!-- paper -->\n<!-- end -->\nBy hand.\n<!-- scores -->\nreplaced\n<!-- end -->\n"
-    page = runpy.run_path(str(ROOT / "docs" / "methods.py"))["updated"](page, "esimcse")
-    assert "ESimCSE: Enhanced Sample" in page and "BERT-base 78.27; BERT-large 79.31" in page and "\nBy hand.\n" in page
-    assert "replaced" not in page and "; +0.17 [-0.16, +0.51] on dev" in page
-
-
-def test_the_costs_of_the_benchmark_replace_the_measured_ones():
-    script = runpy.run_path(str(ROOT / "docs" / "methods.py"))
-    head = (
-        "| method | ms per step | times SimCSE | lowest | highest | memory, MB | memory, times SimCSE | compared with |"
-    )
-    benchmark = (
-        f"**Cost**\n\n{head}\n|:--|--:|--:|--:|--:|--:|--:|:--|\n| esimcse | 300 | 2 | 1 | 3 | 600 | 4 | simcse |\n"
-    )
-    before = script["measured"]()
-    after = {row["method"]: row for row in script["with_costs"](before, benchmark)}
-    costs = {"milliseconds": "300", "time": "2", "lowest": "1", "highest": "3", "megabytes": "600", "memory": "4"}
-    assert after == {**before, "esimcse": before["esimcse"] | costs}
-
-
 def section(title):
     return (ROOT / "docs" / "recipes.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 

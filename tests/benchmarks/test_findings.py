@@ -68,12 +68,6 @@ def test_differences_are_paired_over_seeds_and_lower_geometry_is_better(page):
     assert page.papers_number("table_2_objective/two encoders/delete one word", "dev") == 73.1
 
 
-def test_alignment_is_compared_where_both_paths_have_the_same_uniformity(page):
-    better = pd.DataFrame({"uniformity": [0.0, -1.0, -3.0, -2.5], "alignment": [0.0, 0.1, 0.5, 0.9]})
-    worse = pd.DataFrame({"uniformity": [0.0, -0.5, -2.0], "alignment": [0.0, 0.2, 0.7]})
-    assert page.alignment_gain(better, worse) == pytest.approx(0.7 - 0.3)  # at -2, between two points of `better`
-
-
 @pytest.mark.parametrize(
     ("values", "equal", "verdict"),
     [

@@ -13,15 +13,11 @@ from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
-from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
 from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
-from tests.conftest import SENTENCES, adamw
+from tests.conftest import SENTENCES
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
 
@@ -49,23 +45,6 @@ def test_an_exported_folder_scores_as_evaluated(
     found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
-
-
-def test_poolings_that_sentence_transformers_lacks_are_not_exported(saved, command, tmp_path, monkeypatch, caplog):
-    sums = Pooling(lambda states, mask: (states * mask.unsqueeze(-1)).sum(dim=1))
-    several_maxima = Pooling(max_over_tokens, layers=(1, -1))  # not the maximum of the layers' mean
-    for name, pooling in {"sum": sums, "first_last_max": several_maxima}.items():
-        monkeypatch.setitem(POOLINGS, name, pooling)
-        error = command("export", saved, tmp_path / "new", "--pooling", name, status=2).err
-        line = f"pooling={name}: sentence-transformers has no such module, only simcse_pl loads it"
-        assert error == f"error: {line}\n" and not (tmp_path / "new").exists()
-        encoder = SentenceEncoder.from_pretrained(saved, name)
-        caplog.clear()
-        encoder.save_pretrained(tmp_path / name)  # as at the end of training
-        assert caplog.messages == [line] and not (tmp_path / name / "modules.json").exists()
-        assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / name).encode(TEXTS), encoder.encode(TEXTS))
-        encoder.save_pretrained(saved)  # over one of another pooling
-        assert not (saved / "modules.json").exists()
 
 
 def test_results_of_another_encoder_raise_an_error(saved, command, write_results, make_report, tmp_path):
@@ -130,13 +109,6 @@ def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(sav
     assert describe(SimCSE(once))["postprocess"] == "remove_components"
     theirs, ours = AutoModel.from_pretrained(once), SentenceEncoder.from_pretrained(saved).backbone.state_dict()
     assert all(torch.equal(theirs.state_dict()[name], weight) for name, weight in ours.items())
-
-
-def test_an_encoder_with_post_processing_cannot_be_trained(saved):
-    encoder = SentenceEncoder.from_pretrained(saved)
-    encoder.postprocess = RemoveComponents(1).fit(encoder.encode(TEXTS))
-    with pytest.raises(UserError, match="this encoder has a post-processing"):
-        SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3))
 
 
 def test_push_uploads_the_folder(tmp_path, monkeypatch):

@@ -161,13 +161,3 @@ NAMES = {
 )
 def test_a_message_has_the_full_names_of_options(message, place, expected):
     assert name_in_full(message, OmegaConf.create(NAMES), place) == expected
-
-
-def test_a_value_that_an_option_refers_to_is_named(job):
-    with pytest.raises(UserError, match=r"^seed=abc: it should be a valid integer$"):
-        check_options(job("seed=abc"))
-
-
-def test_a_value_in_place_of_a_number_or_a_tensor_is_an_error(job):
-    with pytest.raises(UserError, match=r"^optimizer.lr=abc: it should be a valid number$"):
-        check_options(job("optimizer.lr=abc"))

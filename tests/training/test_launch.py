@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,8 +12,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from simcse_pl.cli.entry_point import disable_hydra_output_on_other_ranks
 from tests.conftest import ROOT, environment, tiny
@@ -129,29 +126,6 @@ def test_a_killed_rank_ends_the_run(start, given, tmp_path, victim):
         started.process.kill()
     status, stderr = started.end(60)
     assert status in (1, -9) if victim else status == -9, stderr
-
-
-@pytest.mark.slow
-def test_two_torchrun_nodes_train_like_one_process(start, given, tmp_path):
-    """Twenty steps without dropout; only one node writes a folder."""
-    exact = ["trainer.precision=32-true", "model.dropout=0.0", "model.attention_dropout=0.0", "val_every=10"]
-    common = ["train.py", *given, *exact, "trainer.max_epochs=10"]
-    with socket.socket() as open_:
-        open_.bind(("127.0.0.1", 0))
-        port = open_.getsockname()[1]
-    two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.num_nodes=2"]
-    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
-    torchrun.append(f"--master-port={port}")
-    nodes = [
-        start(*torchrun, f"--node-rank={node}", *common, *two, f"hydra.run.dir={tmp_path}/nodes") for node in range(2)
-    ]
-    assert [node.end()[0] for node in nodes] == [0, 0]
-    status, stderr = start(*common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one").end()
-    assert status == 0, stderr
-    nodes, one = (results_of(tmp_path / name) for name in ("nodes", "one"))
-    assert nodes["steps"] == one["steps"] == 20
-    weights, expected = (load_file(tmp_path / name / "encoder" / "model.safetensors") for name in ("nodes", "one"))
-    torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow

@@ -12,13 +12,11 @@ from torch.utils.data import DataLoader
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, ready_data
@@ -260,21 +258,6 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     expected = sum(len(batch) * loss for batch, loss in zip(batches, losses, strict=True)) / 7
     assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
-
-
-def test_held_out_rows_of_several_sets_have_names(encoder, tmp_path):
-    (tmp_path / "rows.txt").write_text("\n".join(SENTENCES))
-    sets = {
-        "first": {"train": str(tmp_path / "rows.txt"), "hold_out": 2},
-        "other": {"train": str(tmp_path / "rows.txt")},
-    }
-    held = SentenceDataModule(encoder.tokenizer, sets=sets, max_length=16, evaluators={"sts": lambda **files: STSB})
-    objective = LossPerDataset(ContrastiveLoss(), {"first": MaskedLanguageModeling(weight=0.5, head="new")})
-    module = SimCSEModule(encoder, objective, adamw())
-    (logged,) = trainer().validate(module, held, verbose=False)
-    assert logged["val/first/perplexity"] == pytest.approx(math.exp(logged["val/first/loss"]))
-    assert logged["val/first/perplexity"] > 30, "that of random weights, which the loss's weight does not change"
-    assert not any(name.startswith("val/other") for name in logged) and lower_is_better("val/first/loss")
 
 
 def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
