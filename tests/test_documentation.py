@@ -10,7 +10,6 @@ import os
 import re
 import runpy
 import shlex
-import subprocess
 import sys
 import textwrap
 import tomllib
@@ -156,41 +155,24 @@ def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
     assert script["updated"](text, name) == text
 
 
-def section(title):
-    return (ROOT / "docs" / "recipes.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
-SBATCH = """#!/bin/bash
-command=${@: -1}
-for i in $([[ "$*" == *--array* ]] && seq 2); do SLURM_ARRAY_TASK_ID=$i bash -c "$command" >> log || exit; done
-[[ "$*" == *--array* ]] && echo 7 || { [[ "$*" == *afterany:7* ]] && bash -c "$command"; }
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["sbatch", "submitit"])
-def test_encode_runs_as_jobs(how, make_model, tmp_path, monkeypatch):
+def test_encode_runs_as_jobs(make_model, tmp_path, monkeypatch):
     """Two jobs instead of eight, without SLURM."""
-    text = section("Vectors of a large file").replace("1-8", "1-2").replace("/8", "/2").replace("(1, 9)", "(1, 3)")
-    programs = {"simcse": f'#!/bin/sh\nexec {sys.executable} -m simcse_pl "$@"\n', "sbatch": SBATCH}
+    text = (ROOT / "docs" / "recipes.md").read_text().partition("\n## Vectors of a large file\n")[2]
+    text = text.partition("\n## ")[0].replace("/8", "/2").replace("(1, 9)", "(1, 3)")
     (tmp_path / "bin").mkdir()
-    for name, content in programs.items():
-        (tmp_path / "bin" / name).write_text(content)
-        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "bin" / "simcse").write_text(f'#!/bin/sh\nexec {sys.executable} -m simcse_pl "$@"\n')
+    (tmp_path / "bin" / "simcse").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "captions.txt").write_text(SCRIPT["FILES"]["captions.txt"] * 2000)  # two shards
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
     encoder.save_pretrained("outputs/mine/encoder")
-    if how == "sbatch":
-        lines = re.findall(r"^    (job=.*|sbatch .*)$", text, flags=re.MULTILINE)
-        subprocess.run(["bash", "-ec", "\n".join(lines)], check=True)
-    else:
-        code = re.search(r"^    import submitit\n(?:    .*\n)+", text, flags=re.MULTILINE)[0]
-        names = {}
-        exec(textwrap.dedent(code).replace('cluster="slurm"', 'cluster="local"'), names)
-        assert names["failures"] == [None, None]
+    code = re.search(r"^    import submitit\n(?:    .*\n)+", text, flags=re.MULTILINE)[0]
+    names = {}
+    exec(textwrap.dedent(code).replace('cluster="slurm"', 'cluster="local"'), names)
+    assert names["failures"] == [None, None]
     vectors = np.load("captions.npy")
     expected = F.normalize(encoder.encode(SCRIPT["FILES"]["captions.txt"].splitlines()), dim=1)
     torch.testing.assert_close(torch.from_numpy(vectors), expected.repeat(2000, 1), atol=1e-5, rtol=0)

@@ -75,6 +75,7 @@ def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session
     assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
+@pytest.mark.slow
 def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder, run_command, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"sentence {number}\n" for number in range(4100)))  # two shards
     encode = ["encode", *encoder, tmp_path / "in.txt", "--batch-size", "512", "--out"]
