@@ -137,35 +137,24 @@ def blocks_of(page, heading):
     return ["\n".join(re.findall(r"^(?: {4}|$)(.*)$", block, re.M)).strip() for block in re.split(r"\n(?=\S)", text)]
 
 
-@pytest.fixture
-def own_losses(tmp_path, monkeypatch):
-    """Write the user's my_losses.py, and a config of theirs."""
+@pytest.mark.parametrize(
+    ("page", "heading", "config", "method", "auxiliary"),
+    [
+        ("methods.md", "How do I write my own method?", "method/mine.yaml", "mine", 2),
+        ("architecture.md", "Where do I add something?", "experiment/first_token.yaml", "simcse", 1),
+    ],
+)
+def test_a_loss_of_ones_own_in_the_documentation_trains(
+    page, heading, config, method, auxiliary, tiny_bert, files, tmp_path, monkeypatch
+):
+    blocks = blocks_of(page, heading)
+    (module,) = (block for block in blocks if "(Loss):" in block)
+    lines = [block for block in blocks if block.startswith(("# @package", "auxiliary:"))]
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_losses", raising=False)
-
-    def write(module, config, text):
-        (tmp_path / "my_losses.py").write_text(module)
-        (tmp_path / config).parent.mkdir()
-        (tmp_path / config).write_text(text)
-        return f"hydra.searchpath=[file://{tmp_path}]"
-
-    return write
-
-
-def test_the_method_of_ones_own_in_the_documentation_trains(own_losses, tiny_bert, files):
-    blocks = blocks_of("methods.md", "How do I write my own method?")
-    (method,) = (block for block in blocks if block.startswith("# @package"))
-    (module,) = (block for block in blocks if block.startswith("from simcse_pl"))
-    (lines,) = (block for block in blocks if block.startswith("auxiliary:"))
-    found_in = own_losses(module, "method/mine.yaml", f"{method}\n{lines}\n")
-    trained, _ = fit(config_of("mine", tiny_bert, files, found_in))
-    assert trained.queue and len(trained.auxiliary) == 2
-
-
-def test_the_loss_of_ones_own_in_the_documentation_trains(own_losses, tiny_bert, files):
-    blocks = blocks_of("architecture.md", "Where do I add something?")
-    (module,) = (block for block in blocks if "(Loss):" in block)
-    (experiment,) = (block for block in blocks if block.startswith("# @package"))
-    found_in = own_losses(module, "experiment/first_token.yaml", experiment)
-    trained, _ = fit(config_of("simcse", tiny_bert, files, found_in, "experiment=first_token"))
-    assert len(trained.auxiliary) == 1
+    (tmp_path / "my_losses.py").write_text(module)
+    (tmp_path / config).parent.mkdir()
+    (tmp_path / config).write_text("\n".join(lines))
+    experiment = ["experiment=first_token"] * (method == "simcse")
+    trained, _ = fit(config_of(method, tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]", *experiment))
+    assert len(trained.auxiliary) == auxiliary

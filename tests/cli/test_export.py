@@ -14,7 +14,6 @@ from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.utils.tensors import unit_vectors
 from tests.conftest import SENTENCES
@@ -28,16 +27,13 @@ def saved(make_model, tmp_path):
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize(("kind", "normalize"), [("whitening", True), ("remove_components", False)])
-def test_an_exported_folder_scores_as_evaluated(
-    kind, normalize, make_model, run_command, command, tmp_path, monkeypatch
-):
+def test_an_exported_folder_scores_as_evaluated(make_model, run_command, command, tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_pl.export.model_card.encoder_figures", lambda *_: {})  # slow to draw
     encoder, exported, fit_on = tmp_path / "encoder", tmp_path / "exported", tmp_path / "fit_on.txt"
-    options = {"max_length": 20, "normalize": normalize}
+    options = {"max_length": 20, "normalize": True}
     SentenceEncoder.from_pretrained(make_model("bert"), "first_last", **options).save_pretrained(encoder)
     fit_on.write_text("\n".join(load_sample("dev").sentences))
-    given = [f"encoder={encoder}", f"postprocess={kind}", f"fit_on={fit_on}", "tasks=[sts]"]
+    given = [f"encoder={encoder}", "postprocess=whitening", f"fit_on={fit_on}", "tasks=[sts]"]
     run_command("evaluate.py", *given, f"hydra.run.dir={tmp_path}/measured")
     score = json.loads((tmp_path / "measured" / "results.json").read_text())["sts"][0]["all"]["spearman"]
     options = ["--postprocess", tmp_path / "measured" / "postprocess", "--results", tmp_path / "measured"]
@@ -75,26 +71,6 @@ def test_fingerprints_depend_on_all_that_changes_the_vectors(saved):
     different[0].postprocess = postprocess
     assert fingerprint(different[0]) == found[-1] and fingerprint(different[4], normalize=False) == found[0]
     assert fingerprint(load(), RemoveComponents(1)) is None
-
-
-def test_mistakes_end_with_one_line_and_leave_no_file(saved, command, tmp_path):
-    full, new = tmp_path / "full", tmp_path / "new"
-    full.mkdir()
-    (full / "notes.txt").write_text("mine")
-    some = torch.randn(100, 32)
-    Flow(epochs=1).fit(some).save(tmp_path / "flow")
-    RemoveComponents(1).fit(torch.cat([some, some], dim=1)).save(tmp_path / "wide")
-    for arguments, message in (
-        ([saved, full], f"{full} exists: give a new directory"),
-        (
-            [saved, new, "--postprocess", tmp_path / "flow"],
-            "postprocess=flow: sentence-transformers has no such module",
-        ),
-        ([saved, new, "--postprocess", tmp_path / "wide"], "fitted on 64 dimensions"),
-    ):
-        assert message in command("export", *arguments, status=2).err
-    assert not new.exists() or not any(new.iterdir())
-    assert [path.name for path in full.iterdir()] == ["notes.txt"]
 
 
 def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(saved, command, tmp_path):

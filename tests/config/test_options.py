@@ -69,7 +69,6 @@ def test_a_value_of_another_type_or_range_is_an_error(taker, name, value, expect
         (Loss, {"temperature": 1, "encoder": None}),
         (AnyOptions, {"size": 1}),
         (Further, {"size": None, "share": 0.1}),  # the command sets it
-        (SentenceDataModule, {"batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
         (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
         (AnyClass, {"tensor": [1.0], "unknown": 1, "losses": {"a": {"_target_": f"{__name__}.Loss"}}}),
         (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
@@ -82,11 +81,8 @@ def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        (
-            "targets.losses.MyLos",
-            "AttributeError: module 'targets.losses' has no attribute 'MyLos'; did you mean MyLoss?",
-        ),
-        ("targets.broken.MyLoss", "ModuleNotFoundError: No module named 'json.missing'; 'json' is not a package"),
+        ("targets.losses.MyLos", "AttributeError: module 'targets.losses' has no attribute 'MyLos'"),
+        ("targets.broken.MyLoss", "ModuleNotFoundError: No module named 'json.missing'"),
         ("targets.losses", "it must be a class or a function"),
     ],
 )
@@ -97,7 +93,7 @@ def test_a_target_that_does_not_exist_is_an_error(target, why, tmp_path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError) as error:
         check_options(OmegaConf.create({"part": {"_target_": target}}))
-    assert str(error.value).startswith(f"part._target_={target}: {why.partition(';')[0]}")
+    assert str(error.value).startswith(f"part._target_={target}: {why}")
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from simcse_pl.training.callbacks import (
     SeedEveryStep,
     SpeedCurves,
     WarnOnCollapse,
-    WarnOnShare,
 )
 from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint
 from simcse_pl.training.module import SimCSEModule
@@ -187,19 +186,6 @@ def test_a_large_share_is_reported_once(name, shares, line, caplog):
     steps = [{f"train/{name}": share} for share in shares]
     (warning,) = warnings_of(instantiate(DEFAULT[name]), caplog, *steps)
     assert warning.startswith(line) and "objective." in warning
-
-
-def test_a_share_is_the_mean_over_the_logged_steps(caplog):
-    """Between them, the metrics of the trainer still have the last logged value."""
-    callback = WarnOnShare("train/duplicates", "of the rows", above=0.4)
-    module = torch.nn.Module()
-    for step, share in enumerate([0.8, 0.8, 0.1, 0.1], start=2):
-        metrics = {"train/duplicates": torch.tensor(share)}
-        trainer = SimpleNamespace(callback_metrics=metrics, global_step=step, is_global_zero=True)
-        trainer.log_every_n_steps, trainer.should_stop = 4, step == 2
-        callback.on_train_batch_end(trainer, module)
-    callback.on_validation_end(trainer, module)
-    assert [record.getMessage() for record in caplog.records] == ["45.00% of the rows"]  # of steps 2 and 4
 
 
 def test_a_collapse_is_reported_once_and_not_before_training(caplog):

@@ -14,7 +14,6 @@ from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.losses.loss import Loss
-from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
@@ -95,17 +94,6 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
         assert logged["val/spearman"] == pytest.approx(spearman(first), abs=1e-3)
 
 
-def test_dropout_and_head_are_on_in_training_only(module):
-    seen = []
-    module.prepare()
-    module.encoder.projection.register_forward_hook(
-        lambda *_: seen.append({m.training for m in module.encoder.modules()})
-    )
-    run = trainer(max_steps=2, val_check_interval=1)
-    run.fit(module, data(module.encoder))
-    assert seen == [{True}, {True}]  # two training steps, no validation
-
-
 def test_losses_know_the_share_of_the_steps_that_are_done(encoder):
     seen = []
 
@@ -121,29 +109,28 @@ def test_losses_know_the_share_of_the_steps_that_are_done(encoder):
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
-@pytest.mark.parametrize(("algorithm", "order"), [("norm", 2.0), ("value", float("inf"))])
-def test_gradients_are_clipped_and_logged_with_the_learning_rate(module, precision, algorithm, order):
+def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(module, precision):
     norms, clipped, logged, rates = [], [], [], []
 
-    def norm(p):
+    def norm():
         gradients = [x.grad.double().flatten() for x in module.parameters() if x.grad is not None]
-        return [torch.cat(gradients).norm(p).item()] if gradients else []
+        return [torch.cat(gradients).norm().item()] if gradients else []
 
     class Record(pl.Callback):
         def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-            norms.extend(norm(2.0))
+            norms.extend(norm())
 
         def on_before_zero_grad(self, trainer, pl_module, optimizer):
-            clipped.extend(norm(order))
+            clipped.extend(norm())
 
         def on_train_batch_end(self, trainer, *_):
             logged.append(trainer.callback_metrics["train/grad_norm"].item())
             rates.append(trainer.callback_metrics["train/lr"].item())
 
-    options = {"gradient_clip_val": 1e-3, "gradient_clip_algorithm": algorithm, "precision": precision}
+    options = {"gradient_clip_val": 1e-3, "precision": precision}
     trainer(Record(), max_steps=3, **options).fit(module, view_loader(module.encoder))
     assert len(clipped) >= 2 and clipped == pytest.approx([1e-3] * len(clipped), rel=1e-3)
-    assert len(logged) == 3 and logged == pytest.approx(norms, rel=1e-5)
+    assert logged == pytest.approx(norms, rel=1e-5)
     assert rates == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
 
 
@@ -258,19 +245,6 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     expected = sum(len(batch) * loss for batch, loss in zip(batches, losses, strict=True)) / 7
     assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
-
-
-def test_an_objective_that_needs_no_embeddings_costs_one_pass(encoder, batch):
-    module = SimCSEModule(encoder, MaskedLanguageModeling(head="new"), adamw())
-    module.prepare()
-    assert not any(weight.requires_grad for weight in encoder.projection.parameters())
-    assert all(weight.requires_grad for weight in encoder.backbone.parameters())
-    encoder.groups.tokens_per_pass = math.inf
-    calls = []
-    encoder.backbone.register_forward_hook(lambda _, inputs, output: calls.append(output.last_hidden_state.shape[0]))
-    rows = module.batch_of(batch)
-    loss = module.loss(rows)
-    assert calls == [2 * len(SENTENCES)] and not rows.embedded and loss.requires_grad
 
 
 def test_data_without_the_encoders_template_are_an_error(make_model):
