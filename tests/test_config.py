@@ -109,21 +109,6 @@ def test_an_experiment_or_a_method_has_only_values_that_its_defaults_lack(file):
             assert any(OmegaConf.select(defaults, option, default=None) != value for defaults in with_data), option
 
 
-@pytest.mark.parametrize(("setting", "head"), [("unsupervised", "mlp_train_only"), ("supervised", "mlp")])
-def test_a_setting_brings_its_head_for_any_encoder(setting, head):
-    assert composed(f"setting={setting}", "model=checkpoint", "model.name=folder").model.head == head
-
-
-@pytest.mark.parametrize(
-    ("options", "pooling"), [("experiment=unsup_minilm", "cls"), ("setting=unsupervised data=wiki_sample", "mean")]
-)
-def test_unsupervised_training_uses_all_layers_of_the_packaged_encoder(options, pooling):
-    config = composed(*options.split())
-    assert (config.model.num_layers, config.model.pooling, config.model.head) == (None, pooling, "mlp_train_only")
-    assert (config.data.batch_size, config.optimizer.lr) == (64, 3e-5)
-    assert config.data.train._target_ == "simcse_pl.data.prepare.wikipedia.gensim_sample"
-
-
 def test_the_default_is_the_whole_packaged_encoder_as_it_comes():
     for options in ([], ["setting=unsupervised"], ["data=text", "data.train=mine.csv"]):
         config = composed(*options)
@@ -136,13 +121,6 @@ def test_no_value_is_looked_up_by_the_name_of_a_choice():
         values = [str(value) for _, value in values_of(yaml.safe_load(file.read_text()) or {})]
         assert not any("hydra:runtime.choices" in value for value in values if file.stem != "table_6_pooling"), file
         assert not any(text in value for value in values for text in ("oc.select", "${size}")), file
-
-
-@pytest.mark.parametrize(("sweep", "lr"), [("table_3_dropout", 3e-5), ("table_7_hard_negative", 5e-5)])
-def test_size_mini_has_the_values_that_the_findings_were_measured_with(sweep, lr):
-    config = composed(f"sweep={sweep}", "size=mini")
-    assert (config.model.name._target_, config.model.pooling) == ("simcse_pl.data.sample.mini_backbone", "cls")
-    assert (config.optimizer.lr, config.data.batch_size, config.trainer.max_steps) == (lr, 64, 100)
 
 
 def test_every_file_says_what_it_is():

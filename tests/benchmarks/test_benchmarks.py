@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from benchmarks import __main__ as all_benchmarks
 from benchmarks import methods
 from benchmarks.common import comparison, operations_of
 from simcse_pl.data import sample
@@ -63,14 +62,3 @@ def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():
     rows = {row.pop("method"): row for row in methods.table(seconds, costs, "").frame.to_dict("records")}
     assert [*rows["diffcse"].values()] == [4000, 2, 2, 3, 10, 2, "simcse"]
     assert [*rows["angle"].values()] == [2000, 1, 0.5, 1.5, 6, 1.5, "sup_simcse"]
-
-
-def test_the_page_has_each_table_with_its_command(tmp_path):
-    run = all_benchmarks.commands("/somewhere/senteval", None)
-    tables = [table for _, own in run for table in own]
-    for table in tables:
-        (tmp_path / f"{table}.md").write_text(f"**{table}**\n")
-    page = all_benchmarks.page(tmp_path, run)
-    assert [page.count(f"**{table}**") for table in tables] == [1] * len(tables)
-    assert "    python -m benchmarks.encode --rounds 3 --sentences 512\n" in page
-    assert "--senteval-dir senteval --tasks" in page and "/somewhere" not in page

@@ -18,7 +18,6 @@ from tests.conftest import ROOT
 
 FILE = ROOT / "examples" / "tour.ipynb"
 ANSWER = "Children under six travel free of charge."
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def code_cells(notebook):

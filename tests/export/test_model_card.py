@@ -45,11 +45,7 @@ def run(tmp_path):
 def test_the_card_of_an_unknown_encoder_has_usage_only(encoder, tmp_path):
     write_card(tmp_path, "mine", encoder)
     card = ModelCard.load(tmp_path / "README.md")
-    assert card.data.to_dict() == {
-        "library_name": "sentence-transformers",
-        "pipeline_tag": "sentence-similarity",
-        "tags": ["sentence-transformers", "feature-extraction", "sentence-similarity", "transformers"],
-    }
+    assert "sentence-transformers" in card.data.tags and card.data.pipeline_tag == "sentence-similarity"
     assert "SimCSE](" not in card.text and "## Citation" not in card.text
     assert "## Scores" not in card.text and "## Training" not in card.text and "ONNX" not in card.text
     assert "| Pooling | cls |" in card.text and "Linear and Tanh" in card.text and 'SimCSE("mine")' in card.text

@@ -1,4 +1,4 @@
-"""The queue's contents and how its encoder moves; tests/properties/test_losses.py has the loss with it."""
+"""Encoders whose queue would not have the vectors of training; tests/training/test_module.py follows a queue."""
 
 import pytest
 

@@ -56,12 +56,6 @@ def test_every_subword_is_deleted_and_inserted_with_equal_probability():
     assert beside == pytest.approx(2000 / 3, abs=110)  # 2 of the 6 positions
 
 
-def test_the_first_occurrence_of_a_chosen_subword_is_deleted():
-    tokens = np.array([7, 8, 7, 7])
-    made = {tuple(TokenDeletion(0.25)([ViewInput("", (), random.Random(i), tokens, (0, 0))])[0]) for i in range(50)}
-    assert made == {(8, 7, 7), (7, 7, 7)}
-
-
 @pytest.mark.parametrize(
     ("max_length", "longest", "length"),
     [(None, None, 15), (12, None, 12), (None, 11, 11), (11, 12, 11), (9, None, 10)],

@@ -1,7 +1,5 @@
 """The choice of device and precision, and trainers that cannot train."""
 
-import contextlib
-
 import pytest
 import torch
 
@@ -16,25 +14,6 @@ def test_a_cpu_has_bf16_with_avx512_or_amx(avx512, amx, monkeypatch):
     assert has_bf16("cpu") is (avx512 or amx)
     assert make_trainer(accelerator="cpu", logger=False).precision == ("bf16-mixed" if avx512 or amx else "32-true")
     assert make_trainer("64-true", "cpu", logger=False).precision == "64-true"
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "cuda", "mps", "expected"),
-    [
-        ("auto", True, False, "cuda"),
-        ("gpu", False, True, "mps"),
-        ("auto", False, False, "cpu"),
-        ("cpu", True, False, "cpu"),
-    ],
-)
-def test_auto_precision_is_chosen_for_lightnings_device(accelerator, cuda, mps, expected, monkeypatch):
-    asked = []
-    monkeypatch.setattr("simcse_pl.training.trainer.has_bf16", lambda device: asked.append(device) or False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-    with contextlib.suppress(Exception):  # Lightning finds no such device
-        make_trainer(accelerator=accelerator, logger=False)
-    assert asked == [expected]
 
 
 def test_weights_in_half_precision_are_refused():
