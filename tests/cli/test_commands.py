@@ -60,16 +60,6 @@ def test_an_index_is_built_added_to_and_searched(precision, command, encoder, se
     assert all(row["similarity"] > 0.9 for row in rows)
 
 
-def test_search_reads_corpus_and_queries_from_files(command, encoder, sentences, tmp_path):
-    (tmp_path / "queries.txt").write_text(f"{SENTENCES[1]}\nunheard of\n")
-    search = ["search", *encoder, sentences, "--queries-from", tmp_path / "queries.txt", "--top-k", "2"]
-    rows = printed(command(*search))
-    assert [row["query"] for row in rows] == [SENTENCES[1]] * 2 + ["unheard of"] * 2
-    assert rows[0]["sentence"] == SENTENCES[1]
-    above = printed(command(*search, "--threshold", "0.99"))
-    assert above == [row for row in rows if row["similarity"] >= 0.99] != rows
-
-
 def test_search_prints_plain_lines_on_a_terminal(command, encoder, sentences, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     out = command("search", *encoder, sentences, SENTENCES[0], "--top-k", "1").out

@@ -37,10 +37,6 @@ class AnyClass:
     ) -> None: ...
 
 
-class AnyOptions:
-    def __init__(self, **options: Any) -> None: ...
-
-
 def part(taker, **values):
     """Return a config with a part that this class or function takes."""
     return OmegaConf.create({"part": {"_target_": f"{taker.__module__}.{taker.__qualname__}", **values}})
@@ -67,7 +63,6 @@ def test_a_value_of_another_type_or_range_is_an_error(taker, name, value, expect
     ("taker", "values"),
     [
         (Loss, {"temperature": 1, "encoder": None}),
-        (AnyOptions, {"size": 1}),
         (Further, {"size": None, "share": 0.1}),  # the command sets it
         (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
         (AnyClass, {"tensor": [1.0], "unknown": 1, "losses": {"a": {"_target_": f"{__name__}.Loss"}}}),

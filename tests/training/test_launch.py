@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -126,22 +125,6 @@ def test_a_killed_rank_ends_the_run(start, given, tmp_path, victim):
         started.process.kill()
     status, stderr = started.end(60)
     assert status in (1, -9) if victim else status == -9, stderr
-
-
-@pytest.mark.slow
-def test_a_job_of_two_ranks_preempted_by_submitit_is_resumed(start, given, tmp_path):
-    sweep = tmp_path / "sweep"
-    options = ["hydra/launcher=submitit_local", "seed=1", *DDP, *given, f"hydra.sweep.dir={sweep}"]
-    run = start("train.py", "-m", *options, "trainer.max_epochs=150", "val_every=50")
-    run.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
-    run.kill("submitit.core._submit", signal.SIGUSR2)
-    status, stderr = run.end(400)
-    assert status == 0, stderr
-    assert results_of(sweep / "0")["steps"] == 300
-    (log,) = (sweep / ".submitit").glob("*/*_log.err")
-    step = re.search(r"stopped after step (\d+)", log.read_text())[1]
-    why = "this is a job of a sweep, where resume=auto is the default"
-    assert f"resuming from step {step}, because {why}" in (sweep / "0" / "train.log").read_text()
 
 
 def test_a_sweep_under_torchrun_is_an_error(monkeypatch, capsys):
