@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import torch
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from pydantic import Field, PositiveFloat
 
 from simcse_pl.config.options import check_options, name_in_full
@@ -12,6 +12,7 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
+from tests.helpers import composed
 
 
 class Loss:
@@ -91,19 +92,6 @@ def test_a_target_that_does_not_exist_is_an_error(target, why, tmp_path, monkeyp
     assert str(error.value).startswith(f"part._target_={target}: {why}")
 
 
-@pytest.fixture
-def job(composed):
-    """Return the config of train.py as a command gets it."""
-
-    def job_(*options):
-        config = composed(*options)
-        with open_dict(config):
-            del config.hydra
-        return config
-
-    return job_
-
-
 @pytest.mark.parametrize("taker", [Loss, Further])
 def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
     with pytest.raises(
@@ -112,18 +100,18 @@ def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
         check_options(part(taker, temprature=1))
 
 
-def test_the_options_of_another_class_are_left(job):
+def test_the_options_of_another_class_are_left():
     given = f"objective._target_={__name__}.Loss"
     with pytest.raises(UserError, match=f"^{given}: it has no option .* my_conf/objective/NAME.yaml"):
-        check_options(job(given))
+        check_options(composed(given))
 
 
-def test_a_new_option_at_the_top_of_the_config_is_an_error(job):
-    check_options(job("+trainer.limit_val_batches=1.0"))
+def test_a_new_option_at_the_top_of_the_config_is_an_error():
+    check_options(composed("+trainer.limit_val_batches=1.0"))
     with pytest.raises(UserError, match=r"^\+lr=1: no code reads lr"):
-        check_options(job("+lr=1"))
+        check_options(composed("+lr=1"))
     with pytest.raises(UserError, match="^run_dir=x: run_dir follows hydra.run.dir: set hydra.run.dir=x"):
-        check_options(job("run_dir=x"))
+        check_options(composed("run_dir=x"))
 
 
 NAMES = {

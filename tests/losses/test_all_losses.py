@@ -1,4 +1,4 @@
-"""What every loss does: its formula and gradient, half precision, few rows, ranks, plain tensors, rows, options."""
+"""What every loss does: its formula and gradient, half precision, few rows, ranks, plain tensors, rows."""
 
 import importlib
 import inspect
@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-import simcse_pl.data.views
 import simcse_pl.losses
 import simcse_pl.methods
 from simcse_pl.losses.loss import Loss
@@ -33,7 +32,7 @@ from tests.losses.cases import (
     load,
 )
 
-for package in (simcse_pl.losses, simcse_pl.methods, simcse_pl.data.views):
+for package in (simcse_pl.losses, simcse_pl.methods):
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
 
