@@ -24,6 +24,7 @@ TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
     "infocse": ["auxiliary.sentence_mlm.frozen_layers=2", "auxiliary.sentence_mlm.head=new"],
     "whitenedcse": ["objective.groups=16"],
 }
+WITH_STATE = ("esimcse", "pcl", "diffcse", "infocse", "rankcse", "whitenedcse", "promptbert")  # beyond the encoder's
 STEPS = 4
 _NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
 
@@ -109,6 +110,7 @@ def trained(request, tiny_bert, files):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("trained", WITH_STATE, indirect=True)
 def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(trained, tmp_path):
     assert_resumed_to_the_bit(trained.config, trained.module, trained.state, tmp_path)
 
