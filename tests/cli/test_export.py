@@ -4,11 +4,9 @@ import json
 
 import pytest
 import torch
-from huggingface_hub import RepoUrl
 from transformers import AutoModel
 
 from simcse_pl import SimCSE
-from simcse_pl.cli.export import push
 from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
@@ -85,20 +83,3 @@ def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(sav
     assert describe(SimCSE(once))["postprocess"] == "remove_components"
     theirs, ours = AutoModel.from_pretrained(once), SentenceEncoder.from_pretrained(saved).backbone.state_dict()
     assert all(torch.equal(theirs.state_dict()[name], weight) for name, weight in ours.items())
-
-
-def test_push_uploads_the_folder(tmp_path, monkeypatch):
-    calls = []
-
-    class Api:
-        def create_repo(self, name, **options):
-            calls.append((name, options))
-            return RepoUrl(f"https://huggingface.co/me/{name}")
-
-        def upload_folder(self, repo_id, folder_path, commit_message):
-            calls.append((repo_id, [path.name for path in folder_path.iterdir()]))
-
-    monkeypatch.setattr("simcse_pl.cli.export.HfApi", Api)
-    (tmp_path / "README.md").write_text("card")
-    assert push(tmp_path, "encoder", private=True) == "https://huggingface.co/me/encoder"
-    assert calls == [("encoder", {"private": True, "exist_ok": True}), ("me/encoder", ["README.md"])]

@@ -40,14 +40,14 @@ def forked(tmp_path, make_model, pairs, forks_of_session):
     return run
 
 
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 10), marks=pytest.mark.by_hand)])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 10), marks=pytest.mark.by_hand)])
 def test_a_killed_or_terminated_run_is_resumed_to_the_bit(forked, tmp_path, seeds):
     """Kill at a random step and while a checkpoint is written; terminate twice, and right after a validation."""
     faults = {"twice": [["terminate_in_step", 5], ["terminate_in_step", 1]], "validated": [["terminate_in_step", 2]]}
     for seed in seeds:
         chance = random.Random(seed)
         kills = [["kill_in_step", chance.randint(1, STEPS)], ["kill_while_saving", chance.randint(1, 2)]]
-        faults[f"killed{seed}"] = kills if seed < 2 else kills[:1]
+        faults[f"killed{seed}"] = kills if seed == 0 else kills[:1]
     runs = [("whole", [], None)]
     runs += [(folder, ["resume=auto"], fault) for folder, own in faults.items() for fault in (*own, None)]
     statuses = forked(*runs)
