@@ -1,4 +1,4 @@
-"""Runs of several processes: sweeps on DDP, killed ranks, signals, torchrun, submitit."""
+"""Runs of several processes: sweeps on DDP, killed ranks, and signals."""
 
 import contextlib
 import json

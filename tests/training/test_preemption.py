@@ -1,4 +1,4 @@
-"""Stopping on signals, and requeueing. test_resume.py resumes such runs."""
+"""Stopping on signals, and requeueing. test_checkpoints.py resumes such runs."""
 
 import signal
 import subprocess
