@@ -82,33 +82,3 @@ def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, m
     assert {path.name for path in tmp_path.glob("*.png")} == {
         f"findings_{name}.png" for name in ("table_3_dropout", "paths", "encoders")
     }
-
-
-def test_finished_rows_are_not_trained_again(tmp_path, monkeypatch, capsys):
-    trained = []
-
-    def train(job, folder, senteval_dir, threads):
-        folder.mkdir(exist_ok=True)
-        trained.append(job.config)
-        if len(trained) == 3:
-            raise RuntimeError
-        row = json.loads(job.place)
-        return record(row[2], row[3], 0.8) | {"config": job.config}
-
-    monkeypatch.setattr(findings, "train", train)
-    monkeypatch.setattr(findings, "backbone", lambda: "a")
-    (tmp_path / "r").write_text(
-        json.dumps(record("none", 0, 0.8, table="table_7_hard_negative") | {"backbone": "b"}) + "\n"
-    )
-    given = f"--senteval-dir x --records {tmp_path}/r --work {tmp_path}/w --seeds 0 --processes 1 --only".split()
-    given += (tables := ["table_7_hard_negative", "table_4_supervised_data"])
-    with pytest.raises(RuntimeError):
-        findings.main(given)
-    assert len(findings.read_records(tmp_path / "r")) == 3
-    findings.main(given)
-    assert capsys.readouterr().out.splitlines()[0].startswith("11 rows of tables left: 10 runs, about 13 minutes")
-    records = findings.read_records(tmp_path / "r")[1:]
-    assert len(records) == 11 and {own["config"] for own in records} == set(trained) and len(set(trained)) == 10
-    assert {findings.place_of(own["results"]) for own in records} == {
-        job.place for job in findings.planned(tables, [0])
-    }

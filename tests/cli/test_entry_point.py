@@ -117,7 +117,6 @@ MISTAKES = {  # the command's options, and what the line says
     "objective.temperature=low": "objective.temperature=low: it should be a valid number",
     "data.columns=[sent0,nothing]": "no column nothing in ",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
-    "optimizer.lr=-1 logger=csv": "optimizer: Invalid learning rate: -1",
 }
 
 
