@@ -10,11 +10,10 @@ import os
 from functools import partial
 
 import numpy as np
-from benchmarks.comparison import comparison, in_turn, save, timed
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.common import PACKAGED, parser
+from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.evaluation.encoding import EncodeOnce
 from simcse_pl.evaluation.transfer import C_GRID, FOLDS, SEED, evaluate_transfer

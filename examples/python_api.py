@@ -4,12 +4,9 @@ from functools import partial
 
 import torch
 
+from simcse_pl import ContrastiveLoss, SentenceDataModule, SentenceEncoder, SimCSEModule
 from simcse_pl.data import sample
-from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ OTHER_VALUES = {  # than the default: those of a method, and of the whole config
 }
 
 
-# The weight of an objective is used in a sum of objectives only.
-LEFT_OUT = {"objective": {"weight"}, "auxiliary": {"anchors_only"}}
+LEFT_OUT = {"auxiliary": {"anchors_only"}}
 
 
 def kind_of(group, choice):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from simcse_pl.inference.simcse import SimCSE
-from simcse_pl.utils.command_line import allow_own_code
 from simcse_pl.utils.terminal import counter
 
 T = TypeVar("T")
@@ -31,7 +30,7 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
     )
     parser.add_argument("encoder", nargs=nargs, metavar="ENCODER", help=about)
     about = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
-    parser.add_argument("--pooling", type=_pooling, help=about)
+    parser.add_argument("--pooling", help=about)
     about = "maximum number of tokens per sentence (default: the saved one)"
     parser.add_argument("--max-length", type=int, metavar="N", help=about)
     about = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
@@ -43,13 +42,6 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
     parser.add_argument("--batch-size", type=int, metavar="N", help=about)
     about = "compute in bfloat16, which is faster on hardware that supports it"
     parser.add_argument("--bf16", action="store_true", help=about)
-
-
-def _pooling(text: str) -> str:
-    """Return the argument. If it names a user's own function, that can be in the current folder."""
-    if "." in text:  # otherwise Python finds no file of the current folder, which may be a downloaded model
-        allow_own_code()
-    return text
 
 
 def load_simcse(arguments: argparse.Namespace, device: str | None = None) -> SimCSE:

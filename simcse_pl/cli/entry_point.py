@@ -30,7 +30,7 @@ from simcse_pl.config.options import check_options, dotted_names, name_in_full
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row
 from simcse_pl.training.launch import end_with_parent
-from simcse_pl.utils.command_line import allow_own_code, report_error
+from simcse_pl.utils.command_line import report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 
@@ -87,9 +87,10 @@ def main(command: str = "train") -> None:
         end_with_parent()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     logging.raiseExceptions = False  # no traceback if the log cannot be written
-    allow_own_code()  # the classes that a config names
     _ignore_expected_warnings()
-    sys.argv[1:] = ["--config-name", command, *map(_without_null, sys.argv[1:])]  # the ranks get them, too
+    options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]
+    flags = [word for word in sys.argv[1:] if word not in options]  # Hydra does not read options after a flag
+    sys.argv[1:] = ["--config-name", command, *flags, *map(_without_null, options)]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
@@ -109,7 +110,6 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
     options = list(map(_without_null, options))
     if config_dir is not None:
         options.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
-    allow_own_code()
     before = HydraConfig.instance().cfg
     config = None
     try:

@@ -12,7 +12,6 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
@@ -45,7 +44,9 @@ def train(config: DictConfig) -> dict[str, Any]:
 def train_job(job: Job) -> dict[str, Any]:
     """Train a job in this process."""
     config = job.config
-    callbacks = [*instantiate(config.callbacks).values(), *job.callbacks]
+    callbacks = [*instantiate(config.callbacks).values(), job.metadata]
+    if job.trial:
+        callbacks.append(job.trial.callback)
     trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
     with reraise_as("seed"):
@@ -98,6 +99,8 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         "queue": instantiate(config.get("queue")),
     }
     if config.objectives:
+        from simcse_pl.losses.combined import LossPerDataset  # what most runs do not need
+
         parts["objective"] = LossPerDataset(parts["objective"], instantiate(config.objectives))
     parts = {name: part for name, part in parts.items() if part is not None}
     make = instantiate(config.module)

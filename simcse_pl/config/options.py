@@ -1,6 +1,5 @@
 """Check the options of a config against the signatures of the classes and functions that take them."""
 
-import importlib
 import inspect
 import json
 import re
@@ -15,6 +14,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from simcse_pl.config import CONF
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
+from simcse_pl.utils.own_code import locate
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
@@ -48,14 +48,9 @@ def _nodes_with_target(node: Any, place: str = "") -> Iterator[tuple[str, dict[s
 
 
 def _target(place: str, name: str) -> Callable[..., Any]:
-    """Import a class or a function."""
-    first, *attributes = name.split(".")
+    """Import a class or a function. Hydra, which builds it later, then finds its module imported."""
     try:
-        target: Any = importlib.import_module(first)
-        for depth, attribute in enumerate(attributes, 1):
-            if hasattr(target, "__path__") and not hasattr(target, attribute):  # a package
-                importlib.import_module(".".join([first, *attributes[:depth]]))
-            target = getattr(target, attribute)
+        target = locate(name)
     except Exception as error:  # any code of the user's
         near = did_you_mean(str(error.name), dir(error.obj)) if isinstance(error, AttributeError) else ""
         raise UserError(f"{place}._target_={name}: {type(error).__name__}: {first_line(error)}{near}") from error

@@ -58,7 +58,7 @@ class LengthGroups:
             longest = torch.tensor(longest_of_groups(lengths.tolist(), cost))
             inputs = with_word_embeddings(backbone, inputs)
         elif self.ignores_padding or backbone.training:
-            yield torch.arange(len(lengths)), dict(inputs)
+            yield torch.arange(len(lengths), device=lengths.device), dict(inputs)
             return
         else:
             longest = lengths.unique()

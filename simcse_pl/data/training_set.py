@@ -107,6 +107,7 @@ class TrainingSet:
         classes: the number of each class by its name, in alphabetical order, after `read`.
         label_range: the lowest and the highest label of all rows, after `read`; None without labels.
         view_roles: the role of each view of a batch, after `read`.
+        fingerprint: a hash of the content of `train`, after `read`.
     """
 
     train: str | Path
@@ -165,7 +166,8 @@ class TrainingSet:
             return iterate_rows(self.train, *how, warn)
 
         # the same content is read in another way in a file of another format
-        key = fingerprint(self.train, self.split), file_format(Path(self.train)), self._documents, *how
+        self.fingerprint = fingerprint(self.train, self.split)
+        key = self.fingerprint, file_format(Path(self.train)), self._documents, *how
         self.rows = open_token_cache(read, key, tokenizer, max_length)
         self.seed = seed
         self._views, self.view_roles = self._views_of(len(self.rows[0]))

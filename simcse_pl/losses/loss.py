@@ -136,3 +136,10 @@ def check_head_is_kept(encoder: SentenceEncoder) -> None:
             f"model.head={encoder.head}: the vectors of the saved encoder would not be trained, because this head is "
             "dropped: set model.head=none or mlp"
         )
+
+
+def check_width_is_kept(encoder: SentenceEncoder) -> None:
+    """Raise UserError if the pooled vectors cannot take the place of a state of the backbone."""
+    width = encoder.backbone.config.hidden_size
+    if encoder.hidden_size != width:
+        raise UserError(f"model.pooling={encoder.pooling}: it returns {encoder.hidden_size} dimensions, not {width}")

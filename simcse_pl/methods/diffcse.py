@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
+from simcse_pl.losses.loss import check_width_is_kept
 from simcse_pl.losses.mlm import NOT_CHOSEN, Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
@@ -60,6 +61,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         """Load the generator, copy the backbone, and initialize the classifier; raise UserError if they do not fit."""
         super().attach(encoder)
         embedding_module(encoder.backbone)  # called for its error only
+        check_width_is_kept(encoder)
         self.vocabulary = len(encoder.tokenizer)
         self.generator = None if self.generator_name is None else self._load(str(self.generator_name), encoder)
         self.discriminator = copy.deepcopy(encoder.backbone).requires_grad_(True).train()

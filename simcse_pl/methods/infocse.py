@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
+from simcse_pl.losses.loss import check_width_is_kept
 from simcse_pl.losses.mlm import MaskedLanguageModeling, MLMHead, Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
@@ -69,6 +70,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
             if value > available:
                 raise UserError(f"{option}={value}: the model has {available} layers")
         embedding_module(backbone)  # called for its error only
+        check_width_is_kept(encoder)
         first = rebuild_backbone("infocse", copy.deepcopy(backbone.config), backbone.state_dict(), self.frozen_layers)
         self.frozen = Frozen(first.train(self.frozen_dropout))
         self.head_layers = new_layers(backbone, self.layers).train()

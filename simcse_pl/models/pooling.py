@@ -11,7 +11,6 @@ for the tokens to read and 0 for others:
     >>> mean_over_tokens(states, attention_mask)  # [batch, dim]
 """
 
-import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from transformers import PreTrainedConfig
 
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.own_code import locate
 from simcse_pl.utils.tensors import at_least_float32
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
@@ -172,9 +172,8 @@ def find_pooling(
     if not isinstance(name, str):
         return CustomPooling(name)
     if is_dotted(name):
-        module, _, attribute = name.rpartition(".")
         with reraise_as(f"pooling={name}"):
-            function = getattr(importlib.import_module(module), attribute)
+            function = locate(name)
             return CustomPooling(function(config) if isinstance(function, type) else function)
     if name in POOLINGS:
         pooling = POOLINGS[name]

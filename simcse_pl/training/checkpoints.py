@@ -1,7 +1,7 @@
 """Checkpoints: the best, atomic writes, and from which one an interrupted run resumes."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, VALIDATION_PREFIXES, WANDB_FILE
-from simcse_pl.sweeps.jobs import given_options
 from simcse_pl.sweeps.resolvers import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows, write_rows
 from simcse_pl.utils.errors import UserError, WriteError
@@ -24,6 +23,17 @@ from simcse_pl.utils.tensors import read_torch_file
 log = logging.getLogger(__name__)
 
 LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+
+# The groups whose options decide the weights, and names in them that do not: files, whose content is compared, and
+# what only costs time or memory.
+_DECIDING = (
+    *("model", "encoders", "module", "objective", "objectives", "auxiliary", "queue", "views", "data"),
+    *("optimizer", "scheduler", "seed", "speed"),
+)
+_NOT_DECIDING = {
+    *("name", "train", "validation", "test"),
+    *("num_workers", "chunk_size", "gradient_checkpointing", "compile"),
+}
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -76,27 +86,41 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class RunMetadata(Callback):
-    """Store the run's options and its metrics before training in checkpoints, and correct the step of curves.
+    """Store what a run trains with and its metrics before training in checkpoints, and correct the step of curves.
 
     Args:
-        options: the options given to the run.
+        config: the config of the run, resolved; None for a run without one.
 
     Attributes:
         before: metrics measured before training, by name.
+        trained_with: the options that decide the weights, and a fingerprint of each data set, by name.
     """
 
     state_key = "run"  # its key in checkpoints
 
-    def __init__(self, options: Sequence[str]) -> None:
-        self.options = given_options(options)
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         self.before: dict[str, float] = {}
+        self.trained_with = dict(_leaves({name: (config or {}).get(name) for name in _DECIDING}))
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Add the fingerprints of the data, which are read by then."""
+        sets = getattr(getattr(trainer, "datamodule", None), "sets", {})
+        for name, data in sets.items():
+            self.trained_with[f"the content of data.{f'sets.{name}.' if name else ''}train"] = data.fingerprint
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the options and the metrics."""
-        return {"options": self.options, "before": self.before}
+        """Return the state for a checkpoint."""
+        return {"before": self.before, "trained_with": self.trained_with}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the metrics. The options stay those of this run."""
+        """Restore the metrics; raise UserError if the run was trained with other options or data."""
+        before, now = state_dict["trained_with"], self.trained_with
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                raise UserError(
+                    f"resume: {name} is {now.get(name)}, and was {before.get(name)} when the checkpoint was written: "
+                    "restore it, or start another run"
+                )
         self.before = state_dict["before"]
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
@@ -107,6 +131,16 @@ class RunMetadata(Callback):
         trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
 
     on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
+
+
+def _leaves(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the value, as text, of each option that decides the weights."""
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            if name not in _NOT_DECIDING:
+                yield from _leaves(value, f"{place}.{name}" if place else str(name))
+    else:
+        yield place, str(node)
 
 
 @contextmanager
@@ -133,7 +167,7 @@ def resume_option(given: str | None) -> str | None:
     return given or ("auto" if in_sweep() else None)
 
 
-def find_checkpoint(given: str | None, folder: Path, options: Sequence[str], search: bool = False) -> Path | None:
+def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Path | None:
     """Return the checkpoint to resume from, and prepare the run's folder.
 
     If it is the last checkpoint of this folder, the run continues the folder's curves after the
@@ -143,7 +177,6 @@ def find_checkpoint(given: str | None, folder: Path, options: Sequence[str], sea
         given: the option `resume`: a checkpoint; `auto` for the folder's last checkpoint, if it exists;
             None to start from the beginning, but `auto` in a sweep.
         folder: the run's folder.
-        options: the options given to the run.
         search: whether this is a trial of a search, which ignores the folder's last checkpoint.
 
     Raises:
@@ -165,7 +198,7 @@ def find_checkpoint(given: str | None, folder: Path, options: Sequence[str], sea
         if resume != "auto" and _holds_run(folder):
             raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
         (folder / WANDB_FILE).unlink(missing_ok=True)
-    steps = _check_checkpoint(checkpoint, resume, folder, options) if checkpoint else -1
+    steps = _steps_of(checkpoint) if checkpoint else -1
     if first:
         _cut_curves(folder / CURVES_FILE, steps if continues else -1)
     if checkpoint:
@@ -181,21 +214,15 @@ def _holds_run(folder: Path) -> bool:
     return trained or (folder / RESULTS_FILE).exists() or any((folder / LAST_CHECKPOINT.parent).glob("*"))
 
 
-def _check_checkpoint(checkpoint: Path, resume: str | None, folder: Path, options: Sequence[str]) -> int:
-    """Return the step of a checkpoint; raise UserError if this run cannot resume from it."""
+def _steps_of(checkpoint: Path) -> int:
+    """Return the step of a checkpoint; raise UserError if no run can resume from it."""
     match read_torch_file(checkpoint, mmap=True):
-        case {"global_step": int(steps), "callbacks": {"run": {"options": list(written_with), "before": dict()}}}:
-            pass
+        case {"global_step": int(steps), "callbacks": {"run": {"before": dict(), "trained_with": dict()}}}:
+            return steps
         case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
             raise UserError(f"resume={checkpoint}: it has no optimizer state; choose a last.ckpt")
         case _:
             raise UserError(f"{checkpoint} is not a checkpoint of a training run")
-    if resume == "auto" and written_with != given_options(options):
-        raise UserError(
-            f"{folder} holds another run ({' '.join(written_with) or 'no options'}): choose another folder, "
-            f"or continue that run with these options by resume={checkpoint}"
-        )
-    return steps
 
 
 def _cut_curves(path: Path, steps: int) -> None:

@@ -134,15 +134,9 @@ def run_settings(
         "batch size": ", ".join(dict.fromkeys(str(own.batch_size) for own in sets)),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),
-        "steps": f"{steps}, {_validated(steps, trainer.val_check_interval)}" if steps > 0 else "unlimited",
+        "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
         "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
     }
-
-
-def _validated(steps: int, interval: float | None) -> str:
-    if isinstance(interval, int) and interval > steps:
-        return f"validated at the end only: val_every={interval} is larger"
-    return f"validated every {interval}"
 
 
 def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":

@@ -1,24 +1,25 @@
 """What a process does with a job of `simcse train`: train it, resume it, or nothing if it is done elsewhere."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from hydra.utils import instantiate
-from omegaconf import DictConfig
-from pytorch_lightning import Callback
+from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.sweeps.jobs import describe_job, finished_job, job_arguments
-from simcse_pl.sweeps.optuna_search import OptunaTrial
 from simcse_pl.sweeps.rows import with_values
 from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked, resume_option
 from simcse_pl.training.launch import run_job
 from simcse_pl.training.trainer import starts_ranks
+
+if TYPE_CHECKING:
+    from simcse_pl.sweeps.optuna_search import OptunaTrial
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Job:
         config: the config, with the values that an Optuna search proposes.
         folder: the folder of the job.
         description: the part of results.json that says which job it is.
-        metadata: the callback that stores the options and the first metrics in checkpoints.
+        metadata: the callback that stores what the run trains with and its first metrics in checkpoints.
         checkpoint: the checkpoint to resume from, if any.
         trial: the trial of an Optuna search, if any.
         results: the content of results.json if this process does not train, empty if the job failed elsewhere;
@@ -43,13 +44,8 @@ class Job:
     description: dict[str, Any]
     metadata: RunMetadata
     checkpoint: Path | None = None
-    trial: OptunaTrial | None = None
+    trial: "OptunaTrial | None" = None
     results: dict[str, Any] | None = None
-
-    @property
-    def callbacks(self) -> Sequence[Callback]:
-        """The callbacks of the trainer that belong to the job."""
-        return [self.metadata, *([self.trial.callback] if self.trial else [])]
 
 
 @contextmanager
@@ -66,7 +62,8 @@ def started_job(config: DictConfig) -> Iterator[Job]:
     folder, runtime = Path(config.run_dir), HydraConfig.get()
     description = describe_job(config, runtime)
     options = description["overrides"]
-    job = Job(config, folder, description, RunMetadata(options))
+    resolved: Any = OmegaConf.to_container(config, resolve=True)
+    job = Job(config, folder, description, RunMetadata(resolved))
     if resume_option(config.resume) == "auto":
         job.results = finished_job(folder, options)
     if job.results is not None:
@@ -78,7 +75,7 @@ def started_job(config: DictConfig) -> Iterator[Job]:
         yield job
         return
     with locked(folder):
-        job.checkpoint = find_checkpoint(config.resume, folder, options, search=bool(config.get("search")))
+        job.checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
         job.trial = instantiate(config.get("search"))
         if job.trial:
             job.config = with_values(config, job.trial.values)

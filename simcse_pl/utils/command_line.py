@@ -46,12 +46,6 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
         sys.exit(report_error(error, arguments.debug, "--debug"))
 
 
-def allow_own_code() -> None:
-    """Let Python import a user's own classes and functions from the current folder. Installed packages come first."""
-    if (folder := os.getcwd()) not in sys.path:
-        sys.path.append(folder)
-
-
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
 
@@ -65,7 +59,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     causes = list(exception_chain(error))
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
     if isinstance(error, ModuleNotFoundError):  # a package of an extra
-        known = error
+        known = UserError(f"{error}: pip install {error.name}")
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)
     place = "" if known or system else _place_in_own_code(error)
     if system:

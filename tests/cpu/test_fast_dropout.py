@@ -2,16 +2,12 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
 
-from simcse_pl.cpu import layers as module
 from simcse_pl.cpu.layers import FastDropout, fast_dropout, use_fast_dropout
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
-from tests.tiny_models import ARCHITECTURES
 
-DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+DTYPES = [torch.float32, torch.bfloat16]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -38,55 +34,20 @@ def test_the_gradient_is_masked_and_scaled_as_the_input_was(dtype):
 
 
 def test_masks_are_seeded_by_torch():
-    x = torch.ones(1000)
     torch.manual_seed(3)
-    first, second = fast_dropout(x, 0.5), fast_dropout(x, 0.5)
+    first, second = (fast_dropout(torch.ones(1000), 0.5) for _ in range(2))
     torch.manual_seed(3)
-    assert torch.equal(fast_dropout(x, 0.5), first)
-    assert not torch.equal(first, second)
+    assert torch.equal(fast_dropout(torch.ones(1000), 0.5), first) and not torch.equal(first, second)
 
 
-class Attention(nn.Module):
-    is_causal = False
-
-
-@pytest.mark.parametrize("mask", ["none", "boolean", "added"])
-def test_attention_equals_its_formula(mask, monkeypatch):
-    query, key, value = torch.randn(3, 2, 4, 5, 8).unbind()
-    visible = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()[:, None, None, :]
-    given = {"none": None, "boolean": visible, "added": (~visible).float() * -1e9}[mask]
-    seen = []
-    monkeypatch.setattr(module, "fast_dropout", lambda x, p: seen.append((x, p)) or x)
-    output, weights = module._attention(Attention(), query, key, value, given, dropout=0.1, scaling=0.3)
-    scores = torch.einsum("bhqd,bhkd->bhqk", query.double(), key.double()) * 0.3
-    if mask != "none":
-        scores = scores.masked_fill(~visible, -torch.inf)
-    expected = torch.einsum("bhqk,bhkd->bqhd", scores.softmax(-1), value.double())
-    torch.testing.assert_close(output.double(), expected, atol=1e-6, rtol=0)
-    assert weights is None
-    ((probabilities, rate),) = seen
-    assert rate == 0.1
-    torch.testing.assert_close(probabilities.double(), scores.softmax(-1), atol=1e-6, rtol=0)
-
-
-def test_causal_attention_with_dropout_stays_causal():
-    query, key = torch.randn(2, 1, 1, 5, 8).unbind()
-    value = torch.arange(5.0).view(1, 1, 5, 1).expand(1, 1, 5, 8)
-    output, _ = module._attention(Attention(), query, key, value, None, dropout=1e-9, is_causal=True)
-    assert output[0, 0].abs().max() == 0  # the first token attends to itself, whose value is 0
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_backbone_is_unchanged_in_evaluation_and_random_in_training(architecture, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean", dropout=0.3)
+@pytest.mark.parametrize("rate", [1e-9, 0.3])
+@pytest.mark.parametrize("architecture", ["bert", "distilbert", "modernbert"])
+def test_a_backbone_changes_its_vectors_in_training_alone_unless_the_rate_is_almost_0(architecture, rate, make_model):
+    options = {"pooling": "mean", "dropout": rate, "attention_dropout": rate}
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), **options)
     before = encoder.encode(SENTENCES)
-    names = list(encoder.state_dict())
     use_fast_dropout(encoder.backbone)
-    assert list(encoder.state_dict()) == names
-    assert any(isinstance(m, FastDropout) for m in encoder.modules())
+    assert any(isinstance(layer, FastDropout) for layer in encoder.modules())
     torch.testing.assert_close(encoder.encode(SENTENCES), before, atol=1e-6, rtol=0)
-    encoder.train()
-    inputs = encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt")
-    vectors = torch.stack([encoder(inputs) for _ in range(200)])
-    assert not torch.equal(vectors[0], vectors[1])
-    assert F.cosine_similarity(vectors.mean(0), before).min() > 0.9
+    trained = encoder.train()(encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt"))
+    assert torch.allclose(trained, before, atol=1e-5, rtol=0) == (rate < 0.3)

@@ -1,8 +1,7 @@
-"""Training sets of given rows and tokens, and data modules of one and of several files."""
+"""Data modules of one and of several files."""
 
 import pytest
 
-from simcse_pl.data import training_set
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.views.view import View
 from simcse_pl.evaluation.evaluators import ScoredPairs
@@ -36,27 +35,6 @@ def streams(data, epochs=2):
 @pytest.fixture
 def tokenizer(make_model):
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
-
-
-class GivenRows(list):
-    """Rows in place of a TokenCache."""
-
-
-@pytest.fixture
-def given_rows(tokenizer, tmp_path, monkeypatch):
-    """Make a training set of rows and their tokens."""
-    path = tmp_path / "given.tsv"
-    path.touch()
-
-    def make(rows, tokens, views=(), names=None, seed=42, **options):
-        cache = GivenRows(rows)
-        cache.tokens, cache.names, cache.name = tokens.__getitem__, lambda: names, lambda row: names[row]
-        monkeypatch.setattr(training_set, "open_token_cache", lambda *_: cache)
-        dataset = training_set.TrainingSet(path, views=dict(enumerate(views)), **options)
-        dataset.read(tokenizer, 16, seed)
-        return dataset
-
-    return make
 
 
 @pytest.fixture

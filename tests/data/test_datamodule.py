@@ -1,6 +1,5 @@
 """The datamodule: rows and views of one or several sets, their order on each rank and after a resume, wrong options."""
 
-import logging
 from types import SimpleNamespace
 
 import pytest
@@ -66,11 +65,9 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_each_row_has_its_label_in_the_batch(make_read, caplog, workers):
-    with caplog.at_level(logging.INFO):
-        data = make_read("d.csv", NLI, label_column="label", batch_size=5, num_workers=workers)
+def test_each_row_has_its_label_in_the_batch(make_read, workers):
+    data = make_read("d.csv", NLI, label_column="label", batch_size=5, num_workers=workers)
     assert list(data.sets[""].classes) == ["contradiction", "entailment", "neutral"]
-    assert "labels: 3, contradiction, entailment, neutral" in caplog.text
     seen = {}
     for batch in data.train_dataloader():
         assert batch["labels"].dtype == torch.int64 and batch["labels"].shape == batch["input_ids"].shape[:1]
@@ -139,10 +136,9 @@ def test_training_sentences_in_an_evaluation_set_are_a_warning(make_read, caplog
     pairs = {split: load_sample(split).pairs for split in ("dev", "test")}
     text = "\n".join([pairs["dev"][0].first, "This is in no pair.", pairs["test"][0].first, pairs["test"][1].second])
     data = make_read("d.txt", text)
-    assert [message for message in caplog.messages if "too high" in message] == [
-        f"{count} sentences of {data.sets[''].train} are in the {split} set: scores may be too high"
-        for split, count in ((VALIDATION, 1), (TEST, 2))
-    ]
+    messages = [message for message in caplog.messages if "too high" in message]
+    for message, count, split in zip(messages, (1, 2), (VALIDATION, TEST), strict=True):
+        assert f"{count} sentences of {data.sets[''].train} are in the {split} set" in message
 
 
 @pytest.mark.parametrize("sampling", ["proportional", "round_robin", "concatenated"])
@@ -167,26 +163,6 @@ def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
             }
     assert [own.batch_size for own in data.sets.values()] == [5, 3, 5]
     assert len(loader) == {"round_robin": 6}.get(sampling, 3 + 4 + 2)
-
-
-def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
-    alone = streams(make_read("d.txt", TEXT, views=Shuffled(), batch_size=5))
-    several = streams(make_sets("concatenated"))
-    for own, epoch in zip(alone, several, strict=True):
-        assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"batch_size": 0}, "batch_size=0: Input should be greater than 0"),
-        ({"colums": "a"}, "colums=a: Unexpected keyword argument"),
-        ({"label_column": 0, "score_column": 1}, "a row has a class or a score"),
-    ],
-)
-def test_wrong_options_of_a_set_are_one_line(make_sets, option, message):
-    with pytest.raises(UserError, match=f"^data.sets.a: {message}"):
-        make_sets(sets=lambda own: {"a": own["plain"] | option})
 
 
 def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):

@@ -22,11 +22,6 @@ def test_the_data_in_a_config_come_first(tmp_path):
     assert made.sentences(VALIDATION) == ["a.", "b."] and made.sentences(TEST) == [] and made.top_k == [2]
 
 
-def test_an_evaluator_in_place_of_its_maker_is_an_error():
-    with pytest.raises(UserError, match="^evaluators.mine: its config needs `_partial_: true`$"):
-        make_evaluators({"mine": ScoredPairs()}, validation=None, test=None)
-
-
 def test_evaluators_with_a_metric_of_the_same_name_are_an_error(pairs):
     both = make_evaluators({"sts": ScoredPairs, "other": ScoredPairs}, validation=str(pairs), test=None)
     with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):

@@ -1,42 +1,16 @@
 """The sample: distinct sentences, and pairs of premises with their hypotheses."""
 
 import pandas
-import pytest
 
 from simcse_pl.data import sample
-from simcse_pl.utils.errors import UserError
-from tests.conftest import compose_config
-
-ROWS = pandas.read_csv(sample.path("nli.csv"))
-COLUMN = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
+def test_scored_pairs_have_the_columns_of_the_published_file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def test_labelled_pairs_of_all_labels():
-    pairs = pandas.read_csv(sample.nli_pairs(labelled=True))
-    assert pairs["label"].value_counts().to_dict() == dict.fromkeys(COLUMN, 800)
-    for label, own in pairs.groupby("label"):
-        assert own["premise"].tolist() == ROWS["sent0"].tolist()
-        assert own["hypothesis"].tolist() == ROWS[COLUMN[label]].tolist()
-
-
-def test_scored_pairs_have_the_columns_of_the_published_file():
     pairs = pandas.read_csv(sample.nli_pairs(["entailment", "contradiction"], scored=True))
+    rows = pandas.read_csv(sample.path("nli.csv"))
     assert list(pairs.columns) == ["text1", "text2", "label"] and len(pairs) == 1600
     for score, column in ((1.0, "sent1"), (0.0, "hard_neg")):
         own = pairs[pairs["label"] == score]
-        assert own["text1"].tolist() == ROWS["sent0"].tolist() and own["text2"].tolist() == ROWS[column].tolist()
+        assert own["text1"].tolist() == rows["sent0"].tolist() and own["text2"].tolist() == rows[column].tolist()
     assert set(pandas.read_csv(sample.nli_pairs(["neutral"], scored=True))["label"]) == {0.5}
-
-
-def test_the_backbone_of_size_mini_is_made_by_a_command(tmp_path):
-    with pytest.raises(UserError, match="make it once by `simcse train experiment=mini_backbone`$"):
-        sample.mini_backbone()
-    folder = tmp_path / "simcse_pl" / "mini_backbone" / "encoder"
-    folder.mkdir(parents=True)
-    assert sample.mini_backbone() == str(folder)
-    assert compose_config("train", "experiment=mini_backbone").hydra.run.dir == str(folder.parent)

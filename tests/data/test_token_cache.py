@@ -8,7 +8,6 @@ from simcse_pl.data import token_cache
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.models.sources import load_tokenizer
-from simcse_pl.models.tokenization import tokenize
 from tests.conftest import SENTENCES
 
 ROWS = [(f"{SENTENCES[i % 7]} {i}", f"butter and flour {'!' * (i + 1)}") for i in range(20)]
@@ -60,20 +59,6 @@ def test_other_data_another_length_and_another_tokenizer_have_another_key(source
             cache = open_token_cache(reader(source, calls), key, own, length)
             assert cache.tokens(3)[0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
     assert len(calls) == len(list(folder.iterdir())) == 4
-
-
-def test_warnings_of_dropped_rows_and_truncated_sentences_are_logged_at_every_start(tmp_path, tokenizer, caplog):
-    path = tmp_path / "rows.tsv"
-    path.write_text("a\tb\nalone\nc c c c c c c c c c\td\n")
-    lengths = [len(ids) for ids in tokenize(tokenizer, ["a", "b", "c c c c c c c c c c", "d"], 1000)]
-    assert [length >= 9 for length in lengths] == [False, False, True, False]
-    for read in (reader(path, on_invalid_row="drop"), never):
-        caplog.clear()
-        open_token_cache(read, ["x"], tokenizer, 9)
-        assert caplog.messages == [
-            f"{path}: 1 invalid rows dropped, the first at line 2: 1 columns where there should be 2",
-            "25.00% of the sentences have data.max_length=9 tokens or more, and are truncated to that",
-        ]
 
 
 def open_and_count(source, log, tokenizer, results):

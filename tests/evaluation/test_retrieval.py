@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.retrieval import RetrievalTask
-from simcse_pl.utils.errors import UserError
 
 
 def encode(sentences):
@@ -15,14 +14,9 @@ def encode(sentences):
     return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    path = tmp_path / "corpus.txt"
-    path.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
-    return path
-
-
-def test_results_are_plain_values_in_the_order_of_the_queries(corpus, tmp_path):
+def test_results_are_plain_values_in_the_order_of_the_queries(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
     (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
     result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(encode)
     found = json.loads(json.dumps(result.model_dump()))
@@ -31,8 +25,3 @@ def test_results_are_plain_values_in_the_order_of_the_queries(corpus, tmp_path):
     assert (first["query"], second["query"]) == ("aaa", "aaaaa")
     similarities = {neighbour["sentence"]: neighbour["similarity"] for neighbour in first["neighbours"]}
     assert similarities == pytest.approx({"aa": 0.995004, "aaaa": 0.995004}, abs=1e-5)
-
-
-def test_no_queries_are_an_error(corpus):
-    with pytest.raises(UserError, match="retrieval.queries is empty"):
-        RetrievalTask(corpus, [])

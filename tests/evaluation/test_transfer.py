@@ -11,7 +11,6 @@ from sklearn.model_selection import StratifiedKFold
 
 from simcse_pl.data.senteval.transfer_sets import Example, TransferTask
 from simcse_pl.evaluation.transfer import evaluate_transfer
-from simcse_pl.utils.errors import UserError
 
 DIM = 6
 C_GRID = [2.0**power for power in range(-2, 4)]
@@ -135,8 +134,3 @@ def test_dev_split(name, fit, grid):
     result = evaluate_transfer(encode, TransferTask("SST", splits), classifier=name)
     assert (result.accuracy, result.dev_accuracy) == pytest.approx((fit(*train, value, dev).score(*test), score))
     assert (result.rows, result.protocol) == (150, "dev split")
-
-
-def test_too_few_examples_of_a_class_are_an_error():
-    with pytest.raises(UserError, match="^SST: 10 folds need at least 10 examples of each class$"):
-        evaluate_transfer(encode, TransferTask("SST", {"all": examples(19, 2)}))

@@ -115,7 +115,7 @@ def load_checkpoint(content):
 
 def resume(content):
     write("checkpoints/last.ckpt", content)
-    find_checkpoint("auto", Path.cwd(), [])
+    find_checkpoint("auto", Path.cwd())
 
 
 def load_package(name):

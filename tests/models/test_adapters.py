@@ -49,7 +49,7 @@ def saved(make_model, tmp_path):
 
 @pytest.mark.parametrize(
     ("architecture", "kind"),
-    [("llama", kind) for kind in CONFIGS] + [(other, "lora") for other in ("gpt2", "opt", "qwen3", "gemma2", "bert")],
+    [("llama", kind) for kind in CONFIGS] + [(other, "lora") for other in ("gpt2", "bert")],
 )
 def test_a_saved_adapter_has_equal_vectors_everywhere(architecture, kind, make_model, tmp_path):
     encoder = changed(make_model(architecture), kind)
@@ -84,27 +84,17 @@ def test_a_loaded_adapter_can_be_trained_further_and_saved_again(saved, tmp_path
     close(SentenceEncoder.from_pretrained(tmp_path / "again").encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
-@pytest.mark.parametrize("load_first", [False, True])
-def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(load_first, make_model, tmp_path):
+def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_path):
     encoder = changed(make_model("qwen3"), bidirectional=True, num_layers=2)
     vectors = encoder.encode(SENTENCES)
-    if load_first:
-        encoder.save_pretrained(tmp_path / "adapter")
-        encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
+    encoder.save_pretrained(tmp_path / "adapter")
+    assert not (tmp_path / "adapter" / MODULES_FILE).exists()  # other libraries would ignore both options
+    encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
     merge_adapter(encoder.backbone)
     assert not has_adapter(encoder.backbone)
     encoder.save_pretrained(tmp_path / "merged")
     close(SentenceEncoder.from_pretrained(tmp_path / "merged").encode(SENTENCES), vectors)
     close(library_vectors(tmp_path / "merged"), vectors)
-
-
-@pytest.mark.parametrize(("option", "value"), [("num_layers", 2), ("bidirectional", True)])
-def test_an_adapter_of_a_changed_base_is_not_for_other_libraries(option, value, make_model, tmp_path, caplog):
-    encoder = changed(make_model("llama"), **{option: value})
-    encoder.save_pretrained(tmp_path)
-    assert f"{option}: sentence-transformers has no such module, only simcse_pl loads it" in caplog.messages
-    assert not (tmp_path / MODULES_FILE).exists()
-    close(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
 def test_a_checkpoint_has_the_adapter_and_not_its_base(make_model, tmp_path):
@@ -140,17 +130,11 @@ def test_a_base_in_4_bits_trains_an_adapter_that_is_saved_without_it(make_model,
     assert torch.cosine_similarity(whole, encoder.encode(SENTENCES)).min() > 0.9
 
 
-def test_an_adapter_is_not_loaded_into_another_number_of_layers(saved):
-    with pytest.raises(UserError, match="does not fit the base model"):
-        SentenceEncoder.from_pretrained(saved, num_layers=2)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"megatron_config": {"a": 1}}, "megatron_config makes PEFT import the code it "),
         ({"r": 2}, "cannot load its adapter|does not fit the base model"),
-        ({"peft_type": "NONE"}, "cannot load its adapter"),
     ],
 )
 def test_a_damaged_config_is_one_line(change, message, saved):

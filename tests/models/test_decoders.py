@@ -38,13 +38,6 @@ def test_the_last_token_is_that_of_the_sentence_with_padding_on_either_side(arch
             torch.testing.assert_close(encoder(dict(inputs)), expected, atol=1e-5, rtol=0)
 
 
-def test_an_empty_sentence_without_any_token_is_zeros(make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("gpt2"), pooling="last_token")
-    assert not encoder.encode([""]).any()
-    both = encoder.encode(["", FIRST])
-    assert not both[0].any() and torch.allclose(both[1], encoder.encode([FIRST])[0], atol=1e-6)
-
-
 @pytest.mark.parametrize("architecture", DECODERS)
 def test_without_the_causal_mask_every_token_sees_all_others(architecture, make_model, tmp_path):
     """Folders keep the setting: transformers and sentence-transformers read it."""
@@ -85,11 +78,3 @@ def test_echo_pools_over_the_second_occurrence(pooling, make_model):
             states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
         expected = states[-1] if pooling == "last_token" else states[-len(own) - 1 : -1].mean(dim=0)
         torch.testing.assert_close(vector, expected, atol=1e-5, rtol=0)
-
-
-def test_dropout_has_other_names_in_decoders(make_model):
-    config = SentenceEncoder.from_pretrained(make_model("gpt2"), pooling="mean", dropout=0.3).backbone.config
-    assert (config.resid_pdrop, config.embd_pdrop, config.attn_pdrop) == (0.3, 0.3, 0.3)
-    llama = SentenceEncoder.from_pretrained(make_model("llama"), pooling="mean", attention_dropout=0.3).train()
-    inputs = llama.templates.batch(llama.templates.tokens_of([FIRST], 20))
-    assert not torch.equal(llama(inputs), llama(inputs))

@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from transformers import AlbertConfig, AlbertModel
 
 from simcse_pl.models.backbone import load_backbone
-from simcse_pl.models.layers import changed_layer_input, embedding_module, new_layers, run_layers
-from simcse_pl.utils.errors import UserError
+from simcse_pl.models.layers import changed_layer_input, new_layers, run_layers
 from tests.tiny_models import ARCHITECTURES
 
 IDS = torch.tensor([[5, 6, 7, 8], [6, 9, 5, 0]])
@@ -36,17 +34,3 @@ def test_new_layers_with_the_weights_of_a_backbone_continue_its_states(architect
     layers.load_state_dict({name: x if "embeddings" in name else own[name] for name, x in layers.state_dict().items()})
     found = run_layers(layers, output.hidden_states[0], MASK)
     torch.testing.assert_close(found[MASK == 1], output.last_hidden_state[MASK == 1])
-
-
-def test_new_layers_have_new_weights(make_model):
-    backbone = load_backbone(str(make_model("bert")))
-    first, second = (new_layers(backbone, 2).encoder.layer for _ in range(2))
-    assert len(first) == 2
-    weights = [layers[0].attention.self.query.weight for layers in (backbone.encoder.layer, first, second)]
-    assert not torch.equal(weights[0], weights[1]) and not torch.equal(weights[1], weights[2])
-
-
-def test_an_architecture_without_an_input_of_its_layers_is_an_error():
-    config = AlbertConfig(vocab_size=20, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=16)
-    with pytest.raises(UserError, match="^AlbertModel has no embedding layer whose output can be replaced: choose"):
-        embedding_module(AlbertModel(config))

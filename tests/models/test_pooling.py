@@ -1,8 +1,6 @@
-"""Poolings by name, with padding on either side, and of a user; tests/properties/test_pooling.py loops over tokens.
+"""Poolings against a loop over tokens, of a template, and of a user."""
 
-`wide` and `narrow` are poolings of a user, whose vectors are wider or narrower than the backbone.
-"""
-
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +8,6 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
 from simcse_pl.models.templates import SENTENCE_MASK
@@ -20,25 +17,67 @@ from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint
 
 BERT = SimpleNamespace(num_hidden_layers=3)
+NAMES = [*POOLINGS, "layers_0", "layers_2_1", "layers_0_1_2_3"]
+every_dtype = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+LENGTHS = [6, 3, 1]
+REDUCE = {
+    "cls": lambda values: values[0],
+    "last_token": lambda values: values[-1],
+    "max": max,
+    "weighted_mean": lambda values: (
+        math.fsum(n * value for n, value in enumerate(values, 1)) / sum(range(len(values) + 1))
+    ),
+}
+
+
+def inputs_of(lengths, left=False):
+    """Rows of 6 tokens with padding on one side. All tokens are the sentence's own."""
+    mask = (torch.arange(6) < torch.tensor(lengths)[:, None]).long()
+    mask = mask.flip(1) if left else mask
+    return {"attention_mask": mask, SENTENCE_MASK: mask}
+
+
+@every_dtype
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_those_of_a_loop_over_tokens_with_padding_on_either_side(name, dtype):
+    states = (torch.randn(4, 3, 6, 2, dtype=torch.float64) * 100).to(dtype)  # embeddings and three layers
+    pooling, reduce = find_pooling(name, BERT), REDUCE.get(name, lambda values: math.fsum(values) / len(values))
+    for left in (False,) if name == "cls" else (False, True):
+        pooled = pooling(states, inputs_of(LENGTHS, left))
+        assert pooled.dtype == dtype
+        for row, length in enumerate(LENGTHS):
+            place = slice(6 - length, 6) if left else slice(length)
+            for i in range(2):
+                values = [reduce(states[layer, row, place, i].tolist()) for layer in pooling.layers]
+                expected = pytest.approx(math.fsum(values) / len(values), rel=4 * torch.finfo(dtype).eps, abs=0.5)
+                assert pooled[row, i].item() == expected
+
+
+@every_dtype
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_has_no_effect_and_no_gradient_and_no_tokens_are_zeros(name, dtype):
+    states, inputs, pooling = torch.randn(4, 3, 6, 2).to(dtype), inputs_of(LENGTHS), find_pooling(name, BERT)
+    padding = inputs["attention_mask"] == 0
+    for junk in (math.nan, math.inf, 6e4):
+        dirty = states.masked_fill(padding[:, :, None], junk).requires_grad_()
+        assert torch.equal(pooling(dirty, inputs), pooling(states, inputs))
+        pooling(dirty, inputs).sum().backward()
+        assert (dirty.grad[:, padding] == 0).all() and dirty.grad.isfinite().all()
+    assert name == "cls" or not pooling(states, inputs_of([0, 0, 0])).any()
 
 
 def test_named_poolings_equal_layers_by_number():
-    states = tuple(torch.randn(3, 5, 4) for _ in range(4))  # embeddings and three layers
-    inputs = {"attention_mask": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])}
+    states = tuple(torch.randn(3, 6, 4) for _ in range(4))
+    inputs = inputs_of([5, 3, 1])
     for name, layers in {"first_last": "layers_1_3", "top2": "layers_2_3", "mean": "layers_3"}.items():
         assert torch.equal(find_pooling(name, BERT)(states, inputs), find_pooling(layers, BERT)(states, inputs))
     assert torch.equal(POOLINGS["first_last"](states[:2], inputs), POOLINGS["mean"](states[:2], inputs))
 
 
-@pytest.mark.parametrize("name", ["average", "mask_0", "layers", "layers_-1", "layers_4", "torch.no_such_function"])
+@pytest.mark.parametrize("name", ["average", "mask_0", "layers_4", "torch.no_such_function"])
 def test_an_unknown_name_is_an_error(name):
     with pytest.raises(UserError, match=f"^pooling={name}: "):
         find_pooling(name, BERT)
-
-
-def test_top2_needs_two_layers():
-    with pytest.raises(UserError, match="^pooling=top2: the model has layers 1 to 1"):
-        find_pooling("top2", SimpleNamespace(num_hidden_layers=1))
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -63,58 +102,22 @@ def test_the_mask_tokens_of_a_template_are_found_with_padding_on_either_side(sid
             assert torch.equal(found[row], states[row, start + place])
 
 
-@pytest.mark.parametrize("name", ["mean", "max", "last_token", "weighted_mean", "span"])
-def test_padding_on_the_left_and_right_gives_equal_vectors(name):
-    lengths = [5, 3, 1]
-    tokens = [torch.randn(length, 4) for length in lengths]
-    found = []
-    for left in (True, False):
-        states, mask = torch.randn(3, 6, 4), torch.zeros(3, 6, dtype=torch.int64)
-        for row, own in enumerate(tokens):
-            place = slice(6 - len(own), 6) if left else slice(len(own))
-            states[row, place], mask[row, place] = own, 1
-        found.append(find_pooling(name, BERT)([states], {"attention_mask": mask, SENTENCE_MASK: mask}))
-    torch.testing.assert_close(*found)
-
-
 def wide(hidden_states, inputs):
+    """A pooling of a user, whose vectors are wider than the backbone."""
     mask = inputs["attention_mask"]
     return torch.cat([first_token(hidden_states[-1], mask), mean_over_tokens(hidden_states[1], mask)], dim=1)
 
 
-def narrow(hidden_states, inputs):
-    return hidden_states[-1][:, 0, :5]
-
-
-def one_row(hidden_states, inputs):
-    return hidden_states[-1][0]
-
-
-@pytest.mark.parametrize(
-    ("pooling", "width", "by_name", "head"),
-    [(wide, 64, True, "none"), (narrow, 5, False, "mlp"), (wide, 64, False, "batch_norm_train_only")],
-)
-def test_a_function_may_have_another_width_than_the_backbone(pooling, width, by_name, head, make_model, tmp_path):
-    name = f"{__name__}.{pooling.__name__}"
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), name if by_name else pooling, head=head)
+@pytest.mark.parametrize(("by_name", "head"), [(True, "none"), (False, "mlp")])
+def test_a_function_may_have_another_width_than_the_backbone(by_name, head, make_model, tmp_path):
+    name = f"{__name__}.wide"
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), name if by_name else wide, head=head)
     vectors = encoder.encode(SENTENCES)
-    assert encoder.hidden_size == encoder.dim == width and vectors.shape == (len(SENTENCES), width)
-    inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
-    assert encoder.pooling == name and encoder.eval().pool(inputs).shape == vectors.shape
-    loss = ContrastiveLoss()(
-        *encoder.train().embed({name: x[:, None] for name, x in inputs.items()}).expand(-1, 2, -1).unbind(dim=1)
-    )
-    loss.backward()
-    assert encoder.backbone.get_input_embeddings().weight.grad.abs().sum() > 0
+    assert encoder.pooling == name and encoder.hidden_size == encoder.dim == vectors.shape[1] == 64
     encoder.postprocess = Whitening(dim=3).fit(vectors)
     encoder.save_pretrained(tmp_path)
     loaded = SentenceEncoder.from_pretrained(tmp_path, name)
     assert loaded.dim == 3 and torch.equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
-
-
-def test_a_function_that_returns_no_vector_for_each_sentence_is_an_error(make_model):
-    with pytest.raises(UserError, match=r"it must return \[batch, width\]"):
-        SentenceEncoder.from_pretrained(make_model("bert"), one_row)
 
 
 class Attention(torch.nn.Module):
@@ -132,20 +135,14 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("form", ["folder", "checkpoint"])
-@pytest.mark.parametrize("given", ["name", "module"])
-def test_the_weights_of_a_module_are_trained_and_saved(form, given, make_model, tmp_path):
+def test_the_weights_of_a_module_are_trained_and_saved(form, make_model, tmp_path):
     name = f"{__name__}.Attention"
-    pooling = name if given == "name" else Attention(SimpleNamespace(hidden_size=32))
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling, head="mlp")
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), name, head="mlp")
     assert encoder.pooling == name and encoder.dim == 5
-    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
     inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
-    before = encoder.encode(SENTENCES)
-    encoder.train()(inputs).square().sum().backward()
+    encoder(inputs).square().sum().backward()
     assert all(weight.grad.abs().sum() > 0 for weight in encoder.pooling_layer.parameters())
-    optimizer.step()
     expected = encoder.eval().encode(SENTENCES)
-    assert (expected - before).abs().max() > 1e-3
     if form == "folder":
         encoder.save_pretrained(tmp_path)
         loaded = SentenceEncoder.from_pretrained(tmp_path, name)

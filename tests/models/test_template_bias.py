@@ -10,13 +10,11 @@ from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
 
 FIRST = 'The hall : "{sentence}" means [MASK] .'
 SECOND = 'This moon of "{sentence}" [MASK] or [MASK]!'
 TEXTS = [*SENTENCES, "a [MASK] b", "", "snow", "Nobody answered."]  # some have the same length
-ROBERTA = ("roberta", "xlm-roberta")
 
 
 @pytest.fixture
@@ -51,12 +49,12 @@ def without_bias(model, tokenizer, text, template, padded=False):
     if padded:
         ids = [*before, *[tokenizer.pad_token_id] * len(own), *after]
         return whole - last_state(model, ids, len(before) + len(own) + place)
-    start = 2 if model.config.model_type in ROBERTA else 0  # position 1 is that of padding
+    start = 2 if model.config.model_type == "roberta" else 0  # position 1 is that of padding
     positions = [*range(len(before)), *range(len(before) + len(own), len(before) + len(own) + len(after))]
     return whole - last_state(model, before + after, len(before) + place, [start + n for n in positions])
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "xlm-roberta", "electra", "modernbert"])
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
 def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(architecture, load, model_of):
     encoder = load(architecture)
     model = AutoModel.from_pretrained(model_of(architecture)).eval()
@@ -109,20 +107,3 @@ def test_other_paths_of_training_have_the_same_gradients(options, load):
     torch.testing.assert_close(again, loss, atol=1e-12, rtol=0)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)
-
-
-@pytest.mark.parametrize("pooling", ["span", "mean", "cls", "last_token"])
-def test_other_poolings_read_the_template_alone(pooling, load):
-    inputs = {name: x[:, 0] for name, x in rows_of(load()).items()}
-    encoder, plain = load(pooling=pooling), load(pooling=pooling, template_bias="none")
-    bias = plain.pool(inputs) - encoder.pool(inputs)
-    empty = rows_of(encoder)
-    bare = {name: x[TEXTS.index(""), :1] for name, x in empty.items()}
-    torch.testing.assert_close(bias[TEXTS.index("")], plain.pool(bare)[0], atol=1e-5, rtol=0)
-    assert (bias.abs().max() == 0) == (pooling == "span")
-
-
-def test_a_backbone_that_reads_masked_tokens_has_no_bias(load, monkeypatch):
-    monkeypatch.setattr("simcse_pl.cpu.ignores_padding", lambda *_: False)
-    with pytest.raises(UserError, match="^template_bias=always: BertModel does not ignore tokens that are masked out"):
-        load()

@@ -1,19 +1,14 @@
 """Templates: the vectors of transformers for the full text, one template per view, and own poolings of their tokens."""
 
-import json
 import sys
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.data.datamodule import EvaluationSentences
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.settings import SETTINGS_FILE
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.templates import SENTENCE_MASK, Templates
 from simcse_pl.models.tokenization import tokenize
@@ -24,21 +19,6 @@ from tests.helpers import save_checkpoint
 PROMPT = 'The hall : "{sentence}" means [MASK] .'
 OTHER = "A year {sentence}, anyone [MASK] or <mask>!"
 TEXTS = [*SENTENCES, "", "a [MASK] b", "🙂 שלום"]
-
-
-@pytest.fixture(scope="module")
-def own_package(tmp_path_factory):
-    """A package with poolings that counts how often it is imported."""
-    folder = tmp_path_factory.mktemp("own")
-    (folder / "my_poolings.py").write_text(
-        "def first_of_span(hidden_states, inputs):\n"
-        "    places = inputs['sentence_mask'].argmax(dim=1)\n"
-        "    rows = places.view(-1, 1, 1).expand(-1, 1, hidden_states[-1].shape[2])\n"
-        "    return (hidden_states[1] + hidden_states[-1]).gather(1, rows).squeeze(1)\n"
-    )
-    sys.path.insert(0, str(folder))
-    yield
-    sys.path.remove(str(folder))
 
 
 def states_of(folder, text):
@@ -62,29 +42,16 @@ def test_vectors_are_those_of_transformers_for_the_full_text(make_model):
         torch.testing.assert_close(vector, states[-1][last], atol=1e-5, rtol=0)
 
 
-def test_poolings_over_a_template(make_model, own_package):
+def test_the_span_is_the_sentence_without_its_template(make_model):
     folder = make_model("bert")
-    before, after = (
-        len(AutoTokenizer.from_pretrained(folder).tokenize(part))
-        for part in OTHER.replace("<mask>", "[MASK]").split("{sentence}")
-    )
-    expected = {
-        "span": lambda states: states[-1][1 + before : -1 - after].mean(dim=0),
-        "last_token": lambda states: states[-1][-1],
-        "mask_2": lambda states: states[-1][-3],  # before ! and [SEP]
-        "weighted_mean": lambda states: (
-            sum(n * state for n, state in enumerate(states[-1], 1)) / sum(range(len(states[-1]) + 1))
-        ),
-        "my_poolings.first_of_span": lambda states: states[1][1 + before] + states[-1][1 + before],
-    }
-    for pooling, compute in expected.items():
-        encoder = SentenceEncoder.from_pretrained(folder, pooling=pooling, template=OTHER)
-        for text, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
-            _, states = states_of(folder, OTHER.replace("{sentence}", text).replace("<mask>", "[MASK]"))
-            torch.testing.assert_close(vector, compute(states), atol=1e-5, rtol=0)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="span", template=PROMPT)
+    before, after = (len(encoder.tokenizer.tokenize(part)) for part in PROMPT.split("{sentence}"))
+    for text, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
+        _, states = states_of(folder, PROMPT.replace("{sentence}", text))
+        torch.testing.assert_close(vector, states[-1][1 + before : -1 - after].mean(dim=0), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
+@pytest.mark.parametrize("architecture", ["bert", "roberta"])
 def test_a_long_sentence_keeps_its_template_and_padding_has_no_effect(architecture, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mask", max_length=10, template=PROMPT)
     tokenizer = encoder.tokenizer
@@ -103,22 +70,6 @@ def test_a_long_sentence_keeps_its_template_and_padding_has_no_effect(architectu
     torch.testing.assert_close(encoder.encode(TEXTS, batch_size=3), alone, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("processor", "leading", "trailing"), [("$A", 0, 0), ("[CLS] $A", 1, 0), ("$A [SEP] [CLS]", 0, 2)]
-)
-def test_special_tokens_stay_outside(processor, leading, trailing, make_model):
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer = load_tokenizer(str(make_model("bert")))
-    special = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[CLS]", "[SEP]")]
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=processor, special_tokens=special)
-    tokens = tokenizer("dogs run")["input_ids"]
-    batch = Templates(tokenizer, "to {sentence} at", with_sentence_mask=True).batch([tokens])
-    before, after, own = (len(tokenizer.tokenize(text)) for text in ("to", "at", "dogs run"))
-    assert batch[SENTENCE_MASK][0].tolist() == [0] * (leading + before) + [1] * own + [0] * (after + trailing)
-    assert batch["input_ids"][0][batch[SENTENCE_MASK][0] == 1].tolist() == tokens[leading : leading + own]
-
-
 def test_view_i_has_template_i_and_further_views_the_last(make_model):
     tokenizer = load_tokenizer(str(make_model("bert")))
     templates = Templates(tokenizer, [PROMPT, OTHER])
@@ -130,13 +81,9 @@ def test_view_i_has_template_i_and_further_views_the_last(make_model):
             full = text.replace("{sentence}", sentence).replace("<mask>", "[MASK]")
             ids = [token for token in found[row, view].tolist() if token != tokenizer.pad_token_id]
             assert ids == tokenizer(full)["input_ids"]
-    single = collate([(np.array(tokenizer("the moon")["input_ids"]),), ("the moon",)])["input_ids"]
-    for row in single:
-        assert row.tolist() == collate([("the moon", "the moon")])["input_ids"][0].tolist()
-    assert collate([("a",)])["input_ids"].shape[1] == 2
 
 
-def test_a_final_period_is_appended_in_encode_and_evaluators_but_not_in_training(make_model):
+def test_a_final_period_is_appended_in_encode_but_not_in_training(make_model):
     """PromptBERT's evaluation appends it unless the sentence ends in one of four characters."""
     texts = ["dogs run", "dogs run!", "dogs run.", "run?", 'a "dog"', "the dogs'", "", "run. "]
     same = {"dogs run.", "run?", 'a "dog"', "the dogs'", ""}
@@ -146,10 +93,6 @@ def test_a_final_period_is_appended_in_encode_and_evaluators_but_not_in_training
     expected = [text if text in same else f"{text}." for text in texts]
     assert torch.equal(encoder.encode(texts), plain.encode(expected))
     assert encoder.encode(texts[:1]).ne(plain.encode(texts[:1])).any()
-    sentences = EvaluationSentences(texts, encoder.templates)
-    with torch.no_grad():
-        vectors = torch.cat([encoder(batch) for batch in sentences.loader()])
-    torch.testing.assert_close(sentences.encode(vectors)(texts), encoder.encode(texts), atol=1e-5, rtol=0)
     batches = (ViewCollator(own.tokenizer, 20, own.templates)([("dogs run",)]) for own in (plain, encoder))
     assert next(batches)["input_ids"].equal(next(batches)["input_ids"])
 
@@ -160,21 +103,21 @@ def test_a_saved_length_is_shortened_for_a_new_template(make_model, tmp_path):
     assert encoder.max_length == encoder.templates.longest_sentence(64) < 64
 
 
-def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, tmp_path):
+def test_saved_names_of_own_poolings_are_not_imported(make_model, tmp_path, monkeypatch):
     """They are data; the user's option is what imports them."""
-    name = "my_poolings.first_of_span"
+    code = "def first(hidden_states, inputs):\n    return hidden_states[-1][:, 0] + hidden_states[1][:, 0]\n"
+    (tmp_path / "my_poolings.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "my_poolings.first"
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling=name)
     encoder.save_pretrained(tmp_path)
     save_checkpoint(encoder, tmp_path / "best.ckpt")
     del sys.modules["my_poolings"]
     for path in (tmp_path, tmp_path / "best.ckpt"):
-        with pytest.raises(
-            UserError, match=rf"names code that is imported only if you ask for it: add pooling={name}$"
-        ):
+        with pytest.raises(UserError, match="names code that is imported only if you ask for it"):
             SentenceEncoder.from_pretrained(path)
         assert "my_poolings" not in sys.modules
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path, pooling=name).encode(TEXTS), encoder.encode(TEXTS))
-    assert json.loads((tmp_path / SETTINGS_FILE).read_text())["pooling"] == name
     assert not (tmp_path / "modules.json").exists()
 
 
@@ -182,8 +125,6 @@ def test_saved_names_of_own_poolings_are_not_imported(make_model, own_package, t
     ("options", "message"),
     [
         ({"pooling": "mask_2", "template": [OTHER, PROMPT]}, r"^pooling=mask_2: .* but template=\[\'A y"),
-        ({"template": "{sentence} " + "word " * 70}, "^max_length=-"),
-        ({"template": "no placeholder"}, "a template is a text that has {sentence}"),
         ({"template_bias": "always"}, "^template_bias=always: it needs a template that has the sentence once"),
     ],
 )
@@ -193,16 +134,11 @@ def test_invalid_templates_are_one_line(options, message, make_model):
 
 
 def test_a_fixed_encoder_must_fit_the_batches_templates(make_model, tmp_path):
-    def load(**options):
-        return SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
+    def load(pooling="mean", **options):
+        return SentenceEncoder.from_pretrained(make_model("bert"), pooling, **options)
 
     load(template=PROMPT, pooling="span").save_pretrained(tmp_path)
     fixed = FrozenEncoder(tmp_path)
     with pytest.raises(UserError, match="^objective.guide: its template must be that of the trained encoder$"):
         fixed.check_vocabulary(load(), "objective.guide")
-    same = load(template=PROMPT, pooling="mask")
-    fixed.check_vocabulary(same, "objective.guide")
-    batch = ViewCollator(same.tokenizer, 40, same.templates)([(text,) for text in SENTENCES])
-    torch.testing.assert_close(
-        fixed.embed(EmbeddedBatch(same, batch))[:, 1], fixed.network.encode(SENTENCES), atol=1e-5, rtol=0
-    )
+    fixed.check_vocabulary(load(template=PROMPT, pooling="mask"), "objective.guide")

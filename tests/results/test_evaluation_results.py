@@ -1,12 +1,10 @@
 """Reading and writing results files, and errors for damaged ones."""
 
 import json
-import math
 
 import pytest
 
-from simcse_pl.results.evaluation_results import Result, as_result, read
-from simcse_pl.utils.errors import UserError
+from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils.files import write_json
 
 
@@ -17,25 +15,6 @@ def test_a_results_file_is_read_by_its_name_or_its_folder(write_results, make_re
         assert isinstance(result, Result) and result.label == "one"
         assert result.sts[0].subsets["STS12_a"].pairs == 750
         assert result.geometry.top_variance == {"1": 0.1, "10": 0.5, "100": 1.0}
-
-
-def test_only_the_label_is_required_and_null_is_nan():
-    result = as_result({"label": "bare", "something": "new", "geometry": {"alignment": None}}, "r")
-    assert math.isnan(result.geometry.alignment)
-    assert (result.sts, result.transfer, result.retrieval, result.paper) == ([], [], None, None)
-
-
-def test_an_error_names_the_invalid_value(make_report):
-    with pytest.raises(UserError, match=r"r.json is not a results file of evaluate.py: sts.0.all.spearman: .*number"):
-        as_result(make_report() | {"sts": [{"task": "STS12", "all": {"spearman": "0.7"}}]}, "r.json")
-
-
-def test_a_damaged_file_and_a_folder_without_results_are_errors(tmp_path):
-    with pytest.raises(UserError, match="no results.json or metrics.csv in"):
-        read(tmp_path)
-    (tmp_path / "results.json").write_text('{"label": "cut')
-    with pytest.raises(UserError, match="results.json is not valid JSON"):
-        read(tmp_path)
 
 
 def test_nan_and_infinity_are_null_in_the_file(tmp_path):

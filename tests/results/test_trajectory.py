@@ -4,7 +4,6 @@ import pytest
 
 from simcse_pl.results.evaluation_results import read
 from simcse_pl.results.trajectory import TrainingTrajectory
-from simcse_pl.utils.errors import UserError
 
 
 def test_a_run_is_one_row_per_finite_validation_with_optimizer_steps(write_run):
@@ -18,18 +17,3 @@ def test_a_run_is_one_row_per_finite_validation_with_optimizer_steps(write_run):
     assert run.points["alignment"].tolist() == pytest.approx([0.3, 0.29, 0.28, 0.27])
     assert run.points["uniformity"].tolist() == pytest.approx([-1.5, -1.6, -1.7, -1.8])
     assert run.points["score"].tolist() == pytest.approx([0.7, 0.71, 0.72, 0.73])
-
-
-def test_the_score_is_the_metric_that_chose_the_checkpoint(tmp_path):
-    columns = "step,val/alignment,val/uniformity,val/spearman,val/de/spearman"
-    (tmp_path / "metrics.csv").write_text(f"{columns}\n0,0.3,-1.5,0.5,0.6\n")
-    (tmp_path / "results.json").write_text('{"best_step": 1, "monitor": "de/spearman"}')
-    assert (read(tmp_path).metric, read(tmp_path).points["score"].tolist()) == ("de/spearman", [0.6])
-
-
-def test_a_run_without_alignment_has_no_points_and_damaged_curves_are_an_error(tmp_path):
-    (tmp_path / "metrics.csv").write_text("step,val/mrr\n0,0.3\n")
-    assert read(tmp_path).points.empty
-    (tmp_path / "metrics.csv").write_text("step,val/alignment,val/uniformity\n1,a,2\n")
-    with pytest.raises(UserError, match=r"metrics.csv is damaged"):
-        read(tmp_path)

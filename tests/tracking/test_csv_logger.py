@@ -1,10 +1,8 @@
 """metrics.csv continues where it ends."""
 
 import pandas
-import pytest
 
 from simcse_pl.tracking.csv_logger import CurvesLogger
-from simcse_pl.utils.errors import UserError
 
 
 def curves(folder):
@@ -30,9 +28,3 @@ def test_a_validation_is_saved_immediately(tmp_path):
     assert not (tmp_path / "metrics.csv").exists()
     logger.log_metrics({"val/spearman": 0.75}, step=0)
     assert pandas.read_csv(tmp_path / "metrics.csv")["val/spearman"].dropna().tolist() == [0.75]
-
-
-def test_a_damaged_file_is_an_error(tmp_path):
-    (tmp_path / "metrics.csv").write_text("step\nx\n")
-    with pytest.raises(UserError, match=r"metrics.csv is damaged, move it away to continue"):
-        curves(tmp_path).log_metrics({"val/spearman": 0.5}, step=1)

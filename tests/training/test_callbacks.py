@@ -61,7 +61,7 @@ def fit(folder, scores, steps=6, every=2, resume=None, **options):
     config = OmegaConf.create({"run_dir": str(folder), "monitor": "val/spearman", "callbacks": DEFAULT}).callbacks
     made = [instantiate(config[name]) for name in ("validate_at_end", "best", "last")]
     intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
-    trainer = make_trainer(accelerator="cpu", callbacks=[*made, RunMetadata([])], **intervals, **QUIET | options)
+    trainer = make_trainer(accelerator="cpu", callbacks=[*made, RunMetadata()], **intervals, **QUIET | options)
     written, save = [], trainer.save_checkpoint
 
     def recorded(path, *more):
@@ -90,7 +90,7 @@ def test_best_is_the_highest_and_last_is_written_at_every_validation(tmp_path, s
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
     assert "optimizer_states" not in checkpoint(tmp_path, "best") and "optimizer_states" in checkpoint(tmp_path, "last")
     with pytest.raises(UserError, match=r"best.ckpt: it has no optimizer state; choose a last.ckpt"):
-        find_checkpoint(str(tmp_path / "checkpoints" / "best.ckpt"), tmp_path / "another", [])
+        find_checkpoint(str(tmp_path / "checkpoints" / "best.ckpt"), tmp_path / "another")
 
 
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")

@@ -1,12 +1,15 @@
 """Runs that are killed and resumed have the weights, curves and scores of an uninterrupted run."""
 
+import contextlib
 import json
 import random
+from types import SimpleNamespace
 
 import pandas
 import peft
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
@@ -15,7 +18,7 @@ from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, environment, tiny
-from tests.helpers import assert_same_run, everything_of
+from tests.helpers import assert_same_run, composed, everything_of
 
 STEPS = 12  # 4 epochs of 3 batches
 
@@ -102,8 +105,8 @@ def test_a_run_cannot_be_resumed_with_another_adapter(make_model):
             module.on_load_checkpoint(checkpoint)
 
 
-def write_run(folder, options=(), steps=4):
-    record = RunMetadata(options)
+def write_run(folder, steps=4):
+    record = RunMetadata()
     record.before = {"val/spearman": 0.5}
     (folder / "checkpoints").mkdir(parents=True)
     content = {"global_step": steps, "callbacks": {record.state_key: record.state_dict()}}
@@ -111,17 +114,48 @@ def write_run(folder, options=(), steps=4):
     (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n4,0.25\n5,0.125\n7,0.1\n")
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("optimizer.lr=0.1", "optimizer.lr is 0.1, and was 5e-05"),
+        ("model.head=mlp", "model.head is mlp, and was none"),
+        ("data.train=other", "the content of data.train is other content, and was"),
+        ("trainer.max_steps=9", None),
+        ("data.num_workers=2", None),
+    ],
+)
+def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message):
+    def record(*options):
+        config = OmegaConf.to_container(composed("data=text", "data.train=one", *options), resolve=True)
+        record = RunMetadata(config)
+        data = SimpleNamespace(fingerprint=f"{config['data']['train']} content")
+        record.setup(SimpleNamespace(datamodule=SimpleNamespace(sets={"": data})), None, "fit")
+        return record
+
+    written = record().state_dict()
+    with pytest.raises(UserError, match=f"^resume: {message}") if message else contextlib.nullcontext():
+        record(*(option,)).load_state_dict(written)
+
+
 def test_a_job_of_a_sweep_continues_its_folder_and_the_log_says_why(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("simcse_pl.training.checkpoints.in_sweep", lambda: True)
-    write_run(tmp_path, ["seed=1", "resume=auto"])
+    write_run(tmp_path)
     (tmp_path / WANDB_FILE).write_text("{}")
     with caplog.at_level("INFO"):
-        checkpoint = find_checkpoint(None, tmp_path, ["debug=true", "resume=auto", "seed=1"])
+        checkpoint = find_checkpoint(None, tmp_path)
     assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
     why = "this is a job of a sweep, where resume=auto is the default"
     assert caplog.messages == [f"resuming from step 4, because {why}: {checkpoint}"]
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
     assert (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
+
+
+def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path):
+    write_run(tmp_path)
+    curves = (tmp_path / "metrics.csv").read_bytes()
+    with pytest.raises(UserError, match="already holds a run"):
+        find_checkpoint(None, tmp_path)
+    assert (tmp_path / "metrics.csv").read_bytes() == curves
 
 
 def test_a_folder_is_locked_by_one_run(tmp_path):
@@ -133,31 +167,26 @@ def test_a_folder_is_locked_by_one_run(tmp_path):
 
 @pytest.mark.parametrize("search", [False, True])
 def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search):
-    assert find_checkpoint("auto", tmp_path, [], search) is None
+    assert find_checkpoint("auto", tmp_path, search) is None
     if search:
         write_run(tmp_path)
     (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
     (tmp_path / WANDB_FILE).write_text("{}")
-    assert find_checkpoint("auto", tmp_path, [], search) is None
+    assert find_checkpoint("auto", tmp_path, search) is None
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n" and not (tmp_path / WANDB_FILE).exists()
 
 
 @pytest.mark.parametrize(
-    ("resume", "options", "message"),
-    [("auto", ["seed=2"], "holds another run \\(seed=1\\)"), (None, ["seed=1"], "already holds a run")],
+    "content",
+    [
+        b"PK half",
+        {"state_dict": {}},
+        {"global_step": torch.ones(2), "callbacks": {"run": {"before": {"val/spearman": 0.5}, "trained_with": {}}}},
+    ],
 )
-def test_the_folder_of_another_run_is_not_used(tmp_path, resume, options, message):
-    write_run(tmp_path, ["seed=1"])
-    curves = (tmp_path / "metrics.csv").read_bytes()
-    with pytest.raises(UserError, match=message):
-        find_checkpoint(resume, tmp_path, options)
-    assert (tmp_path / "metrics.csv").read_bytes() == curves
-
-
-@pytest.mark.parametrize("content", [b"PK half", {"state_dict": {}}])
 def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path, content):
     path = tmp_path / "checkpoints" / "last.ckpt"
     path.parent.mkdir()
     path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
     with pytest.raises(UserError, match="last.ckpt is no(t a)? checkpoint"):
-        find_checkpoint("auto", tmp_path, [])
+        find_checkpoint("auto", tmp_path)

@@ -55,7 +55,7 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), queue=MomentumQueue(size=6))
     suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
-    record = RunMetadata([])
+    record = RunMetadata()
     with Pretend() as device:
         waits = []
         steps = pl.callbacks.LambdaCallback(

@@ -15,20 +15,14 @@ def raised(error, cause=None):
         return caught
 
 
-ITS_OWN_CAUSE = KeyError("a\nb")  # as OmegaConf's errors can be
-ITS_OWN_CAUSE.__cause__ = ITS_OWN_CAUSE
-
-
 @pytest.mark.parametrize(
     ("error", "line", "status"),
     [
         (UserError("x: not that"), "x: not that", 2),
         (FailureError("the disk is gone"), "the disk is gone", 1),
         (raised(RuntimeError("of a library"), UserError("x: not that")), "x: not that", 2),
-        (raised(RuntimeError("of a library"), FailureError("the disk is gone")), "the disk is gone", 1),
         (FileExistsError(17, "File exists", "a"), "[Errno 17] File exists: 'a'", 2),
         (OSError(28, "No space", "a"), "[Errno 28] No space: 'a' (--debug shows where)", 1),
-        (ITS_OWN_CAUSE, "KeyError: 'a\\nb' (--debug shows where)", 1),
     ],
 )
 def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
@@ -36,15 +30,8 @@ def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
     assert capfd.readouterr().err == f"error: {line}\n"
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("def f():\n    {}['x']\n", "2: KeyError: 'x'"),
-        ("import json\ndef f(): json.loads('{')\n", "2: JSONDecodeError: "),
-    ],
-)
-def test_an_error_in_code_of_ones_own_names_its_line(code, message, tmp_path, monkeypatch, capfd):
-    (tmp_path / "my_losses.py").write_text(code)
+def test_an_error_in_code_of_ones_own_names_its_line(tmp_path, monkeypatch, capfd):
+    (tmp_path / "my_losses.py").write_text("import json\ndef f(): json.loads('{')\n")
     monkeypatch.chdir(tmp_path)
     spec = importlib.util.spec_from_file_location("my_losses", tmp_path / "my_losses.py")
     module = importlib.util.module_from_spec(spec)
@@ -52,14 +39,4 @@ def test_an_error_in_code_of_ones_own_names_its_line(code, message, tmp_path, mo
     with pytest.raises(Exception) as caught:  # noqa: PT011
         module.f()
     assert report_error(caught.value, debug=False, debug_option="debug=true") == 2
-    printed = capfd.readouterr().err
-    assert printed.startswith(f"error: my_losses.py:{message}")
-    assert printed.endswith(" (in your code; debug=true shows the traceback)\n")
-
-
-def test_output_after_an_error_of_the_system_is_printed(capfd):
-    error = UserError("the hub cannot be reached")
-    error.__cause__ = OSError("no network")
-    assert report_error(error, debug=False, debug_option="debug=true") == 2
-    print("the next job")
-    assert capfd.readouterr().out == "the next job\n"
+    assert capfd.readouterr().err.startswith("error: my_losses.py:2: JSONDecodeError: ")

@@ -24,7 +24,3 @@ def test_sentevals_order_and_odd_characters(bundle):
         ("café bad", 0),
         ("a good one", 1),
     ]
-
-
-def test_a_blank_line_of_cr_is_an_empty_sentence_as_in_senteval(bundle):
-    assert load_transfer_task(bundle, "CR").splits["all"][0] == Example(("",), 1)

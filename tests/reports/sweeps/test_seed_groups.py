@@ -2,9 +2,6 @@
 
 import pytest
 
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
-
 
 def counts(groups):
     """Return the number of scores on dev by the label of the group."""
@@ -22,13 +19,6 @@ def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep, job, group)
     assert counts(groups) == [("model.dropout=0.05", 3), ("model.dropout=0.1", 3)]
 
 
-def test_seeds_alone_are_one_group_and_nan_is_not_counted(write_sweep, job, group):
-    jobs = [job(0.7), job(float("nan"), seed=1), job(0.8, seed=2), job(seed=3)]
-    groups = group(write_sweep("s", *jobs, table="seeds"))
-    assert counts(groups) == [("all jobs", 2)] and not groups.has_rows
-    assert groups.groups.loc[0, "dev"] == pytest.approx(75)
-
-
 def test_only_options_that_do_not_follow_from_the_row_separate_groups(write_sweep, job, group):
     jobs = [
         job(0.7, row=row, options={"model.head": head, "model": model})
@@ -41,40 +31,6 @@ def test_only_options_that_do_not_follow_from_the_row_separate_groups(write_swee
         "CLS with MLP, model=bert", "CLS with MLP, model=roberta",
         "CLS without MLP, model=bert", "CLS without MLP, model=roberta",
     ]  # fmt: skip
-
-
-def test_columns_are_in_the_papers_order_without_cells_that_it_lacks(write_sweep, job, group):
-    jobs = [
-        job(0.7, seed=seed, row=row, column=column, options={"encoders": number})
-        for number, column in (("two", "two encoders"), ("one", "one encoder"))
-        for row in ("unsupervised SimCSE", "delete one word")
-        for seed in (0, 1)
-    ]
-    groups = group(write_sweep("s", *jobs, table="table_2_objective"))
-    assert groups.columns == ["one encoder", "two encoders"] and groups.options == []
-    assert counts(groups) == [
-        ("next sentence, one encoder", 0), ("next sentence, two encoders", 0),
-        ("next 3 sentences, one encoder", 0), ("next 3 sentences, two encoders", 0),
-        ("delete one word, one encoder", 2), ("delete one word, two encoders", 2),
-        ("unsupervised SimCSE, one encoder", 2), ("unsupervised SimCSE, two encoders", 2),
-    ]  # fmt: skip
-    folder = write_sweep("t", job(0.7, row="QQP (134k)", column="134k pairs"), table="table_4_supervised_data")
-    assert counts(group(folder))[-1] == ("SNLI+MNLI all (942k), 134k pairs", 0)
-
-
-def test_a_choice_of_one_folder_is_compared_with_the_default_of_the_other(write_sweep, job):
-    folders = {
-        name: write_sweep(name, job(0.7, row="0.1", options=options, choices=choices), table="table_3_dropout")
-        for name, options, choices in (
-            ("a", {}, {"model": "minilm"}),
-            ("b", {"model": "bert", "model.head": "mlp"}, {"model": "bert"}),
-        )
-    }
-    (sweep,) = read_sweeps(folders)
-    assert [label for label, count in counts(group_by_seed(sweep)) if count] == [
-        "0.1, model=minilm, model.head=default",
-        "0.1, model=bert, model.head=mlp",
-    ]
 
 
 def test_transfer_is_the_mean_over_the_tasks_that_all_have(write_sweep, job, group):

@@ -1,0 +1,19 @@
+"""Names of classes and functions in the current folder."""
+
+import sys
+from collections import OrderedDict
+
+import pytest
+
+from simcse_pl.utils.own_code import locate
+
+
+def test_a_name_is_found_in_the_current_folder_which_is_on_the_path_only_meanwhile(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "losses.py").write_text("class Loss:\n    margin = 3\n")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert locate("mine.losses.Loss").margin == 3 and locate("collections.OrderedDict") is OrderedDict
+    with pytest.raises(ModuleNotFoundError):
+        locate("other.Loss")
+    assert sys.path == before
