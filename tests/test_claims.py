@@ -67,18 +67,6 @@ def test_unsupervised_training_improves_the_packaged_encoder(run_command, sentev
     assert 100 * results["best"]["spearman"] >= 83
 
 
-def test_distillation_improves_the_first_3_layers(run_command, senteval_dir, tmp_path):
-    """A tenth of the steps of the recipe, which reaches 80, on the sentences of its table."""
-    recipe = (ROOT / "docs" / "recipes.md").read_text().partition("## A small encoder")[2].replace("\\\n", "")
-    options = shlex.split(re.search(r"^    simcse train (.*)$", recipe, flags=re.MULTILINE)[1])
-    kept = [own for own in options if not own.startswith(("data", "trainer.max_steps", "val_every"))]
-    shorter = ["data=wiki_sample", "trainer.max_steps=30", "val_every=30", f"senteval_dir={senteval_dir}"]
-    run_command("-m", "simcse_pl", "train", *kept, *shorter, f"hydra.run.dir={tmp_path}/run")
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert 100 * results["before"]["spearman"] == pytest.approx(63.0, abs=0.1)
-    assert 100 * results["best"]["spearman"] >= 71
-
-
 REFERENCE = {"STS13": 80.60, "STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}
 
 

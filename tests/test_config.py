@@ -1,10 +1,9 @@
-"""Every config composes, and every recipe has the values of the paper's Table A.1."""
+"""Every config composes, and says what it is; groups and settings bring their values."""
 
 import tomllib
 from inspect import signature
 
 import pytest
-import pytorch_lightning as pl
 import torch
 import yaml
 from hydra import compose, initialize_config_dir
@@ -13,13 +12,11 @@ from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
 import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
-from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
-from tests.conftest import ROOT, tiny
+from tests.conftest import ROOT, compose_config
 from tests.helpers import composed
 
 LEFT_OUT = ("hydra", "local", "sweep")
@@ -35,17 +32,6 @@ MISSING = {  # what a choice leaves to the user
     "margin_mse": ["objective.teacher=folder"],
 }
 
-# Table A.1: batch size and learning rate; 1 epoch unsupervised, 3 supervised
-TABLE_A1 = {
-    "unsup_bert_base": ("bert-base-uncased", 64, 3e-5, 1),
-    "unsup_bert_large": ("bert-large-uncased", 64, 1e-5, 1),
-    "unsup_roberta_base": ("roberta-base", 512, 1e-5, 1),
-    "unsup_roberta_large": ("roberta-large", 512, 3e-5, 1),
-    "sup_bert_base": ("bert-base-uncased", 512, 5e-5, 3),
-    "sup_bert_large": ("bert-large-uncased", 512, 1e-5, 3),
-    "sup_roberta_base": ("roberta-base", 512, 5e-5, 3),
-    "sup_roberta_large": ("roberta-large", 512, 1e-5, 3),
-}
 EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 
 
@@ -81,64 +67,17 @@ def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_
     assert config.callbacks.best.monitor == config.monitor and not evaluator.sentences("test")
 
 
-def test_the_module_is_built(make_model):
-    config = composed("auxiliary=dimension_contrast", *tiny(make_model("bert")))
-    check_options(config)
-    module = build_module(config, instantiate(config.model))
-    assert type(module) is SimCSEModule and len(module.auxiliary) == 1
-
-
-def test_experiment_overfit_trains_on_one_batch_without_dropout_in_any_setting():
-    config = composed("setting=unsupervised", "data=wiki_sample", "experiment=overfit")
-    assert (config.model.dropout, config.model.attention_dropout) == (0, 0)
-    assert config.data.batch_size == config.data.limit == 16 and config.trainer.max_steps == 50
-
-
-def test_the_trainer_takes_the_options_that_find_a_problem():
-    """docs/reliability.md has them."""
-    profiler = ("_target_=pytorch_lightning.profilers.SimpleProfiler", "dirpath=${run_dir}", "filename=profile")
-    config = composed("+trainer.detect_anomaly=true", *(f"+trainer.profiler.{option}" for option in profiler))
-    trainer = instantiate(config.trainer, logger=False)
-    assert trainer._detect_anomaly and isinstance(trainer.profiler, pl.profilers.SimpleProfiler)
-
-
-def test_a_machine_can_have_settings_of_its_own(tmp_path, run_command):
+def test_a_machine_can_have_settings_of_its_own(tmp_path):
     (tmp_path / "local").mkdir()
     text = "# @package _global_\nsenteval_dir: /data/here\ntrainer: {devices: 4}\n"
     (tmp_path / "local" / "default.yaml").write_text(text + "hydra: {job: {env_set: {WANDB_ENTITY: my-team}}}\n")
-    where = ["--config-dir", str(tmp_path)]
-    for command, options in (("train.py", ["experiment=unsup_bert_base"]), ("evaluate.py", ["encoder=x"])):
-        said = run_command(command, *where, *options, "--cfg", "all").stdout
-        config = yaml.safe_load(said)
-        assert (config["senteval_dir"], config["trainer"]["devices"]) == ("/data/here", 4)
-        assert config["hydra"]["job"]["env_set"] == {"WANDB_ENTITY": "my-team"}
-    said = run_command("train.py", *where, "trainer.devices=2", "--cfg", "job").stdout
-    assert yaml.safe_load(said)["trainer"]["devices"] == 2, "an option of the command line is stronger"
-    said = run_command("train.py", *where, "local=null", "--cfg", "job").stdout
-    assert yaml.safe_load(said)["trainer"]["devices"] == 1
-
-
-def assert_is_row_of_table_a1(config, recipe):
-    setting, _ = recipe.split("_", 1)
-    name, batch_size, lr, epochs = TABLE_A1[recipe]
-    assert (config.model.name, config.data.batch_size, config.optimizer.lr) == (name, batch_size, lr)
-    assert (config.trainer.max_epochs, config.trainer.max_steps) == (epochs, -1)
-    assert (config.data.max_length, config.objective.temperature, config.val_every) == (32, 0.05, 250)
-    assert config.model.pooling == "cls"
-    assert config.model.head == {"sup": "mlp", "unsup": "mlp_train_only"}[setting]
-    assert config.data.train.endswith({"sup": "nli_for_simcse.csv", "unsup": "wiki1m_for_simcse.txt"}[setting])
-    assert config.data.validation == "senteval, hub"  # never the sample in place of STS-B
-
-
-@pytest.mark.parametrize("recipe", TABLE_A1)
-def test_experiments_have_the_values_of_table_a1(recipe):
-    assert_is_row_of_table_a1(composed(f"experiment={recipe}"), recipe)
-
-
-@pytest.mark.parametrize("recipe", ["unsup_bert_base", "sup_bert_base", "sup_roberta_base"])
-def test_settings_have_the_values_of_base_models(recipe):
-    setting, model, _ = recipe.split("_")
-    assert_is_row_of_table_a1(composed(f"setting={setting}ervised", f"model={model}"), recipe)
+    where = f"hydra.searchpath=[file://{tmp_path}]"
+    for command, option in (("train", "experiment=unsup_bert_base"), ("evaluate", "encoder=x")):
+        config = compose_config(command, where, option)
+        assert (config.senteval_dir, config.trainer.devices) == ("/data/here", 4)
+        assert config.hydra.job.env_set.WANDB_ENTITY == "my-team"
+    assert composed(where, "trainer.devices=2").trainer.devices == 2, "an option of the command line is stronger"
+    assert composed(where, "local=[]").trainer.devices == 1
 
 
 @pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.stem)
@@ -164,30 +103,13 @@ def test_an_experiment_or_a_method_has_only_values_that_its_defaults_lack(file):
     options = [f"{group.removeprefix('override /')}={choice}" for group, choice in chosen.items()]
     options += ["model=bert"] * (FILES[file] == "method")
     options = [option.replace("'", "").replace(" ", "") for option in options]
-    with_data = [composed(*options, *data) for data in ([], ["data=text", "data.train=file.txt"])]
-    for option, value in values_of(config):
-        if not option.startswith("hydra."):
-            assert any(OmegaConf.select(defaults, option, default=None) != value for defaults in with_data), option
-
-
-def test_a_sweep_of_an_experiment_has_its_values():
-    config = composed("sweep=table_3_dropout", "experiment=unsup_roberta_large")
-    assert_is_row_of_table_a1(config, "unsup_roberta_large")
-
-
-@pytest.mark.parametrize(("setting", "head"), [("unsupervised", "mlp_train_only"), ("supervised", "mlp")])
-def test_a_setting_brings_its_head_for_any_encoder(setting, head):
-    assert composed(f"setting={setting}", "model=checkpoint", "model.name=folder").model.head == head
-
-
-@pytest.mark.parametrize(
-    ("options", "pooling"), [("experiment=unsup_minilm", "cls"), ("setting=unsupervised data=wiki_sample", "mean")]
-)
-def test_unsupervised_training_uses_all_layers_of_the_packaged_encoder(options, pooling):
-    config = composed(*options.split())
-    assert (config.model.num_layers, config.model.pooling, config.model.head) == (None, pooling, "mlp_train_only")
-    assert (config.data.batch_size, config.optimizer.lr) == (64, 3e-5)
-    assert config.data.train._target_ == "simcse_pl.data.prepare.wikipedia.gensim_sample"
+    given = {option: value for option, value in values_of(config) if not option.startswith("hydra.")}
+    for data in ([], ["data=text", "data.train=file.txt"]):
+        defaults = composed(*options, *data)
+        given = {name: x for name, x in given.items() if OmegaConf.select(defaults, name, default=None) == x}
+        if not given:
+            return
+    assert not given
 
 
 def test_the_default_is_the_whole_packaged_encoder_as_it_comes():
@@ -197,32 +119,11 @@ def test_the_default_is_the_whole_packaged_encoder_as_it_comes():
         assert config.model.num_layers is None and config.model.head in ("none", "mlp_train_only")
 
 
-@pytest.mark.parametrize("choice", of("optimizer"))
-def test_an_optimizer_has_the_learning_rate_of_its_file(choice):
-    lr = yaml.safe_load((CONF / "optimizer" / f"{choice}.yaml").read_text())["lr"]
-    assert composed(f"optimizer={choice}").optimizer.lr == lr
-
-
-def test_the_peer_network_has_the_temperature_of_the_objective():
-    assert composed("auxiliary=peer_network", "objective.temperature=0.1").auxiliary.peer_network.temperature == 0.1
-
-
 def test_no_value_is_looked_up_by_the_name_of_a_choice():
     for file in FILES:
         values = [str(value) for _, value in values_of(yaml.safe_load(file.read_text()) or {})]
         assert not any("hydra:runtime.choices" in value for value in values if file.stem != "table_6_pooling"), file
         assert not any(text in value for value in values for text in ("oc.select", "${size}")), file
-
-
-@pytest.mark.parametrize(("sweep", "lr"), [("table_3_dropout", 3e-5), ("table_7_hard_negative", 5e-5)])
-def test_size_mini_has_the_values_that_the_findings_were_measured_with(sweep, lr):
-    config = composed(f"sweep={sweep}", "size=mini")
-    assert (config.model.name._target_, config.model.pooling) == ("simcse_pl.data.sample.mini_backbone", "cls")
-    assert (config.optimizer.lr, config.data.batch_size, config.trainer.max_steps) == (lr, 64, 100)
-
-
-def test_every_logger_keeps_the_csv():
-    assert all("csv" in composed(f"logger={choice}").logger for choice in ("csv", "wandb", "tensorboard"))
 
 
 def test_every_file_says_what_it_is():

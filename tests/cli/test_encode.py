@@ -4,11 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers.util.quantization import quantize_embeddings
 
 from simcse_pl.inference.simcse import SimCSE
-from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES, environment
 
 
@@ -77,6 +75,7 @@ def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session
     assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
+@pytest.mark.slow
 def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder, run_command, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"sentence {number}\n" for number in range(4100)))  # two shards
     encode = ["encode", *encoder, tmp_path / "in.txt", "--batch-size", "512", "--out"]
@@ -106,13 +105,3 @@ def test_another_file_or_encoder_is_an_error_and_keeps_the_shards(
     given[1] = make_model("bert", num_hidden_layers=2)
     assert line in command(*given, status=2).err
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_settings_include_the_post_processing(make_model):
-    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
-    hashes = {simcse.settings()["weights"]}
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        simcse.encoder.postprocess = Whitening().fit(torch.randn(64, simcse.encoder.dim))
-        hashes.add(simcse.settings()["weights"])
-    assert len(hashes) == 3

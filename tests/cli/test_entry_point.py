@@ -58,13 +58,6 @@ def test_an_error_is_one_line_or_a_traceback(ends):
     assert status == 2 and "Traceback" in printed
 
 
-def within_a_library():
-    try:
-        raise KeyboardInterrupt
-    finally:
-        raise AttributeError("'NoneType' object has no attribute '_invalidate_flags_cache'")  # OmegaConf's
-
-
 def as_lightning_ends():
     try:
         raise KeyboardInterrupt
@@ -72,10 +65,9 @@ def as_lightning_ends():
         sys.exit(1)
 
 
-@pytest.mark.parametrize("work", [within_a_library, as_lightning_ends])
-def test_ctrl_c_is_status_130(work, ends, job):
-    assert ends(work) == (130, "interrupted\n")
-    assert ends(lambda: job(work)) == (130, "interrupted\n")
+def test_ctrl_c_is_status_130(ends, job):
+    assert ends(as_lightning_ends) == (130, "interrupted\n")
+    assert ends(lambda: job(as_lightning_ends)) == (130, "interrupted\n")
 
 
 @pytest.mark.parametrize(("error", "ends"), [(SweepError("another sweep's"), True), (UserError("of this job"), False)])
@@ -90,21 +82,11 @@ def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
     [
         ("queue=null", "queue=[]"),
         ("queue=momentum,null", "queue=momentum,[]"),
-        ("local=null", "local=[]"),
         ("model.dropout=null", "model.dropout=null"),
-        ("auxiliary=[mlm]", "auxiliary=[mlm]"),
     ],
 )
 def test_null_deselects_a_group(option, expected):
     assert entry_point._without_null(option) == expected
-
-
-def test_python_finds_configs_of_ones_own(tmp_path, monkeypatch):
-    (tmp_path / "my conf" / "objective").mkdir(parents=True)
-    (tmp_path / "my conf" / "objective" / "mine.yaml").write_text("_target_: my.Loss\n")
-    monkeypatch.setattr(entry_point, "_run", lambda command, config: {"loss": config.objective._target_})
-    run = entry_point._call("train", ["objective=mine", f"hydra.run.dir={tmp_path}/run"], tmp_path / "my conf")
-    assert run["loss"] == "my.Loss"
 
 
 def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model, tmp_path):
@@ -131,15 +113,10 @@ def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model,
 
 MISTAKES = {  # the command's options, and what the line says
     "modle=bert": "no option modle; did you mean module or model?",
-    "model=robrta": "Could not find 'model/robrta'",
-    "+lr=1": "+lr=1: no code reads lr",
     "data=text": "data.train is missing: add data.train=VALUE",
     "objective.temperature=low": "objective.temperature=low: it should be a valid number",
-    "objective._target_=simcse_pl.methods.cosent.CoSENTLoss": "which is left from conf/objective",
     "data.columns=[sent0,nothing]": "no column nothing in ",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
-    "optimizer.lr=-1 logger=csv": "optimizer: Invalid learning rate: -1",
-    "+trainer.accumulate_grad_batches=2": "it adds no negatives to a batch",
 }
 
 
@@ -154,9 +131,3 @@ def test_a_config_of_a_name_that_the_project_has_is_an_error(mistake_in, tmp_pat
     (tmp_path / "conf" / "method").mkdir(parents=True)
     (tmp_path / "conf" / "method" / "arccse.yaml").write_text("objective: {margin: 33.0}\n")
     assert "the project has a config of this name" in mistake_in("train.py", "--config-dir", str(tmp_path / "conf"))
-
-
-def test_a_mistake_in_python_is_a_user_error(tmp_path):
-    with pytest.raises(UserError, match="^no option modle; did you mean"):
-        simcse_pl.train(["modle=bert", f"hydra.run.dir={tmp_path}"])
-    assert not HydraConfig.initialized()

@@ -4,24 +4,17 @@ import json
 
 import pytest
 import torch
-from huggingface_hub import RepoUrl
 from transformers import AutoModel
 
 from simcse_pl import SimCSE
-from simcse_pl.cli.export import push
 from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.export.fingerprint import fingerprint
-from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.pooling import POOLINGS, Pooling, max_over_tokens
-from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.remove_components import RemoveComponents
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
-from tests.conftest import SENTENCES, adamw
+from tests.conftest import SENTENCES
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
 
@@ -32,16 +25,13 @@ def saved(make_model, tmp_path):
     return tmp_path / "saved"
 
 
-@pytest.mark.parametrize(("kind", "normalize"), [("whitening", True), ("remove_components", False)])
-def test_an_exported_folder_scores_as_evaluated(
-    kind, normalize, make_model, run_command, command, tmp_path, monkeypatch
-):
+def test_an_exported_folder_scores_as_evaluated(make_model, run_command, command, tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_pl.export.model_card.encoder_figures", lambda *_: {})  # slow to draw
     encoder, exported, fit_on = tmp_path / "encoder", tmp_path / "exported", tmp_path / "fit_on.txt"
-    options = {"max_length": 20, "normalize": normalize}
+    options = {"max_length": 20, "normalize": True}
     SentenceEncoder.from_pretrained(make_model("bert"), "first_last", **options).save_pretrained(encoder)
     fit_on.write_text("\n".join(load_sample("dev").sentences))
-    given = [f"encoder={encoder}", f"postprocess={kind}", f"fit_on={fit_on}", "tasks=[sts]"]
+    given = [f"encoder={encoder}", "postprocess=whitening", f"fit_on={fit_on}", "tasks=[sts]"]
     run_command("evaluate.py", *given, f"hydra.run.dir={tmp_path}/measured")
     score = json.loads((tmp_path / "measured" / "results.json").read_text())["sts"][0]["all"]["spearman"]
     options = ["--postprocess", tmp_path / "measured" / "postprocess", "--results", tmp_path / "measured"]
@@ -49,23 +39,6 @@ def test_an_exported_folder_scores_as_evaluated(
     found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
-
-
-def test_poolings_that_sentence_transformers_lacks_are_not_exported(saved, command, tmp_path, monkeypatch, caplog):
-    sums = Pooling(lambda states, mask: (states * mask.unsqueeze(-1)).sum(dim=1))
-    several_maxima = Pooling(max_over_tokens, layers=(1, -1))  # not the maximum of the layers' mean
-    for name, pooling in {"sum": sums, "first_last_max": several_maxima}.items():
-        monkeypatch.setitem(POOLINGS, name, pooling)
-        error = command("export", saved, tmp_path / "new", "--pooling", name, status=2).err
-        line = f"pooling={name}: sentence-transformers has no such module, only simcse_pl loads it"
-        assert error == f"error: {line}\n" and not (tmp_path / "new").exists()
-        encoder = SentenceEncoder.from_pretrained(saved, name)
-        caplog.clear()
-        encoder.save_pretrained(tmp_path / name)  # as at the end of training
-        assert caplog.messages == [line] and not (tmp_path / name / "modules.json").exists()
-        assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / name).encode(TEXTS), encoder.encode(TEXTS))
-        encoder.save_pretrained(saved)  # over one of another pooling
-        assert not (saved / "modules.json").exists()
 
 
 def test_results_of_another_encoder_raise_an_error(saved, command, write_results, make_report, tmp_path):
@@ -98,26 +71,6 @@ def test_fingerprints_depend_on_all_that_changes_the_vectors(saved):
     assert fingerprint(load(), RemoveComponents(1)) is None
 
 
-def test_mistakes_end_with_one_line_and_leave_no_file(saved, command, tmp_path):
-    full, new = tmp_path / "full", tmp_path / "new"
-    full.mkdir()
-    (full / "notes.txt").write_text("mine")
-    some = torch.randn(100, 32)
-    Flow(epochs=1).fit(some).save(tmp_path / "flow")
-    RemoveComponents(1).fit(torch.cat([some, some], dim=1)).save(tmp_path / "wide")
-    for arguments, message in (
-        ([saved, full], f"{full} exists: give a new directory"),
-        (
-            [saved, new, "--postprocess", tmp_path / "flow"],
-            "postprocess=flow: sentence-transformers has no such module",
-        ),
-        ([saved, new, "--postprocess", tmp_path / "wide"], "fitted on 64 dimensions"),
-    ):
-        assert message in command("export", *arguments, status=2).err
-    assert not new.exists() or not any(new.iterdir())
-    assert [path.name for path in full.iterdir()] == ["notes.txt"]
-
-
 def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(saved, command, tmp_path):
     once, twice = tmp_path / "once", tmp_path / "twice"
     RemoveComponents(1).fit(SentenceEncoder.from_pretrained(saved).encode(TEXTS)).save(tmp_path / "postprocess")
@@ -130,27 +83,3 @@ def test_an_export_can_be_exported_again_but_takes_no_second_post_processing(sav
     assert describe(SimCSE(once))["postprocess"] == "remove_components"
     theirs, ours = AutoModel.from_pretrained(once), SentenceEncoder.from_pretrained(saved).backbone.state_dict()
     assert all(torch.equal(theirs.state_dict()[name], weight) for name, weight in ours.items())
-
-
-def test_an_encoder_with_post_processing_cannot_be_trained(saved):
-    encoder = SentenceEncoder.from_pretrained(saved)
-    encoder.postprocess = RemoveComponents(1).fit(encoder.encode(TEXTS))
-    with pytest.raises(UserError, match="this encoder has a post-processing"):
-        SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3))
-
-
-def test_push_uploads_the_folder(tmp_path, monkeypatch):
-    calls = []
-
-    class Api:
-        def create_repo(self, name, **options):
-            calls.append((name, options))
-            return RepoUrl(f"https://huggingface.co/me/{name}")
-
-        def upload_folder(self, repo_id, folder_path, commit_message):
-            calls.append((repo_id, [path.name for path in folder_path.iterdir()]))
-
-    monkeypatch.setattr("simcse_pl.cli.export.HfApi", Api)
-    (tmp_path / "README.md").write_text("card")
-    assert push(tmp_path, "encoder", private=True) == "https://huggingface.co/me/encoder"
-    assert calls == [("encoder", {"private": True, "exist_ok": True}), ("me/encoder", ["README.md"])]

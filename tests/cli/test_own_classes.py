@@ -3,17 +3,13 @@
 import sys
 from pathlib import Path
 
-import pytest
-import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 
 from simcse_pl.cli.train import build_module
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import build_optimizer, build_schedule
-from simcse_pl.utils.errors import UserError
 from tests.conftest import tiny
 from tests.helpers import composed
 
@@ -34,20 +30,6 @@ class Module(SimCSEModule):
     pass
 
 
-class WithMargin(SimCSEModule):
-    def __init__(self, encoder, objective, optimizer, scheduler, margin=0.5):
-        super().__init__(encoder, objective, optimizer, scheduler)
-        self.margin = margin
-
-
-class NoEncoder(pl.LightningModule):
-    def __init__(self, **parts):
-        super().__init__()
-
-
-WITH_MARGIN, NO_ENCODER = f"{__name__}.WithMargin", f"{__name__}.NoEncoder"
-
-
 def test_classes_of_ones_own_are_options(make_model):
     targets = {"module": "Module", "optimizer": "Optimizer", "scheduler": "Schedule", "evaluators.sts": "Evaluator"}
     given = [f"{part}._target_={__name__}.{name}" for part, name in targets.items()]
@@ -58,21 +40,6 @@ def test_classes_of_ones_own_are_options(make_model):
     schedule = build_schedule(module.scheduler, optimizer, total_steps=3)
     evaluator = instantiate(config.evaluators)["sts"](["sample"], None)
     assert [type(part) for part in (module, optimizer, schedule, evaluator)] == [Module, Optimizer, Schedule, Evaluator]
-
-
-def test_a_module_needs_arguments_only_for_what_the_config_has(make_model):
-    config = composed(*tiny(make_model("bert")))
-    encoder = instantiate(config.model)
-    config.module = {"_target_": WITH_MARGIN, "_partial_": True, "margin": 0.25}
-    assert build_module(config, encoder).margin == 0.25
-    config.module = {"_target_": NO_ENCODER, "_partial_": True}
-    with pytest.raises(UserError, match=f"^module._target_={NO_ENCODER}: it must be a SimCSEModule$"):
-        build_module(config, encoder)
-    config.module = {"_target_": WITH_MARGIN, "_partial_": True}
-    OmegaConf.set_struct(config, False)
-    config.queue = {"_target_": "simcse_pl.losses.momentum_queue.MomentumQueue", "size": 4}
-    with pytest.raises(UserError, match=f"^module._target_={WITH_MARGIN}: got an unexpected keyword argument 'queue'$"):
-        build_module(config, encoder)
 
 
 def test_a_pooling_can_be_in_the_current_folder(command, make_model, tmp_path, monkeypatch):

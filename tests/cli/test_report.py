@@ -37,25 +37,6 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
 
 
-def test_a_run_without_alignment_has_a_table_of_its_scores(run, write_sweep, job):
-    folder = write_sweep("s", job(0.0, monitor="mrr", best={"mrr": 0.5}, before={"mrr": 0.25}, test={})) / "0"
-    (folder / "metrics.csv").write_text("step,val/mrr\n0,0.25\n")
-    out = run(folder).out
-    assert "50.00" in out and "25.00" in out
-
-
-def test_mistakes_end_with_one_line_and_leave_no_file(run, write_results, write_sweep, job, tmp_path):
-    sweep, other = write_sweep("sweep", job(0.7)), write_sweep("other", job(0.8))
-    mistakes = {
-        "nothing was measured": (write_results("empty", {"label": "z"}),),
-        "two folders have the same label": (sweep, other, "--labels", "a", "a"),
-        "1 labels for 2 folders": (sweep, other, "--labels", "a"),
-    }
-    for message, arguments in mistakes.items():
-        assert message in run(*arguments, status=2).err
-    assert not (tmp_path / "report").exists()
-
-
 def test_a_page_is_written(command, write_sweep, job, tmp_path):
     output = tmp_path / "page.html"
     folder = write_sweep("s", job(0.7), job(0.8, seed=1))

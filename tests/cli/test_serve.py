@@ -6,8 +6,6 @@ import subprocess
 import sys
 import urllib.request
 
-import pytest
-
 from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import ROOT, SENTENCES
 
@@ -33,14 +31,3 @@ def test_two_encoders_search_an_index_and_a_file(make_model, tmp_path):
     near = simcse.search([SENTENCES[0], "Cold snow!"], threshold=None, top_k=1)
     assert [one["sentence"] for (one,) in first["results"]] == [one.sentence for (one,) in near]
     assert second["results"][1] == [{"sentence": "Cold snow!", "similarity": 1.0}]
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (["--sentences", "."], ". holds no index"),
-        (["--sentences", "a.txt", "--sentences", "b.txt"], "--sentences: 2 values for 1 encoder"),
-    ],
-)
-def test_mistakes_end_with_one_line(options, line, command, encoder):
-    assert line in command("serve", *encoder, *options, "--port", "0", status=2).err

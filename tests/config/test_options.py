@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 import torch
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from pydantic import Field, PositiveFloat
 
 from simcse_pl.config.options import check_options, name_in_full
@@ -12,6 +12,7 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
+from tests.helpers import composed
 
 
 class Loss:
@@ -37,10 +38,6 @@ class AnyClass:
     ) -> None: ...
 
 
-class AnyOptions:
-    def __init__(self, **options: Any) -> None: ...
-
-
 def part(taker, **values):
     """Return a config with a part that this class or function takes."""
     return OmegaConf.create({"part": {"_target_": f"{taker.__module__}.{taker.__qualname__}", **values}})
@@ -54,10 +51,7 @@ def part(taker, **values):
         (Loss, "share", 2, "less than or equal to 1"),
         (Loss, "kind", "l1", "'mse' or 'cosine'"),
         (Further, "temperature", 0, "greater than 0"),  # an argument of the base class
-        (SentenceDataModule, "num_workers", "2", "a valid integer"),
-        (SentenceDataModule, "validation", [1.5], "a valid string or an object"),
         (SentenceEncoder.from_pretrained, "max_length", "long", "a valid integer"),
-        (make_trainer, "accelerator", 3, "a valid string"),
     ],
 )
 def test_a_value_of_another_type_or_range_is_an_error(taker, name, value, expected):
@@ -70,9 +64,7 @@ def test_a_value_of_another_type_or_range_is_an_error(taker, name, value, expect
     ("taker", "values"),
     [
         (Loss, {"temperature": 1, "encoder": None}),
-        (AnyOptions, {"size": 1}),
         (Further, {"size": None, "share": 0.1}),  # the command sets it
-        (SentenceDataModule, {"batch_size": 64, "limit": None, "columns": ["sent0", 1], "header": False}),
         (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.views.sentences.Dropout"}}),
         (AnyClass, {"tensor": [1.0], "unknown": 1, "losses": {"a": {"_target_": f"{__name__}.Loss"}}}),
         (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
@@ -85,11 +77,8 @@ def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        (
-            "targets.losses.MyLos",
-            "AttributeError: module 'targets.losses' has no attribute 'MyLos'; did you mean MyLoss?",
-        ),
-        ("targets.broken.MyLoss", "ModuleNotFoundError: No module named 'json.missing'; 'json' is not a package"),
+        ("targets.losses.MyLos", "AttributeError: module 'targets.losses' has no attribute 'MyLos'"),
+        ("targets.broken.MyLoss", "ModuleNotFoundError: No module named 'json.missing'"),
         ("targets.losses", "it must be a class or a function"),
     ],
 )
@@ -100,20 +89,7 @@ def test_a_target_that_does_not_exist_is_an_error(target, why, tmp_path, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError) as error:
         check_options(OmegaConf.create({"part": {"_target_": target}}))
-    assert str(error.value).startswith(f"part._target_={target}: {why.partition(';')[0]}")
-
-
-@pytest.fixture
-def job(composed):
-    """Return the config of train.py as a command gets it."""
-
-    def job_(*options):
-        config = composed(*options)
-        with open_dict(config):
-            del config.hydra
-        return config
-
-    return job_
+    assert str(error.value).startswith(f"part._target_={target}: {why}")
 
 
 @pytest.mark.parametrize("taker", [Loss, Further])
@@ -124,18 +100,18 @@ def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
         check_options(part(taker, temprature=1))
 
 
-def test_the_options_of_another_class_are_left(job):
+def test_the_options_of_another_class_are_left():
     given = f"objective._target_={__name__}.Loss"
     with pytest.raises(UserError, match=f"^{given}: it has no option .* my_conf/objective/NAME.yaml"):
-        check_options(job(given))
+        check_options(composed(given))
 
 
-def test_a_new_option_at_the_top_of_the_config_is_an_error(job):
-    check_options(job("+trainer.limit_val_batches=1.0"))
+def test_a_new_option_at_the_top_of_the_config_is_an_error():
+    check_options(composed("+trainer.limit_val_batches=1.0"))
     with pytest.raises(UserError, match=r"^\+lr=1: no code reads lr"):
-        check_options(job("+lr=1"))
+        check_options(composed("+lr=1"))
     with pytest.raises(UserError, match="^run_dir=x: run_dir follows hydra.run.dir: set hydra.run.dir=x"):
-        check_options(job("run_dir=x"))
+        check_options(composed("run_dir=x"))
 
 
 NAMES = {
@@ -152,22 +128,9 @@ NAMES = {
         ("temperature=1: no", "objective", "objective.temperature=1: no"),
         ("temperature=1: no", "auxiliary.mlm", "auxiliary.mlm.temperature=1: no"),
         ("temperature=1: no", "", "temperature=1: no"),  # two classes have it
-        ("groups=5: set groups=2, queue=null", "objective", "objective.groups=5: set objective.groups=2, queue=null"),
         ("groups=5: set groups=2", "", "objective.groups=5: set groups=2"),
         ("interval: no", "", "val_every: no"),
-        ("objective.groups=5: no", "", "objective.groups=5: no"),
-        ("no file x.txt", "", "no file x.txt"),
     ],
 )
 def test_a_message_has_the_full_names_of_options(message, place, expected):
     assert name_in_full(message, OmegaConf.create(NAMES), place) == expected
-
-
-def test_a_value_that_an_option_refers_to_is_named(job):
-    with pytest.raises(UserError, match=r"^seed=abc: it should be a valid integer$"):
-        check_options(job("seed=abc"))
-
-
-def test_a_value_in_place_of_a_number_or_a_tensor_is_an_error(job):
-    with pytest.raises(UserError, match=r"^optimizer.lr=abc: it should be a valid number$"):
-        check_options(job("optimizer.lr=abc"))

@@ -1,11 +1,8 @@
 """The methods written as LightningModules train, and compute what the framework computes for their configs."""
 
-import functools
 import runpy
-import sys
 
 import pytest
-import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -85,19 +82,6 @@ def test_a_module_of_building_blocks_has_the_loss_and_the_gradients_of_the_frame
     for (loss, gradients), (expected, expected_gradients) in zip(ours, theirs, strict=True):
         torch.testing.assert_close(loss, expected, atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(gradients, expected_gradients, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", METHODS)
-def test_an_example_trains_on_the_packaged_sample(name, make_model, monkeypatch, tmp_path):
-    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").save_pretrained(tmp_path)
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    monkeypatch.setattr(pl, "Trainer", functools.partial(pl.Trainer, **quiet))
-    example = METHODS[name](str(tmp_path))
-    before = [weight.clone() for weight in example.encoder.backbone.parameters()]
-    sys.modules[type(example).__module__].main(example, steps=2, batch_size=4)
-    assert not all(map(torch.equal, before, example.encoder.backbone.parameters()))
-    assert -1 <= example.trainer.callback_metrics["val/spearman"] <= 1
 
 
 @pytest.mark.slow

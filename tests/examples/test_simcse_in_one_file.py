@@ -11,12 +11,11 @@ from scipy.stats import spearmanr
 
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
-from tests.conftest import ROOT, SENTENCES
+from tests.conftest import ROOT
 from tests.losses.formulas import infonce
 
 FILE = str(ROOT / "examples" / "simcse_in_one_file.py")
 EXAMPLE = runpy.run_path(FILE)
-SENTEVAL_ROW = "genre\tfile\tyear\t1\t{}\t{}\t{}\n"
 
 
 @pytest.mark.parametrize("views", [2, 3])
@@ -43,22 +42,3 @@ def test_it_trains_the_packaged_encoder_on_the_sample(setting, tmp_path, monkeyp
     states = zip(encoder.backbone.parameters(), trained["encoder"].transformer.parameters(), strict=False)
     assert not any(torch.equal(old, new) for old, new in states)  # every weight has been trained
     assert trained["encoder"].head_at_test == (setting == "supervised")
-
-
-def test_rows_are_triplets_or_a_sentence_twice(tmp_path):
-    text, triplets = tmp_path / "sentences.txt", tmp_path / "triplets.csv"
-    text.write_text("One.\r\n\n Two, too. \n")
-    triplets.write_text('premise,entailment,contradiction,more\n"A, b.",C.,D.,E.\n\nF.,G.,H.,I.\n')
-    read_rows = EXAMPLE["read_rows"]
-    assert read_rows(text, False) == [["One.", "One."], ["Two, too.", "Two, too."]]
-    assert read_rows(triplets, True) == [["A, b.", "C.", "D."], ["F.", "G.", "H."]]
-    assert read_rows(triplets, False) == [[sentence] * 2 for sentence in ("A, b.", "C.", "D.", "F.", "G.", "H.")]
-
-
-def test_scored_pairs_are_the_samples_or_sentevals(make_model, tmp_path):
-    pairs = [(score, first, second) for score, first, second in zip("5310", SENTENCES[:4], SENTENCES[4:], strict=True)]
-    ours, sentevals = tmp_path / "ours.tsv", tmp_path / "sts-dev.csv"
-    ours.write_text("score\tsentence1\tsentence2\n" + "".join("\t".join(pair) + "\n" for pair in pairs))
-    sentevals.write_text("".join(SENTEVAL_ROW.format(*pair) for pair in pairs))
-    encoder = EXAMPLE["Encoder"](str(make_model("bert")))
-    assert EXAMPLE["sts_score"](encoder, ours) == EXAMPLE["sts_score"](encoder, sentevals)

@@ -67,13 +67,3 @@ def test_no_file_is_written_if_vectors_differ(make_model, tmp_path, monkeypatch)
     with pytest.raises(UserError, match=f"{GRAPH_FILE}: its vectors differ from the encoder's by"):
         write_onnx(encoder, tmp_path, SENTENCES)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_weights_above_2_gib_go_to_a_second_file(make_model, tmp_path, monkeypatch):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
-    monkeypatch.setattr(onnx, "_MAX_FILE_SIZE", 1000)
-    write_onnx(encoder, tmp_path, SENTENCES, int8=True)
-    assert (tmp_path / f"{GRAPH_FILE}.data").is_file()
-    vectors = run(tmp_path / GRAPH_FILE, encoder.tokenizer, TEXTS)
-    torch.testing.assert_close(vectors, encoder.encode(TEXTS), atol=1e-4, rtol=0)

@@ -12,7 +12,6 @@ import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
-from simcse_pl.postprocessing.flow import Flow
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.utils.errors import UserError
@@ -129,22 +128,15 @@ def load_yaml(content):
     read_yaml(Path("config.yaml"))
 
 
-def load_flow(**options):
-    Flow(transforms=1, hidden=2, epochs=1).fit(torch.randn(20, 4)).save("model")
-    content = json.loads(Path("model/postprocess.json").read_text())
-    change("postprocess.json", options=content["options"] | options)
-    load()
-
-
 def load_weights_from_outside():
     shutil.move("model/model.safetensors", "model.safetensors")
     change("config.json", transformers_weights="../model.safetensors")
     load()
 
 
-def load_tokenizer_from_outside(option):
+def load_tokenizer_from_outside():
     shutil.move("model/tokenizer.json", "tokenizer.json")
-    change("tokenizer_config.json", **{option: "../tokenizer.json"})
+    change("tokenizer_config.json", tokenizer_file="../tokenizer.json")
     load()
 
 
@@ -152,20 +144,16 @@ POOLING = ("sentence_transformers.models.Pooling", "1_Pooling")
 DENSE = ("sentence_transformers.models.Dense", "2_Dense")
 SIZES = '{"in_features": 32, "out_features": 32}'
 SYSTEM = b'{"name": "os.system", "width": 32, "options": {}}'
-KERNEL = {"text_config": "evil/kernel"}
 
 FILES = {  # how a file is loaded, and the file that the message names; None if the rest is loaded
-    "a checkpoint that is a pickle": (lambda: load_checkpoint(PICKLE), "best.ckpt"),
     "a checkpoint": (lambda: load_checkpoint(TORCH), "best.ckpt"),
     "a checkpoint to resume": (lambda: resume(TORCH), "last.ckpt"),
     "weights": (lambda: load_plain("pytorch_model.bin", TORCH), "model"),
     "weights in torch's old format": (lambda: load_plain("pytorch_model.bin", OLD_TORCH), "model"),
     "safetensors that are a pickle": (lambda: load_plain("model.safetensors", PICKLE), "model"),
     "a head": (lambda: load_file("head.safetensors", TORCH), "model/head.safetensors"),
-    "settings": (lambda: load_file("simcse.json", PICKLE), "model/simcse.json"),
     "a post-processing": (lambda: load_file("postprocess.safetensors", TORCH), "model/postprocess.safetensors"),
     "the class of a post-processing": (lambda: load_file("postprocess.json", SYSTEM), "model/postprocess.json"),
-    "a flow that asks for 10^9 units": (lambda: load_flow(hidden=10**9), "model/postprocess.safetensors"),
     "the class of a module": (lambda: load_modules(("os.system", ""), POOLING), "model.*os.system"),
     "a dense module": (
         lambda: load_modules(POOLING, DENSE, config__json=SIZES, pytorch_model__bin=TORCH),
@@ -174,12 +162,10 @@ FILES = {  # how a file is loaded, and the file that the message names; None if 
     "code beside a known model": (lambda: load_with_code(auto_map=AUTO_MAP), None),
     "code of a new model": (lambda: load_with_code(model_type="evil", auto_map=AUTO_MAP), "model"),
     "attention code on the Hub": (lambda: load_with_code(_attn_implementation="evil/kernel"), "model/config.json"),
-    "attention code of a part": (lambda: load_with_code(_attn_implementation=KERNEL), "model/config.json"),
     "a package": (lambda: load_package("package:evil"), "package:evil"),
     "a YAML file": (lambda: load_yaml(YAML), "config.yaml"),
     "weights outside": (load_weights_from_outside, "model"),
-    "a tokenizer outside": (lambda: load_tokenizer_from_outside("tokenizer_file"), "model"),
-    "a vocabulary outside": (lambda: load_tokenizer_from_outside("vocab_file"), "model"),
+    "a tokenizer outside": (load_tokenizer_from_outside, "model"),
 }
 
 

@@ -8,7 +8,6 @@ import torch
 
 from simcse_pl.inference import mining
 from simcse_pl.inference.mining import MiningOptions, mine
-from simcse_pl.utils.errors import UserError
 
 WORDS = [f"word{number}" for number in range(40)]
 PAIRS = [(WORDS[number], WORDS[20 + number // 2]) for number in range(12)] + [
@@ -82,12 +81,6 @@ def test_a_candidate_at_the_margin_is_kept():
     assert rows == [("anchor", "positive", "near")]
 
 
-def test_equal_candidates_are_in_the_order_of_the_corpus():
-    corpus = [f"word{number}" for number in range(100, 4000)]
-    rows, _ = mine(lambda texts: torch.ones(len(texts), 3), [("a", "b")], MiningOptions(negatives=3), corpus)
-    assert rows == [("a", "b", *corpus[:3])]
-
-
 def test_a_random_choice_takes_each_remaining_candidate_equally_often_and_repeats(monkeypatch):
     corpus, options = WORDS[20:24], {"choice": "random", "max_similarity": 1.0}
     pairs = [(f"word{100 + number}", WORDS[20]) for number in range(900)]
@@ -97,8 +90,3 @@ def test_a_random_choice_takes_each_remaining_candidate_equally_often_and_repeat
     monkeypatch.setattr(mining, "_MAX_SIMILARITIES", 1)
     assert mine(encode, pairs, MiningOptions(**options), corpus)[0] == rows
     assert mine(encode, pairs, MiningOptions(**options, seed=7), corpus)[0] != rows
-
-
-def test_vectors_that_are_not_finite_are_an_error():
-    with pytest.raises(UserError, match="not finite"):
-        mine(lambda texts: torch.full((len(texts), 3), math.nan), PAIRS, MiningOptions())

@@ -72,12 +72,6 @@ def test_the_page_shows_the_neighbours_of_two_encoders_side_by_side(client, enco
         assert [link["q"] for _, _, link in column] == [[text] for text, _ in near]
 
 
-def test_the_page_has_a_form_before_a_search_and_says_if_nothing_is_similar(client):
-    assert columns(client.get("/").text) == [[], []] and "No sentence" not in client.get("/").text
-    page = client.get("/", params={"q": "Two dogs.", "threshold": 1}).text
-    assert page.count("No sentence is that similar.") == 2 and 'value="Two dogs."' in page
-
-
 def test_another_host_name_gets_no_answer():
     app = build_app([], allowed_hosts=["127.0.0.1"])
     assert TestClient(app, base_url="http://127.0.0.1:8000").get("/").status_code == 200

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModel, AutoTokenizer
 
-import simcse_pl
 from simcse_pl import SimCSE
 from simcse_pl.inference import simcse as api
 from simcse_pl.models.encoder import SentenceEncoder
@@ -120,15 +119,3 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
     ):
         with pytest.raises(UserError, match=f"index was built with {differs}.*or build the index again$"):
             other.load_index(tmp_path / "index")
-
-
-def test_word_vectors_can_be_searched(tmp_path):
-    (tmp_path / "vectors.txt").write_text("cat 1 0\ndog 0.9 0.1\nmoon 0 1\n")
-    simcse = SimCSE(tmp_path / "vectors.txt")
-    simcse.build_index(["the moon", "a dog"])
-    assert [one.sentence for one in simcse.search("cat")] == ["a dog"]
-
-
-def test_the_package_has_no_other_names():
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        simcse_pl.nothing  # noqa: B018

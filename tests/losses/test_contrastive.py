@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.contrastive import contrastive_loss, duplicate_negatives
+from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import hash_token_ids
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
@@ -41,26 +41,3 @@ def test_only_equal_sentences_have_equal_hashes_whatever_their_padding(make_mode
     assert len(set(hashes.flatten().tolist())) == 5
     padded = hash_token_ids(collate([("a b c", "a c b"), ("a b c a b c a b c a b c a", "c")]))
     assert padded[0].tolist() == hashes[0].tolist()
-
-
-def by_loops(rows, others, label_offset, positives):
-    """The definition in the docstring of duplicate_negatives."""
-    found = []
-    for i, row in enumerate(rows):
-        own = row[: 1 + positives]
-        first = [j != label_offset + i and bool({*other[: 1 + positives]} & {*own}) for j, other in enumerate(others)]
-        rest = []
-        for repeat, other in zip(first, others, strict=True):
-            rest += [repeat] * (positives - 1) + [negative in own for negative in other[1 + positives :]]
-        found.append(first + rest)
-    return found
-
-
-@pytest.mark.parametrize(("views", "positives"), [(2, 1), (4, 1), (5, 2)])
-def test_duplicates_are_those_of_the_definition(views, positives):
-    others = torch.randint(0, 9 * positives, (12, views))
-    for label_offset, n in ((0, 12), (3, 5)):
-        rows = others[label_offset : label_offset + n]
-        found = duplicate_negatives(rows, others, label_offset, positives)
-        assert found.tolist() == by_loops(rows.tolist(), others.tolist(), label_offset, positives)
-        assert not found.all()

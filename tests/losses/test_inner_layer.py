@@ -4,7 +4,6 @@ import pytest
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.inner_layer import InnerLayer
-from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
 
 
@@ -18,8 +17,3 @@ def test_the_loss_is_that_of_an_encoder_with_the_first_layers(architecture, pool
     cut = [load(folder, pooling=pooling, head="none", num_layers=layers) for layers in (1, 2)]
     expected = [ContrastiveLoss()(*network.embed(batch.inputs).unbind(dim=1)).item() for network in cut]
     assert sorted(losses) == pytest.approx(sorted(expected), abs=2e-4) and len(losses) == 2
-
-
-def test_a_model_that_normalizes_its_last_layer_only_is_an_error(make_model):
-    with pytest.raises(UserError, match="^the layers of modernbert"):
-        InnerLayer(ContrastiveLoss()).attach(load(make_model("modernbert"), head="none"))

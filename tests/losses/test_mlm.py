@@ -1,15 +1,10 @@
 """Masked language modelling: which tokens are masked, the loss against transformers' models, and the saved model."""
 
-import json
-import math
-import shutil
-
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, MLMHead
-from simcse_pl.models.backbone import load_backbone
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
@@ -91,31 +86,6 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
         attached(MaskedLanguageModeling(), encoder)
     value = attached(MaskedLanguageModeling(head="new"), encoder)(encoder, batch_of(encoder))
     assert 0 < value.item() < 20 and value.requires_grad
-
-
-def test_a_pretrained_head_leaves_the_random_state_and_runs_no_code_of_the_checkpoint(
-    make_masked_language_model, tmp_path
-):
-    folder = shutil.copytree(make_masked_language_model("bert"), tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {"AutoModelForMaskedLM": "code.Model"}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    backbone, before = load_backbone(str(folder)), torch.get_rng_state()
-    head = MLMHead(backbone)
-    assert torch.equal(torch.get_rng_state(), before) and not (tmp_path / "ran").exists()
-    assert {module.training for module in head.modules()} == {True}
-
-
-def test_for_continued_pretraining_it_is_the_loss_of_the_anchors(encoder):
-    objective, batch = attached(MaskedLanguageModeling(anchors_only=True), encoder), batch_of(encoder)
-    torch.manual_seed(5)
-    loss = objective(encoder, batch)
-    batch.inputs = {name: x[:, :1] for name, x in batch.inputs.items()}
-    torch.manual_seed(5)
-    torch.testing.assert_close(loss, attached(MaskedLanguageModeling(), encoder)(encoder, batch))
-    assert not batch.embedded
-    assert objective.held_out_metrics(torch.tensor(2.0))["perplexity"] == pytest.approx(math.exp(2))
 
 
 def test_the_saved_model_has_the_trained_backbone_and_head(encoder, tmp_path):

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from simcse_pl.data.views.view import ViewInput
-from simcse_pl.methods.arccse import AngularMarginLoss, SpanMasking, add_angle
-from simcse_pl.utils.errors import UserError
+from simcse_pl.methods.arccse import SpanMasking, add_angle
 
 MASK = 999
 
@@ -19,8 +18,6 @@ def test_the_margin_is_added_to_the_angle():
     found = add_angle(torch.tensor([1.0, -1.0, 0.0]), math.radians(10))
     expected = torch.tensor([math.cos(math.radians(angle)) for angle in (10, 190, 100)])
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
-    with pytest.raises(UserError, match="^similarity=dot"):
-        AngularMarginLoss(similarity="dot")
 
 
 def made(rate, inner, count, special=(1, 1)):

@@ -29,13 +29,6 @@ def test_the_generator_edits_a_masked_copy(folder):
     assert edited[mask != 0].equal(expected[mask != 0]) and not edited.equal(ids)
 
 
-def test_without_a_generator_random_tokens_replace_the_chosen_ones(folder):
-    encoder, ids = load(folder), torch.full((2000, 100), 50)
-    edited = attached(ReplacedTokenDetection(probability=0.3), encoder).edit(ids, torch.ones_like(ids))
-    assert (edited != ids).float().mean().item() == pytest.approx(0.3, abs=0.01)
-    assert edited[edited != 50].unique().numel() == len(encoder.tokenizer) - 1
-
-
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_it_depends_on_the_embedding_for_every_architecture(architecture, make_masked_language_model):
     encoder = load(make_masked_language_model(architecture))

@@ -6,20 +6,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.methods.esimcse import TokenRepetition
-from simcse_pl.methods.pcl import PeerNetwork, TokenDeletion, TokenInsertion, TokenReversal, TokenShuffle
-from tests.losses.cases import attached, batch_of, load
-
-
-def test_the_peer_is_a_trained_copy_without_a_head(make_model):
-    encoder = load(make_model("bert"))
-    loss, batch = attached(PeerNetwork(), encoder), batch_of(encoder)
-    torch.testing.assert_close(loss.peer.pool_views(batch.inputs), batch.pooled)
-    assert loss.peer.projection is None and {name.split(".")[0] for name in loss.state_dict()} == {"peer", "pooler"}
-    assert not {id(weight) for weight in loss.parameters()} & {id(weight) for weight in encoder.parameters()}
+from simcse_pl.methods.pcl import TokenDeletion, TokenInsertion, TokenReversal, TokenShuffle
 
 
 def views(inner, count, view):
@@ -64,12 +54,6 @@ def test_every_subword_is_deleted_and_inserted_with_equal_probability():
         assert [counts[i] for i in range(5)] == [pytest.approx(400, abs=90)] * 5
     beside = sum(any(first == second for first, second in itertools.pairwise(view)) for view in inserted)
     assert beside == pytest.approx(2000 / 3, abs=110)  # 2 of the 6 positions
-
-
-def test_the_first_occurrence_of_a_chosen_subword_is_deleted():
-    tokens = np.array([7, 8, 7, 7])
-    made = {tuple(TokenDeletion(0.25)([ViewInput("", (), random.Random(i), tokens, (0, 0))])[0]) for i in range(50)}
-    assert made == {(8, 7, 7), (7, 7, 7)}
 
 
 @pytest.mark.parametrize(

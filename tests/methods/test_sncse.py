@@ -18,9 +18,7 @@ def negations(view, *sentences):
         ("He is here.", "He is not here."),
         ("It was, in part, sold.", "It was not, in part, sold."),
         ("He is not here and not there.", "He is here and not there."),
-        ("(not) here.", "() here."),
         ("She likes tea.", "Not She likes tea."),
-        ("A title that is long", "Not A title that is long"),
         ("Knots are island cannery.", "Knots are not island cannery."),
     ],
 )
@@ -39,8 +37,6 @@ def parsed(text):
     [
         ("He/nsubj is/ROOT/VBZ/be not/neg not/neg here/advmod ./punct", "He is not here ."),
         ("He/nsubj has/aux/VBZ/have been/ROOT/VBN/be here/advmod ./punct", "He has not been here ."),
-        ("It/nsubj was/auxpass/VBD/be sold/ROOT/VBN/sell ./punct", "It was not sold ."),
-        ("She/nsubj is/ROOT/VBZ/be to/aux/TO/to go/xcomp/VB/go ./punct", "She is not to go ."),
         ("She/nsubj knew/ROOT/VBD/know it/nsubj was/aux/VBD/be so/ccomp ./punct", "She did not know it was so ."),
         ("She/nsubj likes/ROOT/VBZ/like tea/dobj ./punct", "She does not like tea ."),
         ("Run/ROOT/VB/run !/punct", "Not Run !"),

@@ -19,7 +19,6 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, environment, tiny
 from tests.helpers import assert_same_run, composed, everything_of
-from tests.offline_wandb import offline_runs
 
 STEPS = 12  # 4 epochs of 3 batches
 
@@ -44,14 +43,14 @@ def forked(tmp_path, make_model, pairs, forks_of_session):
     return run
 
 
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 10), marks=pytest.mark.by_hand)])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 10), marks=pytest.mark.by_hand)])
 def test_a_killed_or_terminated_run_is_resumed_to_the_bit(forked, tmp_path, seeds):
     """Kill at a random step and while a checkpoint is written; terminate twice, and right after a validation."""
     faults = {"twice": [["terminate_in_step", 5], ["terminate_in_step", 1]], "validated": [["terminate_in_step", 2]]}
     for seed in seeds:
         chance = random.Random(seed)
         kills = [["kill_in_step", chance.randint(1, STEPS)], ["kill_while_saving", chance.randint(1, 2)]]
-        faults[f"killed{seed}"] = kills if seed < 2 else kills[:1]
+        faults[f"killed{seed}"] = kills if seed == 0 else kills[:1]
     runs = [("whole", [], None)]
     runs += [(folder, ["resume=auto"], fault) for folder, own in faults.items() for fault in (*own, None)]
     statuses = forked(*runs)
@@ -66,47 +65,21 @@ def test_a_killed_or_terminated_run_is_resumed_to_the_bit(forked, tmp_path, seed
         assert_same_run(tmp_path / folder, whole)
 
 
-@pytest.mark.slow
-def test_a_resumed_run_continues_its_wandb_run(forked, tmp_path):
-    """Kill after a checkpoint, terminate, and finish; resume in another folder too."""
-    first, other = ["resume=auto", "logger=wandb"], ["logger=wandb", f"resume={tmp_path}/run/checkpoints/last.ckpt"]
-    kills = [["kill_in_step", 6], ["terminate_in_step", 3], None]
-    forked(*[("run", first, kill) for kill in kills], ("other", other, None))
-    killed, terminated, last = offline_runs(tmp_path / "run", killed=1)
-    (apart,) = offline_runs(tmp_path / "other")
-    assert killed.started.run_id == terminated.started.run_id == last.started.run_id != apart.started.run_id
-    assert [(run.exit, run.preempting) for run in (killed, terminated, last)] == [(None, False), (1, True), (0, False)]
-    curves = pandas.read_csv(tmp_path / "run" / "metrics.csv")
-    for name in ("train/loss", "val/spearman"):
-        expected = curves.loc[curves["step"] > 4, ["step", name]].dropna()  # where the checkpoint was written
-        points = [[row["trainer/global_step"], row[name]] for row in terminated.history + last.history if name in row]
-        assert points == expected.to_numpy().tolist(), name
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
-    best = killed.summary | terminated.summary | last.summary  # as W&B merges them
-    assert best["val/spearman"] == results["best"]["spearman"] and best["best_step"] == results["best_step"]
-
-
-def test_a_finished_run_is_not_repeated_and_its_checkpoint_has_no_steps_left(forked, tmp_path):
-    checkpoint = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    first, again, apart = forked(
-        ("run", ["trainer.max_epochs=1"], None),
-        ("run", ["trainer.max_epochs=1", "resume=auto"], ["kill_in_step", 1]),
-        ("apart", ["trainer.max_epochs=1", f"resume={checkpoint}"], None),
-    )
-    assert first[0] == 0 and again[0] == 0 and apart[0] == 2
-    assert apart[1].endswith("error: no steps to train: increase trainer.max_epochs or trainer.max_steps\n")
-
-
-def test_a_run_can_be_resumed_in_another_folder(forked, tmp_path):
+def test_a_run_can_be_resumed_in_another_folder_and_a_finished_one_has_no_steps_left(forked, tmp_path):
     checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
-    resumed = [f"resume={checkpoint}"]
-    statuses = forked(("first", ["trainer.max_epochs=2"], None), ("second", resumed, None), ("first", resumed, None))
-    assert [status for status, _ in statuses] == [0, 0, 0], statuses
-    curves, first = (pandas.read_csv(tmp_path / name / "metrics.csv") for name in ("second", "first"))
+    shorter, resumed = ["trainer.max_epochs=2"], [f"resume={checkpoint}"]
+    first, again, second, apart = forked(
+        ("first", shorter, None),
+        ("first", [*shorter, "resume=auto"], ["kill_in_step", 1]),
+        ("second", resumed, None),
+        ("apart", [*shorter, *resumed], None),
+    )
+    assert (first[0], again[0], second[0], apart[0]) == (0, 0, 0, 2)
+    assert apart[1].endswith("error: no steps to train: increase trainer.max_epochs or trainer.max_steps\n")
+    curves = pandas.read_csv(tmp_path / "second" / "metrics.csv")
     assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2 + 1
-    assert first["train/loss"].count() == STEPS
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("first", "second")]
-    assert results[0]["before"] == results[1]["before"] and results[0]["steps"] == results[1]["steps"] == STEPS
+    assert results[0]["before"] == results[1]["before"] and results[1]["steps"] == STEPS
 
 
 def module_of(folder, adapter):
@@ -164,37 +137,25 @@ def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message
         record(*(option,)).load_state_dict(written)
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [("auto", "resume=auto"), (None, "this is a job of a sweep, where resume=auto is the default")],
-)
-def test_a_run_continues_its_folder_and_the_log_says_why(given, why, tmp_path, monkeypatch, caplog):
+def test_a_job_of_a_sweep_continues_its_folder_and_the_log_says_why(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("simcse_pl.training.checkpoints.in_sweep", lambda: True)
     write_run(tmp_path)
     (tmp_path / WANDB_FILE).write_text("{}")
     with caplog.at_level("INFO"):
-        checkpoint = find_checkpoint(given, tmp_path)
+        checkpoint = find_checkpoint(None, tmp_path)
     assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
+    why = "this is a job of a sweep, where resume=auto is the default"
     assert caplog.messages == [f"resuming from step 4, because {why}: {checkpoint}"]
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
     assert (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
 
 
-@pytest.mark.parametrize("apart", [False, True])
-def test_a_run_that_failed_before_its_first_step_does_not_block_its_folder(tmp_path, apart):
-    write_run(tmp_path / "other")
-    resume = str(tmp_path / "other" / "checkpoints" / "last.ckpt") if apart else None
-    (tmp_path / "metrics.csv").write_text("step,val/spearman\n0,0.5\n")
-    assert (find_checkpoint(resume, tmp_path) is not None) == apart
-    assert (tmp_path / "metrics.csv").read_text() == "step,val/spearman\n"
-
-
-@pytest.mark.parametrize("file", ["metrics.csv", "results.json", "checkpoints/best.ckpt"])
-def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path, file):
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / file).write_text("step,train/loss\n0,0.5\n1,0.4\n")
+def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path):
+    write_run(tmp_path)
+    curves = (tmp_path / "metrics.csv").read_bytes()
     with pytest.raises(UserError, match="already holds a run"):
         find_checkpoint(None, tmp_path)
+    assert (tmp_path / "metrics.csv").read_bytes() == curves
 
 
 def test_a_folder_is_locked_by_one_run(tmp_path):
@@ -220,7 +181,6 @@ def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search
     [
         b"PK half",
         {"state_dict": {}},
-        torch.ones(3),
         {"global_step": torch.ones(2), "callbacks": {"run": {"before": {"val/spearman": 0.5}, "trained_with": {}}}},
     ],
 )

@@ -47,15 +47,6 @@ def data(module, sentences, pairs, tmp_path):
     return SentenceDataModule(module.encoder.tokenizer, sets=sets, **options)
 
 
-def test_each_batch_takes_the_loss_of_its_set(module, data):
-    data.setup()
-    module.prepare(data.row_kinds)
-    module.eval()
-    for name, rows in data.sets.items():
-        batch = module.batch_of(rows.batch([(0, row) for row in range(4)]))
-        torch.testing.assert_close(module.loss(batch), module.objective.for_dataset(name)(module.encoder, batch))
-
-
 def test_every_parameter_has_a_gradient_and_every_set_its_curve(module, data):
     gradients, curves = {}, []
 

@@ -1,7 +1,5 @@
 """Training and evaluation on a pretend accelerator: no mix of devices, and few synchronizations."""
 
-from unittest.mock import ANY
-
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -16,44 +14,17 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.momentum_queue import MomentumQueue
-from simcse_pl.losses.scored_pairs import CosineMSELoss
-from simcse_pl.losses.softmax import SoftmaxLoss
-from simcse_pl.methods.angle import AngleLoss
-from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
-from simcse_pl.methods.cosent import CoSENTLoss
-from simcse_pl.methods.cot_bert import ContrastedPositives
-from simcse_pl.methods.diffcse import ReplacedTokenDetection
-from simcse_pl.methods.gs_infonce import GaussianNegatives
-from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
-from simcse_pl.methods.mixcse import MixedNegatives
-from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
-from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropout
-from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.checkpoints import RunMetadata
 from simcse_pl.training.fit import measure_tasks, train_and_test
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES, adamw
+from tests.losses.cases import CASES, attached, batch_of, load
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
 from tests.senteval_bundle import write_bundle
-
-
-def test_the_pretend_device_rejects_mixed_devices_and_counts_synchronizations():
-    with Pretend() as device:
-        there = torch.arange(3.0).to(DEVICE)
-        assert device.synchronizations.total() == 1, "a copy"
-        assert (there + 1).sum().mul(2).device == DEVICE
-        with pytest.raises(RuntimeError, match="all tensors must be on one device"):
-            there + torch.ones(3)
-        assert device.synchronizations.total() == 1
-        assert there.sum().item() == 3.0 and there[there > 1].cpu().tolist() == [2.0]
-        assert device.synchronizations.total() == 4
 
 
 def test_encoding_waits_once_for_64_batches(make_model):
@@ -110,116 +81,97 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
     assert measured.transfer[0].accuracy == pytest.approx(cpu.transfer[0].accuracy, abs=0.02)
 
 
-def batch_of(encoder, views=1, **more):
-    """Return a batch of 5 rows, with labels or roles if given."""
-    rows = [tuple(SENTENCES[i : i + views]) for i in range(5)]
-    return ViewCollator(encoder.tokenizer, 16, encoder.templates)(rows) | more
+def on_cpu_and_device(module, step, batch):
+    """Return two losses on the CPU, two on the device, and what the second on the device waited for."""
+
+    def losses(batch):
+        for _ in range(2):  # the first on a device fills caches
+            torch.manual_seed(0)
+            yield step(batch)
+
+    expected = [float(loss) for loss in losses(batch)]
+    with Pretend() as device:
+        module.to(DEVICE)
+        steps = losses(move_data_to_device(batch, DEVICE))
+        found = [next(steps)]
+        device.synchronizations.clear()
+        found.append(next(steps))
+        waits = dict(device.synchronizations)
+        return expected, [float(loss) for loss in found], waits
 
 
-TRIPLES = {"views": 3}
-POSITIVES = {"views": 3, "roles": (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE)}
-OTHERS = {"views": 4, "roles": (Role.ANCHOR, Role.POSITIVE, Role.OTHER, Role.OTHER)}
-LABELLED = {"views": 2, "labels": torch.arange(5) % 3}
-SCORED = {"views": 2, "labels": torch.arange(5) / 8, "dataset": "scored"}
-MASKED = ContrastiveLoss(mask_duplicates=True)
-PER_DATASET = LossPerDataset(ContrastiveLoss(), {"scored": CosineMSELoss()})
-VARIANTS = {
-    "simcse": {},
-    "hard negatives": {"objective": ContrastiveLoss(hard_negative_weight=2.0), "batch": TRIPLES},
-    "masked": {"objective": MASKED},
-    "several positives": {"batch": POSITIVES},
-    "dot": {"objective": ContrastiveLoss(similarity="dot")},
-    "hardness": {"objective": ContrastiveLoss(hardness=1.0, hard_negative_weight=2.0), "batch": TRIPLES},
-    "symmetric": {"objective": ContrastiveLoss(symmetric=True, mask_duplicates=True)},
-    "noise": {"objective": GaussianNegatives(8), "queue": lambda: MomentumQueue(size=5)},
-    "mixtures": {"objective": MixedNegatives(), "batch": TRIPLES},
-    "without dropout": {"objective": NegativesWithoutDropout(), "auxiliary": lambda: [DimensionContrast()]},
-    "margins": {"objective": AngularMarginLoss(), "auxiliary": lambda: [TripletMargin()], "batch": OTHERS},
-    "sbert": {"objective": SoftmaxLoss(3), "batch": LABELLED, "waits": ANY},  # checks the range of labels
-    "data sets": {
-        "objective": LossPerDataset(ContrastiveLoss(), {"scored": CosineMSELoss()}),
-        "batch": SCORED,
-        "waits": ANY,
-    },
-    "cosent": {"objective": CoSENTLoss(), "batch": SCORED},
-    "angle": {"objective": AngleLoss(cosine_weight=1.0), "batch": SCORED},
-    "first_last": {"pooling": "first_last"},
-    "max": {"pooling": "max"},
-    "layers": {"pooling": "layers_1_2"},
-    "last_token": {"pooling": "last_token"},
-    "weighted_mean": {"pooling": "weighted_mean"},
-    "mask": {"pooling": "mask_2", "template": "A [MASK] {sentence} [MASK]"},
-    "span": {"pooling": "span", "template": ["A {sentence}", "the {sentence} !"], "batch": TRIPLES},
-    "templates": {"template": ["A {sentence}", "the {sentence} !"], "objective": MASKED, "batch": TRIPLES},
-    "template bias": {  # selects the distinct templates
-        "pooling": "mask",
-        "template": ["{sentence} [MASK]", "a {sentence} [MASK]"],
-        "template_bias": "train_only",
-        "waits": 1,
-    },
-    "contrasted positives": {"objective": ContrastedPositives(), "batch": TRIPLES},
-    "head": {"head": "mlp_train_only"},
-    "mlm": {"auxiliary": lambda: [MaskedLanguageModeling(head="new")], "waits": ANY},  # selects masked positions
-    "batch norm head": {"head": "batch_norm_train_only"},
-    "whitened": {"objective": WhitenedContrastiveLoss(groups=8), "batch": POSITIVES},
-    "replaced tokens": {"auxiliary": lambda: [ReplacedTokenDetection()], "waits": ANY},
-    "sentence mlm": {"auxiliary": lambda: [SentenceMaskedLanguageModeling(head="new", frozen_layers=1)], "waits": ANY},
-    "ranking": {"teacher": True},
-    "queue": {"queue": lambda: MomentumQueue(size=5)},
-    "two encoders": {"two": True},
-    "shared dropout": {"shared_dropout_mask": True, "waits": ANY},  # saves the random state
-    "chunks": {"chunk_size": 3},
-    "recomputed": {"gradient_checkpointing": True},
-    "frozen": {"freeze_layers": 1},
-    "modernbert": {"architecture": "modernbert"},
-    "roberta": {"architecture": "roberta"},
+# They check the range of labels, select masked positions, or draw a layer.
+WAIT = ("softmax", "cosine mse", "mlm", "diffcse", "infocse", "inner layer")
+DRAWN_ON_DEVICE = ("mlm", "diffcse", "infocse", "whitenedcse")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_loss_stays_on_the_device_and_has_the_value_of_the_cpu(name, make_masked_language_model, teacher):
+    case = CASES[name]
+    encoder = load(make_masked_language_model("bert"))
+    loss = attached(case.make(teacher), encoder)
+    batch = batch_of(encoder, case.roles, case.labels)
+
+    def step(moved):
+        inputs, labels, queue = moved
+        value = loss(encoder, batch.replaced(inputs=inputs, labels=labels, queue=queue))
+        value.backward()
+        return value.detach()
+
+    queue = torch.randn(case.queue, encoder.dim) if case.queue else None
+    both = torch.nn.ModuleList([encoder, loss])
+    expected, found, waits = on_cpu_and_device(both, step, (batch.inputs, batch.labels, queue))
+    assert not waits or name in WAIT, waits
+    assert name in DRAWN_ON_DEVICE or found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+TWO_TEMPLATES = ["A {sentence}", "the {sentence} !"]
+VARIANTS = {  # of the encoder and the module: options, and how often a step waits; None for any number
+    "first_last": ({"pooling": "first_last"}, 0),
+    "max": ({"pooling": "max"}, 0),
+    "last_token": ({"pooling": "last_token"}, 0),
+    "weighted_mean": ({"pooling": "weighted_mean"}, 0),
+    "mask": ({"pooling": "mask_2", "template": "A [MASK] {sentence} [MASK]"}, 0),
+    "span": ({"pooling": "span", "template": TWO_TEMPLATES}, 0),
+    "template bias": (  # selects the distinct templates
+        {"pooling": "mask", "template": ["{sentence} [MASK]", "a {sentence} [MASK]"], "template_bias": "train_only"},
+        1,
+    ),
+    "head": ({"head": "mlp_train_only"}, 0),
+    "batch norm head": ({"head": "batch_norm_train_only"}, 0),
+    "queue": ({"queue": 5}, 0),
+    "two encoders": ({"two": True}, 0),
+    "shared dropout": ({"shared_dropout_mask": True}, None),  # saves the random state
+    "chunks": ({"chunk_size": 3}, 0),
+    "recomputed": ({"gradient_checkpointing": True}, 0),
+    "frozen": ({"freeze_layers": 1}, 0),
+    "modernbert": ({"architecture": "modernbert"}, 0),
+    "roberta": ({"architecture": "roberta"}, 0),
 }
-
-DRAWN_ON_DEVICE = ("mlm", "sentence mlm", "replaced tokens", "whitened")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_of_a_loss_stays_on_the_device(variant, make_model, tmp_path):
-    """Without dropout the loss equals the CPU's. Only variants that say so synchronize."""
-    options = dict(VARIANTS[variant])
-    batch, waits = options.pop("batch", {}), options.pop("waits", 0)
-    defaults = {"pooling": "cls", "head": "none", "template": None, "template_bias": "none"}
-    given = {name: options.pop(name, own) for name, own in defaults.items()}
-    folder, two = make_model(options.pop("architecture", "bert")), options.pop("two", False)
-    made = {name: options.pop(name)() for name in ("auxiliary", "queue") if name in options}
-
-    def encoder():
-        return SentenceEncoder.from_pretrained(folder, num_layers=2, dropout=0.0, attention_dropout=0.0, **given)
-
-    objective = options.pop("objective", ContrastiveLoss())
-    if options.pop("teacher", False):
-        encoder().save_pretrained(tmp_path)
-        made["auxiliary"] = [RankingConsistency()]
-        made["auxiliary"] += [RankingDistillation([tmp_path] * 2, loss="list_net", alpha=0.5)]
-    positive = encoder() if two else None
-    made["auxiliary"] = {str(number): term for number, term in enumerate(made.get("auxiliary", ()))}
-    module = SimCSEModule(encoder(), objective, adamw(), positive_encoder=positive, **made, **options)
-    views = batch_of(module.encoder, **batch)
+def test_every_variant_of_the_encoder_stays_on_the_device(variant, make_model):
+    """Without dropout the loss equals the CPU's."""
+    options, most = dict(VARIANTS[variant][0]), VARIANTS[variant][1]
+    of_encoder = {"pooling": "cls", "head": "none", "template": None, "template_bias": "none"}
+    given = {name: options.pop(name, default) for name, default in of_encoder.items()}
+    folder = make_model(options.pop("architecture", "bert"))
+    queue = MomentumQueue(size=options.pop("queue")) if "queue" in options else None
+    first, second = (load(folder, num_layers=2, **given) for _ in range(2))
+    positive = second if options.pop("two", False) else None
+    module = SimCSEModule(first, ContrastiveLoss(), adamw(), positive_encoder=positive, queue=queue, **options)
+    views = ViewCollator(first.tokenizer, 16, first.templates)([(text, text[::-1]) for text in SENTENCES[:5]])
 
     def step(batch):
-        torch.manual_seed(0)
-        rows = module.batch_of(batch, queue=module.queue.negatives() if module.queue else None)
+        rows = module.batch_of(batch, queue=queue and queue.negatives())
         loss = module.loss(rows)
         loss.backward()
-        if module.queue:
-            module.queue.update(module.encoder, rows.inputs, module.chunk_size)
+        if queue:
+            queue.update(module.encoder, rows.inputs, module.chunk_size)
         return loss.detach()
 
-    expected = [float(step(views)) for _ in range(2)]  # the queue is empty at the first
-    if module.queue:
-        module.queue.set_extra_state(0)
-    with Pretend() as device:
-        module.to(DEVICE)
-        on_device = move_data_to_device(views, DEVICE)
-        found = [step(on_device)]  # fills caches
-        device.synchronizations.clear()
-        found.append(step(on_device))
-        assert device.synchronizations.total() == waits, device.synchronizations
-        found = [float(loss) for loss in found]
-    if variant not in DRAWN_ON_DEVICE:
-        assert found == pytest.approx(expected, rel=1e-4)
+    expected, found, waits = on_cpu_and_device(module, step, views)
+    assert most is None or sum(waits.values()) == most, waits
+    # The queue is full at both steps on the device; on the CPU it is empty at the first.
+    assert found[queue is not None :] == pytest.approx(expected[queue is not None :], rel=1e-4)

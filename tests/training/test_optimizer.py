@@ -48,9 +48,7 @@ def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expec
     ("optimizer", "fused", "scaled"),
     [
         (adamw(), True, False),
-        (adamw(fused=True), True, False),
         (adamw(fused=False), False, False),
-        (torch.optim.Adam, True, False),
         (torch.optim.SGD, None, None),
         (partial(torch.optim.SGD, fused=True), True, False),
     ],
@@ -60,17 +58,6 @@ def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
     assert build_optimizer(optimizer, one_weight(), gradient_scaler=True).defaults["fused"] is scaled
 
 
-@pytest.mark.parametrize("option", ["foreach", "differentiable"])
-@pytest.mark.parametrize("value", [True, False])
-def test_adam_is_not_fused_with_another_implementation(option, value):
-    optimizer = build_optimizer(adamw(**{option: value}), one_weight())
-    assert optimizer.defaults[option] is value and bool(optimizer.defaults["fused"]) is not value
-
-
-def test_an_optimizer_may_have_no_fused_implementation():
-    assert "fused" not in build_optimizer(torch.optim.NAdam, one_weight()).defaults
-
-
 @pytest.mark.parametrize("choice", OPTIMIZERS)
 def test_every_optimizer_has_the_options_of_its_config(choice):
     config = composed(f"optimizer={choice}", "optimizer.lr=0.25").optimizer
@@ -78,13 +65,6 @@ def test_every_optimizer_has_the_options_of_its_config(choice):
     assert f"{type(made).__module__}.{type(made).__name__}".endswith(config._target_.rpartition(".")[2])
     for name in config.keys() - {"_target_", "_partial_"}:
         assert made.defaults[name] == config[name]
-
-
-@pytest.mark.parametrize("name", ["NAdam", "RAdam", "Adam", "Adagrad", "RMSprop", "Adafactor"])
-def test_any_optimizer_of_torch_can_take_the_place_of_adamw(name):
-    config = composed(f"optimizer._target_=torch.optim.{name}", "optimizer.lr=0.25")
-    made = build_optimizer(instantiate(config.optimizer), one_weight())
-    assert type(made).__name__ == name and made.defaults["lr"] == 0.25
 
 
 @pytest.mark.parametrize(("choice", "last"), [("linear", 0.2), ("cosine", 0.0955), ("constant", 1.0)])
