@@ -19,6 +19,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, environment, tiny
 from tests.helpers import assert_same_run, composed, everything_of
+from tests.offline_wandb import offline_runs
 
 STEPS = 12  # 4 epochs of 3 batches
 
@@ -63,6 +64,26 @@ def test_a_killed_or_terminated_run_is_resumed_to_the_bit(forked, tmp_path, seed
     assert whole[1]["steps"] == STEPS and whole[0]["train/loss"].count() == STEPS
     for folder in faults:
         assert_same_run(tmp_path / folder, whole)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_continues_its_wandb_run(forked, tmp_path):
+    """Kill after a checkpoint, terminate, and finish; resume in another folder too."""
+    first, other = ["resume=auto", "logger=wandb"], ["logger=wandb", f"resume={tmp_path}/run/checkpoints/last.ckpt"]
+    kills = [["kill_in_step", 6], ["terminate_in_step", 3], None]
+    forked(*[("run", first, kill) for kill in kills], ("other", other, None))
+    killed, terminated, last = offline_runs(tmp_path / "run", killed=1)
+    (apart,) = offline_runs(tmp_path / "other")
+    assert killed.started.run_id == terminated.started.run_id == last.started.run_id != apart.started.run_id
+    assert [(run.exit, run.preempting) for run in (killed, terminated, last)] == [(None, False), (1, True), (0, False)]
+    curves = pandas.read_csv(tmp_path / "run" / "metrics.csv")
+    for name in ("train/loss", "val/spearman"):
+        expected = curves.loc[curves["step"] > 4, ["step", name]].dropna()  # where the checkpoint was written
+        points = [[row["trainer/global_step"], row[name]] for row in terminated.history + last.history if name in row]
+        assert points == expected.to_numpy().tolist(), name
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    best = killed.summary | terminated.summary | last.summary  # as W&B merges them
+    assert best["val/spearman"] == results["best"]["spearman"] and best["best_step"] == results["best_step"]
 
 
 def test_a_run_can_be_resumed_in_another_folder_and_a_finished_one_has_no_steps_left(forked, tmp_path):

@@ -1,9 +1,11 @@
-"""Runs of several processes: sweeps on DDP, killed ranks, and signals."""
+"""Runs of several processes: sweeps on DDP, killed ranks, signals, torchrun, submitit."""
 
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,9 +13,12 @@ import uuid
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from simcse_pl.cli.entry_point import disable_hydra_output_on_other_ranks
 from tests.conftest import ROOT, environment, tiny
+from tests.helpers import assert_same_run, everything_of
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 
@@ -125,6 +130,72 @@ def test_a_killed_rank_ends_the_run(start, given, tmp_path, victim):
         started.process.kill()
     status, stderr = started.end(60)
     assert status in (1, -9) if victim else status == -9, stderr
+
+
+@pytest.mark.slow
+def test_two_torchrun_nodes_train_like_one_process(start, given, tmp_path):
+    """Twenty steps without dropout; only one node writes a folder."""
+    exact = ["trainer.precision=32-true", "model.dropout=0.0", "model.attention_dropout=0.0", "val_every=10"]
+    common = ["train.py", *given, *exact, "trainer.max_epochs=10"]
+    with socket.socket() as open_:
+        open_.bind(("127.0.0.1", 0))
+        port = open_.getsockname()[1]
+    two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.num_nodes=2"]
+    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
+    torchrun.append(f"--master-port={port}")
+    nodes = [
+        start(*torchrun, f"--node-rank={node}", *common, *two, f"hydra.run.dir={tmp_path}/nodes") for node in range(2)
+    ]
+    assert [node.end()[0] for node in nodes] == [0, 0]
+    status, stderr = start(*common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one").end()
+    assert status == 0, stderr
+    nodes, one = (results_of(tmp_path / name) for name in ("nodes", "one"))
+    assert nodes["steps"] == one["steps"] == 20
+    weights, expected = (load_file(tmp_path / name / "encoder" / "model.safetensors") for name in ("nodes", "one"))
+    torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.slow
+def test_a_job_of_two_ranks_preempted_by_submitit_is_resumed(start, given, tmp_path):
+    sweep = tmp_path / "sweep"
+    options = ["hydra/launcher=submitit_local", "seed=1", *DDP, *given, f"hydra.sweep.dir={sweep}"]
+    run = start("train.py", "-m", *options, "trainer.max_epochs=150", "val_every=50")
+    run.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
+    run.kill("submitit.core._submit", signal.SIGUSR2)
+    status, stderr = run.end(400)
+    assert status == 0, stderr
+    assert results_of(sweep / "0")["steps"] == 300
+    (log,) = (sweep / ".submitit").glob("*/*_log.err")
+    step = re.search(r"stopped after step (\d+)", log.read_text())[1]
+    why = "this is a job of a sweep, where resume=auto is the default"
+    assert f"resuming from step {step}, because {why}" in (sweep / "0" / "train.log").read_text()
+
+
+@pytest.mark.by_hand
+def test_terminated_and_killed_ranks_are_resumed_to_the_bit(start, given, tmp_path):
+    last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
+
+    def run(folder):
+        options = [*DDP, *given, "trainer.max_epochs=15", "val_every=5", "log_every=1", "data.num_workers=1"]
+        return start("train.py", *options, "resume=auto", f"hydra.run.dir={tmp_path}/{folder}")
+
+    status, stderr = run("whole").end()
+    assert status == 0, stderr
+    terminated = run("stopped")
+    terminated.until(last.exists)
+    for process in terminated.alive():  # with workers, as systemd and SLURM do
+        os.kill(process, signal.SIGTERM)
+    status, stderr = terminated.end(100)
+    assert status == 143 and "stopped after step" in stderr, stderr
+    saved = last.stat().st_mtime_ns
+    killed = run("stopped")
+    killed.until(lambda: last.stat().st_mtime_ns > saved)
+    for process in killed.alive():
+        os.kill(process, signal.SIGKILL)
+    assert killed.end(100)[0] == -signal.SIGKILL
+    status, stderr = run("stopped").end()
+    assert status == 0, stderr
+    assert_same_run(tmp_path / "stopped", everything_of(tmp_path / "whole"))
 
 
 def test_a_sweep_under_torchrun_is_an_error(monkeypatch, capsys):
