@@ -15,11 +15,9 @@ from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.sweeps.sweep_results import TrainingRun
 from simcse_pl.reports.tables.run_table import run_table
-from simcse_pl.results.evaluation_results import Result, validated
+from simcse_pl.results.evaluation_results import Result, read_shape
 from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
-from simcse_pl.utils.files import read_json
-from simcse_pl.utils.yaml_files import read_yaml
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
@@ -58,9 +56,9 @@ def read_training(encoder: str) -> TrainedBy | None:
     folder = path.parent.parent if path.is_file() else path.parent
     if not all((folder / file).is_file() for file in (RESULTS_FILE, CURVES_FILE, RESOLVED_CONFIG)):
         return None
-    results = validated(TrainingRun, read_json(folder / RESULTS_FILE), folder / RESULTS_FILE, "train.py")
+    results = read_shape(TrainingRun, folder / RESULTS_FILE)
     options = [_without_paths(option) for option in results.overrides]
-    config = _without_paths(OmegaConf.to_container(read_yaml(folder / RESOLVED_CONFIG)))
+    config = _without_paths(OmegaConf.to_container(OmegaConf.load(folder / RESOLVED_CONFIG)))
     return TrainedBy(read_run(folder), results, " ".join(["python train.py", *options]), config)
 
 

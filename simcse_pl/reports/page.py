@@ -18,8 +18,8 @@ from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
 from simcse_pl.results.metrics import decimals
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.results.trajectory import read_curves
+from simcse_pl.utils.numbers import as_number
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.validation import as_number
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 _FIRST = ("val/spearman", "val/alignment", "val/uniformity", "train/loss")
@@ -65,7 +65,7 @@ def page(folders: Mapping[str, str | Path]) -> str:
 def runs_table(jobs: Sequence[Job]) -> Table:
     """Return a table with one row per run: the options in which runs differ, and scores."""
     finished = [job.run for job in jobs if job.run]
-    states = ["failed or unfinished" if not job.run else "pruned" if job.pruned else "finished" for job in jobs]
+    states = [job.state for job in jobs]
     varied = {name: [job.value(name) for job in jobs] for name in differing(jobs)}
     scores = [
         {**job.run.scores, "before": job.run.score(job.run.before), "best step": job.run.best_step} if job.run else {}

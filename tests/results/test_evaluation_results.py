@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from simcse_pl.results.evaluation_results import Result, as_result, read
+from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
 
@@ -20,14 +20,15 @@ def test_a_results_file_is_read_by_its_name_or_its_folder(write_results, make_re
 
 
 def test_only_the_label_is_required_and_null_is_nan():
-    result = as_result({"label": "bare", "something": "new", "geometry": {"alignment": None}}, "r")
+    result = Result.model_validate({"label": "bare", "something": "new", "geometry": {"alignment": None}})
     assert math.isnan(result.geometry.alignment)
     assert (result.sts, result.transfer, result.retrieval, result.paper) == ([], [], None, None)
 
 
-def test_an_error_names_the_invalid_value(make_report):
-    with pytest.raises(UserError, match=r"r.json is not a results file of evaluate.py: sts.0.all.spearman: .*number"):
-        as_result(make_report() | {"sts": [{"task": "STS12", "all": {"spearman": "0.7"}}]}, "r.json")
+def test_an_error_names_the_invalid_value(make_report, write_results):
+    folder = write_results("r", make_report() | {"sts": [{"task": "STS12", "all": {"spearman": "0.7"}}]})
+    with pytest.raises(UserError, match=r"results.json is not a results file: sts.0.all.spearman: .*number"):
+        read(folder)
 
 
 def test_a_damaged_file_and_a_folder_without_results_are_errors(tmp_path):

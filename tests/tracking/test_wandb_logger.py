@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.reports.evaluation_report import encoder_tables
-from simcse_pl.results.evaluation_results import as_result
+from simcse_pl.results.evaluation_results import Result
 from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.wandb_logger import Dashboard, log_evaluation
 from simcse_pl.tracking.wandb_runs import where_to_look
@@ -127,7 +127,7 @@ def test_an_evaluation_is_logged_to_the_run_that_trained_the_encoder(encoder, tm
     offline_runs(tmp_path / "run")
     report = {"label": "small", "encoder": encoder, "settings": {"pooling": "cls"}}
     report["sts"] = [{"task": "STS-B", "all": {"spearman": 0.75}}]
-    result = as_result(report, "here")
+    result = Result.model_validate(report)
     log_evaluation(result, encoder_tables([result]), tmp_path / "evaluation", mode="offline", project="other")
     (trained, *parts), own = offline_runs(tmp_path / "run"), offline_runs(tmp_path / "evaluation")
     belongs = encoder.startswith("run/")
@@ -148,7 +148,7 @@ def test_keys_of_the_summary_have_split_and_postprocessing(tmp_path):
         sts = [{"task": "STS-B", "split": split, "all": {"spearman": score}}]
         transfer = [{"task": "MR", "accuracy": score}]
         report = {"label": "one", "settings": {"postprocess": postprocess}, "sts": sts, "transfer": transfer}
-        log_evaluation(as_result(report, "here"), [], tmp_path, mode="offline")
+        log_evaluation(Result.model_validate(report), [], tmp_path, mode="offline")
     summary = {name: score for run in offline_runs(tmp_path) for name, score in run.summary.items()}
     assert {name: score for name, score in summary.items() if name.startswith("evaluation/")} == {
         "evaluation/STS-B test": 0.75,

@@ -13,11 +13,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a score between two groups.
-
-    Args:
-        by_seed: the difference for each seed that both groups have.
-    """
+    """The difference of a score between two groups, for each seed that both have."""
 
     by_seed: pd.Series
 
@@ -51,13 +47,12 @@ def differences(groups: SeedGroups, score: str) -> list[Difference]:
     SimCSE is that of the same setting and with the same other options. A difference has no seeds if SimCSE is not
     in the sweep, or if the group is SimCSE.
     """
-    runs, keys = groups.runs.astype({score: float}), groups.keys
-    means = runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
+    keys = groups.keys
+    means = groups.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
     simcse = means[means["is_baseline"]].drop(columns=[METHOD, "is_baseline"])
     alike = [name for name in [*keys, "seed"] if name != METHOD]
     pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
     pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
-    by_group = pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]
-    by_key = {key: Difference(by_seed) for key, by_seed in by_group}
-    none = Difference(pd.Series(dtype=float))
-    return [by_key.get(key, none) for key in groups.groups[keys].itertuples(index=False, name=None)]
+    by_key = dict(iter(pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]))
+    none = pd.Series(dtype=float)
+    return [Difference(by_key.get(key, none)) for key in groups.groups[keys].itertuples(index=False, name=None)]

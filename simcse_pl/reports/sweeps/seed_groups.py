@@ -18,6 +18,7 @@ SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
 METHOD = "method"
 _SUFFIXES = {"mean": "", "std": " std", "count": " n"}
+_OF_METHODS = ["is_baseline", "published", "published difference"]
 
 
 @dataclass(frozen=True)
@@ -94,64 +95,56 @@ class SeedGroups:
 def group_by_seed(sweep: Sweep) -> SeedGroups:
     """Group the finished jobs of a sweep by row, column and the other options that differ."""
     paper = ablation(sweep.table) if sweep.table else None
-    sts = shared_tasks(pd.DataFrame([run.sts for run in sweep.runs]), STS_TASKS)
-    transfer = shared_tasks(pd.DataFrame([run.transfer_dev for run in sweep.runs]), TRANSFER_TASKS)
     jobs = [job for job in sweep.jobs if job.run]
+    names = [job.name for job in jobs]
     options = [name for name in differing(jobs) if name not in ("seed", ROW)]
-    rows = [_described(job, options, paper) for job in jobs]
-    scores = [
-        run.scores | {"sts": _mean(run.sts, sts), "transfer": _mean(run.transfer_dev, transfer)} for run in sweep.runs
-    ]
-    runs = pd.DataFrame(rows).join(pd.DataFrame(scores)).set_index(pd.Index([job.name for job in jobs]))
+    runs = pd.DataFrame([_described(job, options, paper) for job in jobs], index=names)
+    tasks = []
+    for score, of_tasks, every in (
+        ("sts", [run.sts for run in sweep.runs], STS_TASKS),
+        ("transfer", [run.transfer_dev for run in sweep.runs], TRANSFER_TASKS),
+    ):
+        scores = pd.DataFrame(of_tasks, index=names, dtype=float)
+        tasks.append(shared := shared_tasks(scores, every))
+        runs[score] = 100 * scores[shared].mean(axis="columns", skipna=False).astype(float)
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
+    keys = ["row", "column", *options]
     if METHOD in options:
-        order = [*baselines(), *runs["setting"]]
-        runs = runs.assign(is_baseline=runs[METHOD] == runs["setting"].map(baselines()))
-        runs["order"] = 2 * runs["setting"].map(order.index) - runs["is_baseline"]
-        runs = runs.sort_values("order", kind="stable")
-    keys = list(dict.fromkeys(["row", "column", *options, *["setting"] * (METHOD in options)]))
-    groups = _over_seeds(runs, keys)
+        keys = list(dict.fromkeys([*keys, "setting"]))
+        runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
+    grouped = runs.groupby(keys, sort=False)
+    scores = grouped[[*SCORES]].agg([*_SUFFIXES])
+    scores.columns = pd.Index([f"{score}{_SUFFIXES[kind]}" for score, kind in scores.columns])
+    groups = scores.join(grouped[_OF_METHODS].first()).reset_index()
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
-    return SeedGroups(sweep, paper, options, keys, runs, groups, sts, transfer)
+    return SeedGroups(sweep, paper, options, keys, runs, groups, *tasks)
 
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
-    """Return what distinguishes a job from others."""
+    """Return what distinguishes a job from others, and its scores except those of test tasks."""
+    assert job.run is not None
     row = "" if job.place.row is None else str(job.place.row)
-    setting = setting_of(job.choices)
-    described: dict[str, Any] = {
+    setting, model = setting_of(job.choices), job.choices.get("model")
+    method, simcse = job.value(METHOD), baselines().get(setting, "")
+    published, of_simcse = (
+        score.average if (score := published_score(name, setting, model)) else float("nan") for name in (method, simcse)
+    )
+    return {
         "row": (paper and paper.row(row)) or row,
         "column": job.place.column or "",
         **{name: job.value(name) for name in options},
-        "seed": str(job.run and job.run.seed),
+        "seed": str(job.run.seed),
         "setting": setting,
         "trained on": job.choices.get("data"),
+        "is_baseline": method == simcse,
+        "published": published,
+        "published difference": float("nan") if method == simcse else published - of_simcse,
+        **job.run.scores,
     }
-    if METHOD in options:
-        for column, method in (("published", described[METHOD]), ("published SimCSE", baselines().get(setting, ""))):
-            score = published_score(method, setting, job.choices.get("model"))
-            described[column] = score.average if score else None
-    return described
-
-
-def _mean(scores: Mapping[str, float], tasks: Sequence[str]) -> float:
-    """Return the mean x 100 over tasks; NaN if one of them, or all of them, were not measured."""
-    return float(100 * pd.Series(scores, dtype=float).reindex(tasks).mean(skipna=False))
-
-
-def _over_seeds(runs: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return the keys of each group, means, deviations and counts; of methods, also what the runs have in common."""
-    grouped = runs.groupby(list(keys), sort=False)
-    groups = grouped[[*SCORES]].agg([*_SUFFIXES])
-    groups.columns = pd.Index([f"{score}{_SUFFIXES[kind]}" for score, kind in groups.columns])
-    if METHOD in keys:
-        first = grouped[["trained on", "is_baseline", "published", "published SimCSE"]].first()
-        groups = groups.join(first.astype({"published": float, "published SimCSE": float}))
-    return groups.reset_index()
 
 
 def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
@@ -167,9 +160,8 @@ def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
     ours = pd.DataFrame(cells, columns=["row", "column"]).merge(groups, how="left")
     groups = pd.concat([ours, groups[~groups["row"].isin(paper.rows)]], ignore_index=True)
     counts = [f"{score} n" for score in SCORES]
-    return (
-        groups.astype(dict.fromkeys(counts, float)).fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))
-    )
+    groups[counts] = groups[counts].fillna(0).astype(int)
+    return groups
 
 
 def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:

@@ -53,7 +53,8 @@ def sweep_table(groups: SeedGroups, name: str = "sweep") -> SeedTable:
             frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
             if groups.compares_methods and score != "test":
                 frame = frame.join(_differences(groups, score))
-        frame = frame.join(_papers_figures(groups, score))
+        if groups.paper and groups.comparable:
+            frame = frame.join(_papers_figures(groups, score))
     shown = {name: 0 if name.endswith(" n") else _DECIMALS.get(name.split(" ")[0], groups.decimals) for name in frame}
     title = f"{groups.title}: {groups.score_name}"
     return SeedTable(name, title, frame, shown, sweep_notes(groups), _marks(groups, frame))
@@ -80,9 +81,8 @@ def _marks(groups: SeedGroups, frame: pd.DataFrame) -> pd.DataFrame:
         names = [name for name in frame if f"{name} low" in frame]
         return pd.DataFrame({n: frame[f"{n} high"] < 0 if lower else frame[f"{n} low"] > 0 for n in names})
     dev = frame["dev"].groupby(groups.groups["column"])
-    return pd.DataFrame(
-        {"dev": (frame["dev"] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)}
-    )
+    best = (frame["dev"] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)
+    return pd.DataFrame({"dev": best})
 
 
 def _differences(groups: SeedGroups, score: str) -> pd.DataFrame:
@@ -94,29 +94,22 @@ def _differences(groups: SeedGroups, score: str) -> pd.DataFrame:
         f"{name} high": [gain.mean + gain.margin for gain in gains],
         f"{name} n": [gain.count for gain in gains],
     }
-    frame = pd.DataFrame(columns)
-    if score == "dev" and groups.comparable:
-        frame["published"] = groups.groups["published"]
-        frame["published difference"] = published_differences(groups)
-    return frame
-
-
-def published_differences(groups: SeedGroups) -> pd.Series:
-    """Return the published differences from SimCSE in the same setting; NaN if unknown."""
-    scores = groups.groups
-    return (scores["published"] - scores["published SimCSE"]).where(~scores["is_baseline"])
+    published = ["published", "published difference"] if score == "dev" and groups.comparable else []
+    return pd.DataFrame(columns).join(groups.groups[published])
 
 
 def _papers_figures(groups: SeedGroups, score: str) -> pd.DataFrame:
     """Return the paper's columns to show beside one of our scores."""
-    paper, cells = groups.paper, groups.groups[["row", "column"]]
-    columns: dict[str, list[float | None]] = {}
-    if paper and groups.comparable:
-        rows = [paper.rows.get(row, {}) for row in cells["row"]]
-        if not paper.settings and score in paper.scores:
-            columns["paper" if score == "dev" else f"paper, {score}"] = [row.get(score) for row in rows]
-        elif score == "dev" and groups.columns:
-            columns["paper"] = [row.get(column) for row, column in zip(rows, cells["column"], strict=True)]
-        elif score == "dev":
-            columns = {f"paper, {setting}": [row.get(setting) for row in rows] for setting in paper.settings}
-    return pd.DataFrame(columns, index=cells.index, dtype=float).dropna(axis="columns", how="all")
+    assert groups.paper is not None
+    settings, cells = groups.paper.settings, groups.groups
+    figures = pd.DataFrame([groups.paper.rows.get(row, {}) for row in cells["row"]], dtype=float)
+    if not settings and score in groups.paper.scores:
+        figures = figures.reindex(columns=[score]).set_axis(["paper" if score == "dev" else f"paper, {score}"], axis=1)
+    elif score == "dev" and groups.columns:
+        of_column = [row.get(column) for row, column in zip(figures.to_dict("records"), cells["column"], strict=True)]
+        figures = pd.DataFrame({"paper": of_column}, dtype=float)
+    elif score == "dev":
+        figures = figures.reindex(columns=settings).add_prefix("paper, ")
+    else:
+        return pd.DataFrame(index=cells.index)
+    return figures.dropna(axis="columns", how="all")

@@ -60,7 +60,7 @@ def test_a_sweep_is_a_folder_of_numbered_folders_that_is_not_a_run(write_sweep, 
 
 def test_a_damaged_file_and_a_sweep_without_results_are_errors(write_sweep, job):
     folder = write_sweep("s", job(0.7))
-    for content, message in {'{"best": ': "is not valid JSON", "{}": "is not a results file of train.py: best"}.items():
+    for content, message in {'{"best": ': "is not valid JSON", "{}": "is not a results file: best"}.items():
         (folder / "0" / "results.json").write_text(content)
         with pytest.raises(UserError, match=f"0/results.json {message}"):
             read_sweeps({"": folder})

@@ -7,7 +7,7 @@ import pytest
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.tables.score_tables import sts_table, subset_table, transfer_table
-from simcse_pl.results.evaluation_results import as_result
+from simcse_pl.results.evaluation_results import Result
 
 
 def rows(table):
@@ -91,9 +91,9 @@ def test_failed_tasks_are_dashes(make_result):
 def test_sizes_are_a_note_and_the_sample_has_no_average_and_no_row_of_the_paper(make_report, bert):
     report = make_report("one", sts=("STS12", "STS-B"))
     report["sts"][0]["pairs"] = 2358
-    assert sts_table([as_result(report, "r")]).notes == ["pairs: STS12 2358 (the original: 3108), STS-B 1379"]
+    assert sts_table([Result.model_validate(report)]).notes == ["pairs: STS12 2358 (the original: 3108), STS-B 1379"]
     sample = [{"task": "sample", "split": "test", "pairs": 330, "all": {"spearman": 0.7}}]
-    table = sts_table([as_result(make_report("mine", **bert) | {"sts": sample}, "r")])
+    table = sts_table([Result.model_validate(make_report("mine", **bert) | {"sts": sample})])
     assert rows(table) == {"mine": {"sample": 70.0}}
     assert table.notes == ["pairs: sample 330"]
 
@@ -127,7 +127,7 @@ def test_the_papers_transfer_row_has_no_f1_and_each_row_names_its_classifier(mak
     first, second = (make_report(label, transfer=("MR", "MRPC"), **mean) for label in ("first", "second"))
     for task in second["transfer"]:
         task["classifier"] = "pytorch"
-    frame = transfer_table([as_result(first, "x"), as_result(second, "y")]).frame
+    frame = transfer_table([Result.model_validate(first), Result.model_validate(second)]).frame
     assert dict(zip(frame["encoder"], frame["classifier"], strict=True)) == {
         "first": "scikit-learn",
         "second": "pytorch",
