@@ -28,16 +28,12 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 @dataclass(frozen=True)
 class TrainedBy:
-    """The training run of an encoder.
-
-    `trajectory` has alignment and uniformity at each validation, `results` the scores, and `config` all options with
-    file names instead of paths.
-    """
+    """The training run of an encoder."""
 
     trajectory: TrainingTrajectory
     results: TrainingRun
     command: str
-    config: dict[str, Any]
+    config: dict[str, Any]  # all options, with file names instead of paths
 
     @property
     def recipe(self) -> str:
@@ -84,19 +80,14 @@ def write_card(
     license: str | None = None,
     language: str | None = None,
 ) -> None:
-    """Write README.md and its figures.
+    """Write README.md and its figures to the folder of an exported encoder.
 
     Args:
-        folder: the folder of the exported encoder.
-        name: the name of the encoder.
-        encoder: the exported encoder.
+        folder, name, encoder: the exported encoder.
         run: the run that trained it.
         results: its evaluation results; the card compares them with the paper's if they name a row.
         repository: name on the hub, for the examples; None for `name`.
         license, language: metadata for the hub.
-
-    Raises:
-        UserError: two results have the same label, or one names a row that the paper does not have.
     """
     figures = encoder_figures(results, [replace(run.trajectory, label=name)] if run else [])
     for title, figure in figures.items():

@@ -8,7 +8,6 @@ import pandas
 import pytest
 
 from simcse_pl.sweeps.optuna_search import STUDY_FILE, OptunaTrial
-from simcse_pl.utils.errors import UserError
 from tests.conftest import tiny
 
 SPACE = {
@@ -82,11 +81,6 @@ def test_diverged_and_interrupted_trials_fail(tmp_path):
     OptunaTrial(tmp_path, SPACE, 2)
     run(tmp_path, 1, 0.5)
     assert [trial.state.name for trial in study_of(tmp_path).trials] == ["FAIL", "FAIL", "RUNNING", "COMPLETE"]
-
-
-def test_an_option_without_a_range_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="search.space.lr=3: give low and high, or choices"):
-        OptunaTrial(tmp_path, {"lr": 3})
 
 
 def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, sentences, make_model):

@@ -13,9 +13,8 @@ from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.reports.evaluation_report import encoder_tables
 from simcse_pl.results.evaluation_results import Result
-from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.wandb_logger import Dashboard, log_evaluation
-from simcse_pl.tracking.wandb_runs import where_to_look
+from simcse_pl.tracking.wandb_runs import closing_run, where_to_look
 from tests.offline_wandb import offline_runs
 
 SPEED = "speed/sentences_per_second"

@@ -6,9 +6,7 @@ import pytest
 import wandb
 
 from simcse_pl.results.run_files import WANDB_FILE
-from simcse_pl.tracking import wandb_runs
-from simcse_pl.tracking.closing_run import closing_run
-from simcse_pl.tracking.wandb_runs import remembered_run, start_run, where_to_look
+from simcse_pl.tracking.wandb_runs import closing_run, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import Stopped, UserError
 from tests.offline_wandb import offline_runs
 
@@ -36,11 +34,11 @@ def test_mode(asked, environment, file, logged_in, expected, monkeypatch, tmp_pa
     if environment:
         monkeypatch.setenv("WANDB_MODE", environment)
     settings = SimpleNamespace(mode=file or "online")
-    monkeypatch.setattr(wandb_runs.wandb, "setup", lambda: SimpleNamespace(settings=settings))
-    monkeypatch.setattr(wandb_runs.wandb, "login", lambda prompt, verify: not prompt and logged_in)
+    monkeypatch.setattr(wandb, "setup", lambda: SimpleNamespace(settings=settings))
+    monkeypatch.setattr(wandb, "login", lambda prompt, verify: not prompt and logged_in)
     asked_for = {}
     run = SimpleNamespace(disabled=True)
-    monkeypatch.setattr(wandb_runs.wandb, "init", lambda **options: asked_for.update(options) or run)
+    monkeypatch.setattr(wandb, "init", lambda **options: asked_for.update(options) or run)
     assert start_run(tmp_path, mode=asked, name="n", group="g", job_type="j", tags=["t"]) is run
     assert asked_for["mode"] == expected and not (tmp_path / WANDB_FILE).exists()
     given = {"project": "simcse_pl", "name": "n", "group": "g", "job_type": "j", "tags": ["t"]}
@@ -48,7 +46,7 @@ def test_mode(asked, environment, file, logged_in, expected, monkeypatch, tmp_pa
 
 
 def test_online_without_a_login_is_an_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(wandb_runs.wandb, "login", lambda prompt, verify: False)
+    monkeypatch.setattr(wandb, "login", lambda prompt, verify: False)
     with pytest.raises(UserError, match="^W&B: mode=online needs a login: run `wandb login`"):
         start_run(tmp_path, mode="online")
 
@@ -103,7 +101,7 @@ def test_a_run_is_offline_if_the_server_does_not_answer_or_rejects_the_key(error
             raise error("Run initialization has timed out\nsee ...")
         return SimpleNamespace(disabled=True, mode=mode)
 
-    monkeypatch.setattr(wandb_runs.wandb, "login", lambda prompt, verify: True)
-    monkeypatch.setattr(wandb_runs.wandb, "init", init)
+    monkeypatch.setattr(wandb, "login", lambda prompt, verify: True)
+    monkeypatch.setattr(wandb, "init", init)
     assert start_run(tmp_path, mode="online").mode == "offline"
     assert "so this run is offline: Run initialization has timed out" in caplog.text

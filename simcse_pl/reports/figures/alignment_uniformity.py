@@ -1,8 +1,6 @@
 """The alignment-uniformity plane: encoders as points (the paper's figure 3), training runs as paths (figure 2)."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -14,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
-from simcse_pl.reports.figures.style import DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
+from simcse_pl.reports.figures.style import STYLE, figure_of
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_scores
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation, factor, score_name
@@ -32,11 +30,8 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
     Returns:
         The figure; None if no result has alignment and uniformity.
     """
-    measured = {result.label: result.geometry for result in results if result.geometry}
-    planes = pd.DataFrame(
-        {label: {"uniformity": g.uniformity, "alignment": g.alignment} for label, g in measured.items()}
-    )
-    points = planes.T.dropna()
+    measured = {r.label: (r.geometry.uniformity, r.geometry.alignment) for r in results if r.geometry}
+    points = pd.DataFrame.from_dict(measured, "index", columns=["uniformity", "alignment"]).dropna()
     if points.empty:
         return None
     scores = sts_scores([result for result in results if result.label in points.index], aggregation)
@@ -54,40 +49,35 @@ def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
     Returns:
         The figure; None without runs that have alignment and uniformity.
     """
-    runs = [run for run in runs if len(run.points)]
-    if not runs:
-        return None
     paths = {
         f"{run.label} ({run.points['step'].iloc[-1]} steps)": run.points.assign(
             score=factor(run.metric) * run.points["score"]
         )
         for run in runs
+        if len(run.points)
     }
-    named = " or ".join(dict.fromkeys(score_name(run.metric) for run in runs))
-    return _plane(paths, f"dev ({named})", legend="hollow: start of training; large: end")
+    named = " or ".join(dict.fromkeys(score_name(run.metric) for run in runs if len(run.points)))
+    return _plane(paths, f"dev ({named})", "hollow: start of training; large: end") if paths else None
 
 
 @matplotlib.rc_context(STYLE)
 def _plane(paths: Mapping[str, pd.DataFrame], scale: str, legend: str | None = None) -> Figure:
     """Draw paths with the columns uniformity, alignment and score; a path may be a point."""
-    labels = [textwrap.fill(label, LEGEND_WIDTH) for label in paths]
-    lines = sum(label.count("\n") + 1 for label in labels) / 2 + bool(legend)
-    figure = Figure((WIDTH, 0.72 * WIDTH + 0.15 * lines), layout="constrained")
-    axes = figure.add_subplot(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    figure, axes, looks = figure_of([*paths], 0.72, more=bool(legend))
+    axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     scores = pd.concat([path["score"] for path in paths.values()]).dropna()
     margin = 1.0 if len(scores) and scores.max() - scores.min() < 1 else 0.0
     norm = Normalize(scores.min() - margin, scores.max() + margin) if len(scores) else Normalize()
-    for label, path, dashes, marker in zip(labels, paths.values(), cycle(DASHES), cycle(MARKERS)):
+    for path, look in zip(paths.values(), looks, strict=True):
         x, y = path["uniformity"].to_numpy(), path["alignment"].to_numpy()
-        look: dict[str, Any] = {"marker": marker, "edgecolors": "black"}
-        line = dashes if len(path) > 1 else "none"
-        axes.plot(x, y, color="0.35", linestyle=line, linewidth=1, marker=marker, markersize=3.5, label=label)
+        dots: dict[str, Any] = {"marker": look["marker"], "edgecolors": "black"}
+        line = look | {"color": "0.35", "linestyle": look["linestyle"] if len(path) > 1 else "none"}
+        axes.plot(x, y, linewidth=1, markersize=3.5, **line)
         shown = np.unique(np.linspace(0, len(path) - 1, _MAX_MARKERS).round().astype(int))
-        sizes = np.where(shown == len(path) - 1, 45, 18)
-        colours = path["score"].to_numpy()[shown]
-        axes.scatter(x[shown], y[shown], sizes, colours, norm=norm, plotnonfinite=True, zorder=3, **look)
+        sizes, colours = np.where(shown == len(path) - 1, 45, 18), path["score"].to_numpy()[shown]
+        axes.scatter(x[shown], y[shown], sizes, colours, norm=norm, plotnonfinite=True, zorder=3, **dots)
         if len(path) > 1:
-            axes.scatter(x[:1], y[:1], 45, "white", zorder=4, **look)
+            axes.scatter(x[:1], y[:1], 45, "white", zorder=4, **dots)
     axes.margins(0.12)
     if len(scores):
         figure.colorbar(ScalarMappable(norm, "viridis"), ax=axes, label=scale, aspect=30, ticks=MaxNLocator(6))

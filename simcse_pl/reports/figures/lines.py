@@ -1,16 +1,13 @@
 """A line per encoder: singular values (appendix F), and scores by the number of dimensions (Matryoshka)."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import cycle
-from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
-from simcse_pl.reports.figures.style import COLOURS, DASHES, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
+from simcse_pl.reports.figures.style import STYLE, figure_of
 from simcse_pl.reports.tables.score_tables import shared_tasks, sts_scores
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
@@ -65,19 +62,10 @@ def _lines(
     lines: Mapping[str, tuple[Sequence[int], Sequence[float] | np.ndarray]], x_label: str, y_label: str, markers: bool
 ) -> Figure:
     """Draw x and y of each label; without markers, y is logarithmic."""
-    labels = [textwrap.fill(label, LEGEND_WIDTH) for label in lines]
-    legend_lines = sum(label.count("\n") + 1 for label in labels) / 2  # in each of the legend's two columns
-    figure = Figure((WIDTH, 0.5 * WIDTH + 0.15 * legend_lines), layout="constrained")
-    axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
-    looks = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKERS))
-    for label, (x, y), (colour, dashes, marker) in zip(labels, lines.values(), looks, strict=False):
-        look: dict[str, Any] = {
-            "color": colour,
-            "linestyle": dashes,
-            "linewidth": 1.3,
-            "marker": marker if markers else None,
-        }
-        axes.plot(x, y, label=label, **look)
+    figure, axes, looks = figure_of([*lines], 0.5)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    for (x, y), look in zip(lines.values(), looks, strict=True):
+        axes.plot(x, y, linewidth=1.3, **look | ({} if markers else {"marker": None}))
     if not markers:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")

@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -32,11 +31,11 @@ def similarity_densities(results: Sequence[Result]) -> Figure | None:
     rows = -(-len(shown) // columns)
     figure = Figure((WIDTH if columns > 1 else 0.6 * WIDTH, 2.2 * rows + 0.3), layout="constrained")
     bands = keys_of(shown.values())
-    lowest = min(value for own in shown.values() for values in own.values() for value in values)
+    lowest = min(value for similarities in shown.values() for values in similarities.values() for value in values)
     edges = np.linspace(min(0, np.floor(10 * lowest) / 10), 1, _BINS + 1)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
-    for axes, (label, own) in zip(grid, shown.items(), strict=False):
-        _ridges(axes, [own.get(band, []) for band in bands], edges)
+    for axes, (label, similarities) in zip(grid, shown.items(), strict=False):
+        _ridges(axes, [np.clip(similarities.get(band, []), edges[0], 1) for band in bands], edges)
         axes.set_title(textwrap.fill(label, 84 // max(2, columns)))
     for axes in grid[len(shown) :]:
         axes.remove()
@@ -46,16 +45,15 @@ def similarity_densities(results: Sequence[Result]) -> Figure | None:
     return figure
 
 
-def _ridges(axes: Axes, bands: Sequence[Sequence[float]], edges: np.ndarray) -> None:
+def _ridges(axes: Axes, bands: Sequence[np.ndarray], edges: np.ndarray) -> None:
     """Draw one histogram per band above each other, the lowest score at the bottom."""
-    densities = [np.histogram(np.clip(values, edges[0], 1), edges)[0] / max(1, len(values)) for values in bands]
+    densities = [np.histogram(values, edges)[0] / max(1, len(values)) for values in bands]
     highest = max(density.max() for density in densities)
     shades = matplotlib.colormaps["viridis"](np.linspace(0.15, 0.95, len(bands)))
     for base, (values, density, shade) in enumerate(zip(bands, densities, shades, strict=True)):
-        look: dict[str, Any] = {"fill": True, "facecolor": shade, "edgecolor": "black", "linewidth": 0.6}
-        axes.stairs(base + 0.85 * density / highest, edges, baseline=base, **look)
+        heights = base + 0.85 * density / highest
+        axes.stairs(heights, edges, baseline=base, fill=True, facecolor=shade, edgecolor="black", linewidth=0.6)
         axes.axhline(base, color="black", linewidth=0.4)
-        if len(values):
-            axes.plot([np.median(values)] * 2, [base, base + 0.85], color="black", linewidth=0.9)
+        axes.vlines([np.median(values)] if len(values) else [], base, base + 0.85, color="black", linewidth=0.9)
     axes.set_xlim(edges[0], edges[-1])
     axes.tick_params(axis="y", length=0)

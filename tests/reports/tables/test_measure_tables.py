@@ -2,12 +2,12 @@
 
 import pytest
 
-from simcse_pl.reports.tables.measure_tables import geometry_table, own_data_table, retrieval_table, spectrum_table
+from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, retrieval_table
 
 
 def test_each_measure_is_a_column(make_result):
     results = [make_result("a"), make_result("b", seed=2), make_result("none", geometry=None)]
-    table, spectrum = geometry_table(results), spectrum_table(results)
+    table, spectrum = geometry_tables(results)
     assert table.frame["encoder"].tolist() == spectrum.frame["encoder"].tolist() == ["a", "b"]
     assert table.frame.iloc[1, 1:].to_dict() | spectrum.frame.iloc[1, 1:].to_dict() == pytest.approx(
         {
@@ -30,7 +30,7 @@ def test_each_measure_is_a_column(make_result):
 
 
 def test_missing_measures_are_nan_and_different_data_is_a_note(make_result):
-    table = geometry_table([make_result("a"), make_result("b", geometry={"alignment": 0.5})])
+    table, _ = geometry_tables([make_result("a"), make_result("b", geometry={"alignment": 0.5})])
     assert table.frame.loc[1].isna().sum() == len(list(table.frame)) - 2
     assert "a on STS-B test: 2758 sentences, 338 positives" in table.notes
     assert table.title == "Geometry"
