@@ -27,7 +27,6 @@ from simcse_pl.cli.common import (
     STANDARD,
     add_column,
     add_encoder,
-    chunks_of,
     chunks_with_progress,
     json_line,
     load_simcse,
@@ -95,8 +94,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     if path.read_text("utf-8") != text:
         same = "continue with the same ones, or remove it to start again"
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
-    chunks = chunks_with_progress(sentences, "sentences encoded") if rank() == 0 else chunks_of(sentences, CHUNK_SIZE)
-    for number, chunk in enumerate(chunks):
+    for number, chunk in enumerate(chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
         shard = folder / f"{number:06d}.npy"
         if number % world_size() == rank() and not shard.exists():
             with atomic_write(folder) as new:

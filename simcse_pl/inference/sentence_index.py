@@ -206,9 +206,7 @@ class SentenceIndex:
             UserError: a file is missing or damaged, or the encoder or its settings differ.
         """
         path = Path(folder) / SETTINGS_FILE
-        if not path.is_file():
-            raise UserError(f"{folder} holds no index: {SETTINGS_FILE} is missing")
-        with reraise_as(f"{folder} is damaged, build the index again"):
+        with reraise_as(f"{folder} holds no index, or a damaged one"):
             saved = read_json(path)
             tensors = read_weights(path.with_name(VECTORS_FILE))
             ranges = tensors["ranges"].numpy() if "ranges" in tensors else None

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
-from simcse_pl.reports.figures.lines import dimension_curves, spectra
-from simcse_pl.reports.figures.similarities import similarity_densities
+from simcse_pl.reports.figures.encoders import (
+    dimension_curves,
+    encoder_plane,
+    run_plane,
+    similarity_densities,
+    spectra,
+)
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, retrieval_table
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from benchmarks import findings
-from simcse_pl.reports.sweeps.paired import Difference
+from simcse_pl.reports.sweeps.seed_groups import Difference
 from tests.conftest import ROOT
 
 EVERYTHING = list(findings.PLAN["tables"])

@@ -4,6 +4,7 @@ Hydra imports this module at each start, so pandas and scipy are imported at the
 """
 
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import show
 
 
-class _Tables(Callback):
+class _Tables(Callback, ABC):
     """Print the tables of the finished jobs, and exit with status 1 if a job or a task has failed."""
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
@@ -32,9 +33,9 @@ class _Tables(Callback):
         if failed or not complete:
             raise SystemExit(1)
 
+    @abstractmethod
     def print_tables(self, config: DictConfig, jobs: list[Path]) -> bool:
         """Print the tables of finished jobs, and return whether all their tasks were measured."""
-        raise NotImplementedError
 
 
 class SweepTable(_Tables):

@@ -1,10 +1,12 @@
-"""A sweep's jobs in groups that differ in the seed alone, and their scores over seeds."""
+"""A sweep's jobs in groups that differ in the seed alone: scores over seeds, and paired differences from SimCSE."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from scipy.stats import t
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
@@ -16,6 +18,7 @@ from simcse_pl.results.metrics import SPEARMAN, decimals
 
 SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
+CONFIDENCE = 0.95  # of intervals
 METHOD = "method"
 _SUFFIXES = {"mean": "", "std": " std", "count": " n"}
 _OF_METHODS = ["is_baseline", "published", "published difference"]
@@ -131,7 +134,7 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict
     setting, model = setting_of(job.choices), job.choices.get("model")
     method, simcse = job.value(METHOD), baselines().get(setting, "")
     published, of_simcse = (
-        score.average if (score := published_score(name, setting, model)) else float("nan") for name in (method, simcse)
+        score.average if (score := published_score(name, setting, model)) else math.nan for name in (method, simcse)
     )
     return {
         "row": (paper and paper.row(row)) or row,
@@ -142,7 +145,7 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict
         "trained on": job.choices.get("data"),
         "is_baseline": method == simcse,
         "published": published,
-        "published difference": float("nan") if method == simcse else published - of_simcse,
+        "published difference": math.nan if method == simcse else published - of_simcse,
         **job.run.scores,
     }
 
@@ -169,3 +172,50 @@ def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:
     values = {name: group[name] for name in options if isinstance(group[name], str)}
     parts = [group["row"], group["column"], *(v if n == METHOD else f"{n}={v}" for n, v in values.items())]
     return ", ".join(filter(None, parts)) or "all jobs"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of a score between two groups, for each seed that both have."""
+
+    by_seed: pd.Series
+
+    @property
+    def count(self) -> int:
+        """The number of seeds."""
+        return len(self.by_seed)
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds; NaN without seeds."""
+        return float(self.by_seed.mean())
+
+    @property
+    def margin(self) -> float:
+        """Half the width of the t-interval of the mean; NaN for fewer than two seeds.
+
+        The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
+        """
+        return reach(self.count) * float(self.by_seed.std())
+
+
+def reach(count: int) -> float:
+    """Return half the width of a t-interval of the mean over seeds, in sample standard deviations."""
+    return float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) / math.sqrt(count) if count > 1 else math.nan
+
+
+def differences(groups: SeedGroups, score: str) -> list[Difference]:
+    """Return the difference of one of SCORES between each group and SimCSE, in the order of the groups.
+
+    SimCSE is that of the same setting and with the same other options. A difference has no seeds if SimCSE is not
+    in the sweep, or if the group is SimCSE.
+    """
+    keys = groups.keys
+    means = groups.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
+    simcse = means[means["is_baseline"]].drop(columns=[METHOD, "is_baseline"])
+    alike = [name for name in [*keys, "seed"] if name != METHOD]
+    pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
+    pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
+    by_key = dict(iter(pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]))
+    none = pd.Series(dtype=float)
+    return [Difference(by_key.get(key, none)) for key in groups.groups[keys].itertuples(index=False, name=None)]

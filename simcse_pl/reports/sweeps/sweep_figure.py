@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.paper import Ablation
-from simcse_pl.reports.sweeps.paired import CONFIDENCE, differences
-from simcse_pl.reports.sweeps.seed_groups import SeedGroups
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences
 from simcse_pl.utils.numbers import as_number
 
 _OUTLIER = 5  # times the median difference, or 1 point; other differences cannot be read beside a larger one

@@ -8,8 +8,7 @@ from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.methods import published_score, setting_of
 from simcse_pl.reports.paper import published
-from simcse_pl.reports.sweeps.paired import CONFIDENCE, differences
-from simcse_pl.reports.sweeps.seed_groups import METHOD, SeedGroups
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, METHOD, SeedGroups, differences
 from simcse_pl.reports.sweeps.sweep_results import differing
 from simcse_pl.reports.tables.score_tables import failure_notes
 

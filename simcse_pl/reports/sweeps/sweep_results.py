@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
@@ -160,7 +160,7 @@ def read_job(folder: Path, name: str) -> Job:
     file = folder / RESULTS_FILE
     run = read_shape(TrainingRun, file) if file.is_file() else None
     saved = folder / "config" / "overrides.yaml"
-    overrides = run.overrides if run else OmegaConf.load(saved) if saved.is_file() else []
+    overrides: Any = run.overrides if run else OmegaConf.load(saved) if saved.is_file() else []
     given = (override.lstrip("+").partition("=") for override in overrides)
     options = {name: value.strip("'\"") for name, _, value in given}
     if run and run.trial:

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from simcse_pl.reports.sweeps.paired import differences
-from simcse_pl.reports.sweeps.seed_groups import SCORES, SeedGroups
+from simcse_pl.reports.sweeps.seed_groups import SCORES, SeedGroups, differences
 from simcse_pl.reports.sweeps.sweep_notes import sweep_notes
 from simcse_pl.utils.tables import Table
 

@@ -40,13 +40,14 @@ def geometry_tables(results: Sequence[Result]) -> list[Table]:
     values = pd.DataFrame([g.model_dump(include={*_GEOMETRY, *_SPECTRUM}) for g in measured.values()], dtype=float)
     variance = pd.DataFrame([g.top_variance for g in measured.values()], dtype=float).add_prefix("top ")
     tables = []
-    kinds = (("geometry", [], _GEOMETRY, []), ("spectrum", [variance], _SPECTRUM, [_NOTE]))
-    for name, before, measures, about in kinds:
+    for name, measures in (("geometry", _GEOMETRY), ("spectrum", _SPECTRUM)):
         digits = dict(measures.values())
-        frame = pd.concat([*before, values[[*measures]].set_axis([*digits], axis=1)], axis=1)
+        frame = values[[*measures]].set_axis([*digits], axis=1)
+        if name == "spectrum":
+            frame, notes = variance.join(frame), [_NOTE, *notes]
         digits = dict.fromkeys(frame, 3) | digits
         frame.insert(0, "encoder", list(measured))
-        tables.append(Table(name, f"{name.capitalize()}{where}", frame, digits, [*about, *notes]))
+        tables.append(Table(name, f"{name.capitalize()}{where}", frame, digits, notes))
     return tables
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simcse_pl.reports.figures.similarities import similarity_densities
+from simcse_pl.reports.figures.encoders import similarity_densities
 
 
 def ridges(axes):

@@ -7,7 +7,7 @@ import matplotlib
 import pytest
 from PIL import Image
 
-from simcse_pl.reports.figures.lines import spectra
+from simcse_pl.reports.figures.encoders import spectra
 from simcse_pl.reports.figures.style import figure_files
 
 
