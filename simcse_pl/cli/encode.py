@@ -44,7 +44,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     about = "sentences: .txt (one per line), .csv, .tsv, .jsonl or .parquet; -: lines of standard input (default)"
     parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
@@ -57,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     out, sentences = Path(arguments.out), partial(iterate_sentences, arguments.sentences, arguments.column)
     if arguments.out == STANDARD and arguments.precision == FLOAT32:
         encode, _ = _encode_function(arguments)

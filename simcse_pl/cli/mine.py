@@ -12,7 +12,6 @@ from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     about = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
     parser.add_argument("pairs", metavar="PAIRS", help=about)
@@ -42,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})

@@ -60,7 +60,6 @@ def default_label(folder: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     parser.add_argument(
         "folders",
         nargs="+",
@@ -80,7 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     labels = arguments.labels or [default_label(folder) for folder in arguments.folders]
     is_run = [not arguments.html and (Path(folder) / CURVES_FILE).is_file() for folder in arguments.folders]
     if len(labels) != len(is_run) or len({*zip(labels, is_run, strict=True)}) < len(labels):

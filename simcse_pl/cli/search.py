@@ -8,7 +8,6 @@ from simcse_pl.data.readers.row_reader import read_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
     parser.add_argument("queries", nargs="*", metavar="QUERY", help="one or several queries")
@@ -23,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     queries = arguments.queries or read_sentences(arguments.queries_from)
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)

@@ -36,16 +36,12 @@ _DIGITS = 6  # of a similarity: float32 rounds the seventh
 class Quantizer:
     """A precision of vectors, and the conversion to and from it.
 
-    Args:
-        precision: `float32`, `int8` or `binary`.
-        ranges: for int8, the lowest and the highest value of each dimension, [2, dim] float32.
-
     Examples:
         >>> vectors = Quantizer("int8", np.load("captions.npy.ranges.npy")).dequantize(np.load("captions.npy"))
     """
 
     precision: str = FLOAT32
-    ranges: Array | None = None
+    ranges: Array | None = None  # for int8, the lowest and the highest value of each dimension, [2, dim] float32
 
     @classmethod
     def fitted(cls, precision: str, vectors: Array) -> "Quantizer":
@@ -86,22 +82,15 @@ class SentenceIndex:
 
     The similarity is the cosine of the query's float32 vector with the vector in the index, dequantized if needed.
 
-    Args:
-        encode: returns vectors [n, dim] of n sentences. It encodes the queries.
-        sentences: distinct sentences.
-        vectors: [n, dim] float32 on the CPU, of length 1, or these vectors quantized; row i is the vector of
-            sentence i.
-        quantizer: the precision of `vectors`.
-
     Examples:
         >>> index = SentenceIndex.build(encode, captions)
         >>> index.search(["A man riding a small boat in a harbor."], top_k=3)
         >>> index.save("captions", {"encoder": "outputs/mine/encoder"})
     """
 
-    encode: Encode
-    sentences: list[str]
-    vectors: Tensor
+    encode: Encode  # returns vectors [n, dim] of n sentences
+    sentences: list[str]  # distinct
+    vectors: Tensor  # of the sentences, [n, dim] float32 on the CPU, of length 1, or these vectors quantized
     quantizer: Quantizer = field(default_factory=Quantizer)
 
     def __len__(self) -> int:

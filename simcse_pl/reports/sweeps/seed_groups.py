@@ -28,26 +28,21 @@ _OF_METHODS = ["is_baseline", "published", "published difference"]
 class SeedGroups:
     """A sweep with its jobs in groups.
 
-    Args:
-        sweep: the jobs.
-        paper: the table of the paper that the sweep repeats, if any.
-        options: options that differ between groups and do not follow from row and column.
-        keys: the columns of `runs` that distinguish the groups.
-        runs: a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
-            `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test
-            are the monitored metric.
-        groups: a row per group: `label`, `keys`, and for each of SCORES the mean `X`, `X std` (the sample standard
-            deviation) and `X n`. With rows of the paper, all of its rows in its order; of methods, SimCSE first.
-        sts_tasks, transfer_tasks: the test tasks that all runs with scores of some of them have.
+    `runs` has a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
+    `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test are the
+    monitored metric.
+
+    `groups` has a row per group: `label`, `keys`, and for each of SCORES the mean `X`, `X std` (the sample standard
+    deviation) and `X n`. With rows of the paper, it has all of its rows in its order; of methods, SimCSE first.
     """
 
     sweep: Sweep
-    paper: Ablation | None
-    options: list[str]
-    keys: list[str]
+    paper: Ablation | None  # the table of the paper that the sweep repeats
+    options: list[str]  # those that differ between groups and do not follow from row and column
+    keys: list[str]  # the columns of `runs` that distinguish the groups
     runs: pd.DataFrame
     groups: pd.DataFrame
-    sts_tasks: list[str]
+    sts_tasks: list[str]  # the test tasks that all runs with scores of some of them have
     transfer_tasks: list[str]
 
     @property
