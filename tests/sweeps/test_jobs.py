@@ -12,7 +12,7 @@ from hydra.conf import ConfigSourceInfo
 from omegaconf import OmegaConf
 
 from simcse_pl.sweeps.jobs import best_score, finished_job, job_arguments
-from simcse_pl.sweeps.resolvers import in_sweep
+from simcse_pl.sweeps.rows import in_sweep
 from simcse_pl.utils.errors import SweepError, UserError
 from tests.conftest import ROOT, tiny
 

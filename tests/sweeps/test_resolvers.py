@@ -3,7 +3,7 @@
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from simcse_pl.sweeps.resolvers import in_sweep, job_name, sweep_group
+from simcse_pl.sweeps.rows import in_sweep, job_name, sweep_group
 
 
 def test_the_group_is_the_table_and_the_folder_of_the_sweep(composed):

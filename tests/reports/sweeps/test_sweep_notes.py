@@ -3,8 +3,8 @@
 import pytest
 
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-from simcse_pl.reports.sweeps.sweep_notes import sweep_notes
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+from simcse_pl.reports.sweeps.sweep_tables import sweep_notes
 
 
 def found(notes, start):
