@@ -138,7 +138,8 @@ def _about_scores(groups: SeedGroups) -> list[str]:
     if groups.transfer_tasks:
         classifier = _or(run.transfer_classifier for run in runs if run.transfer_dev)
         tasks = _tasks(groups.transfer_tasks, TRANSFER_TASKS)
-        notes.append(f"transfer: mean accuracy x 100 on dev of {tasks}, {classifier} classifier; paper: pytorch")
+        scored = f"transfer: mean accuracy x 100 on dev of {tasks}, {classifier} classifier"
+        notes.append(f"{scored}; paper: pytorch classifier")
     before = pd.Series([run.score(run.before) for run in runs]).agg(["min", "max"]).dropna()
     facts = {
         "model": _or(job.choices.get("model") for job in jobs),

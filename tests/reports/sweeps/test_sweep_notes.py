@@ -18,7 +18,7 @@ def test_notes_say_what_was_run(write_sweep, job, group):
     assert sweep_notes(group(write_sweep("s", *jobs, table="table_3_dropout"))) == [
         "dev: STS-B dev, which selects the checkpoint; mean ± sample standard deviation (seeds); *: best on dev",
         "sts: mean Spearman x 100 on test of STS12, STS-B (2 of 7 tasks)",
-        "transfer: mean accuracy x 100 on dev of MR (1 of 7 tasks), scikit-learn classifier; paper: pytorch",
+        "transfer: mean accuracy x 100 on dev of MR (1 of 7 tasks), scikit-learn classifier; paper: pytorch classifier",
         "model minilm; data wiki or nli; steps 60 or 40; seeds 1, 2; dev before training 45.67 to 60.00",
         "paper: BERT-base, unsupervised, on STS-B dev",
     ]
