@@ -72,8 +72,6 @@ def read_suite(config: DictConfig) -> Suite:
     tasks = config.tasks or []
     options: Any = OmegaConf.to_container(config.data)
     evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
-    if not config.retrieval.corpus and config.retrieval.queries:
-        raise UserError("retrieval.queries is set, but retrieval.corpus is not set: set it to the file to search")
     if config.split not in ("dev", "test"):
         raise UserError(f"split={config.split}: it should be dev or test")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}

@@ -70,12 +70,11 @@ def named_row(table: str, row: str) -> PaperRow:
         UserError: the table or row does not exist, or two parts have this row; the message lists the choices.
     """
     tables = published()["encoders"]
-    if table not in tables:
-        raise UserError(f"paper.table={table}: choose one of {', '.join(tables)}")
-    content = tables[table]
+    content = tables.get(table, {"rows": {}})
     found = [name for name in content["rows"] if row in (name, name.rpartition("/")[2])]
     if len(found) != 1:
-        raise UserError(f"paper.row={row}: choose one of {', '.join(found or content['rows'])}")
+        option = f"paper.row={row}" if table in tables else f"paper.table={table}"
+        raise UserError(f"{option}: choose one of {', '.join(found or content['rows'] or tables)}")
     part, _, name = found[0].rpartition("/")
     label = f"paper, Table {content['number']}: {name}" + (f" ({part})" if part else "")
     return PaperRow(label, dict(zip(content["columns"], content["rows"][found[0]], strict=True)))
