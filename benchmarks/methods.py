@@ -31,7 +31,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, open_dict
 from torch.profiler import ProfilerActivity, profile
 
-import simcse_pl.sweeps.resolvers  # noqa: F401  the config refers to them
+import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
 from benchmarks.common import in_turn, parser, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF

@@ -20,10 +20,9 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
 
 from benchmarks.findings import PLAN, RECORDS, read_records
-from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
+from simcse_pl.reports.figures.encoders import encoder_plane, run_plane
 from simcse_pl.reports.paper import ablation
-from simcse_pl.reports.sweeps.paired import Difference
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed
+from simcse_pl.reports.sweeps.seed_groups import Difference, group_by_seed
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table

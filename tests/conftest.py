@@ -251,7 +251,7 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
 
 def compose_config(command: str, *overrides: str) -> DictConfig:
     """Return the config of a command with that of Hydra, which is set."""
-    import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
+    import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose(command, [*overrides], return_hydra_config=True)

@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
-import simcse_pl.sweeps.resolvers  # noqa: F401  the config uses them
+import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options
 from simcse_pl.models.backbone import load_backbone

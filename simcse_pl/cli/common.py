@@ -68,12 +68,6 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
 
 
-def add_on_invalid_row(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that says what to do with an invalid row."""
-    about = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
-    parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=about)
-
-
 def load_or_build_index(simcse: SimCSE, source: str, column: int | str | None) -> None:
     """Load an index from its folder, or index the sentences of a file."""
     if Path(source).is_dir():
@@ -82,18 +76,12 @@ def load_or_build_index(simcse: SimCSE, source: str, column: int | str | None) -
         simcse.build_index(source, column=column)
 
 
-def chunks_of(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield lists of `size` items, the last one shorter."""
-    items = iter(items)
-    while chunk := list(itertools.islice(items, size)):
-        yield chunk
-
-
-def chunks_with_progress(rows: Iterable[T], description: str) -> Iterator[list[T]]:
-    """Yield chunks of at most CHUNK_SIZE rows, and count the processed rows on standard error."""
-    with counter(description) as progress:
+def chunks_with_progress(rows: Iterable[T], description: str, shown: bool = True) -> Iterator[list[T]]:
+    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and count the processed rows on standard error."""
+    rows = iter(rows)
+    with counter(description, shown=shown) as progress:
         task = progress.add_task(description, total=None)
-        for chunk in chunks_of(rows, CHUNK_SIZE):
+        while chunk := list(itertools.islice(rows, CHUNK_SIZE)):
             yield chunk
             progress.advance(task, len(chunk))
 

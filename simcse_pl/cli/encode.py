@@ -27,7 +27,6 @@ from simcse_pl.cli.common import (
     STANDARD,
     add_column,
     add_encoder,
-    chunks_of,
     chunks_with_progress,
     json_line,
     load_simcse,
@@ -45,7 +44,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     about = "sentences: .txt (one per line), .csv, .tsv, .jsonl or .parquet; -: lines of standard input (default)"
     parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
@@ -58,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     out, sentences = Path(arguments.out), partial(iterate_sentences, arguments.sentences, arguments.column)
     if arguments.out == STANDARD and arguments.precision == FLOAT32:
         encode, _ = _encode_function(arguments)
@@ -95,8 +92,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     if path.read_text("utf-8") != text:
         same = "continue with the same ones, or remove it to start again"
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
-    chunks = chunks_with_progress(sentences, "sentences encoded") if rank() == 0 else chunks_of(sentences, CHUNK_SIZE)
-    for number, chunk in enumerate(chunks):
+    for number, chunk in enumerate(chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
         shard = folder / f"{number:06d}.npy"
         if number % world_size() == rank() and not shard.exists():
             with atomic_write(folder) as new:

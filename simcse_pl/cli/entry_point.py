@@ -24,11 +24,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-import simcse_pl.sweeps.resolvers  # noqa: F401  the configs use them
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options, dotted_names, name_in_full
 from simcse_pl.sweeps.jobs import best_score
-from simcse_pl.sweeps.rows import with_row
+from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
 from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line

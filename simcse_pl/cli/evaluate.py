@@ -1,7 +1,7 @@
 """Measure an encoder: read the data, load the encoder, score, and save. entry_point.py composes the config."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.data.evaluation import TEST, make_evaluators, source_of
+from simcse_pl.data.evaluation import make_evaluators
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint
 from simcse_pl.models.protocols import Encode, Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
-from simcse_pl.reports.figures.lines import dimension_curves
+from simcse_pl.reports.figures.encoders import dimension_curves
 from simcse_pl.reports.paper import named_row
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE
@@ -43,7 +43,9 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     encode: Encode = partial(
         encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
     )
-    check_dims(config.dims, encoder.dim, suite, postprocess)
+    if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
+        numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
+        raise UserError(f"dims={list(config.dims)}: {numbers}")
     if postprocess:
         postprocess.check_width(encoder.dim)
     if postprocess and fit_on:
@@ -70,10 +72,6 @@ def read_suite(config: DictConfig) -> Suite:
     tasks = config.tasks or []
     options: Any = OmegaConf.to_container(config.data)
     evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
-    if not config.retrieval.corpus and config.retrieval.queries:
-        raise UserError("retrieval.queries is set, but retrieval.corpus is not set: set it to the file to search")
-    if not tasks and not config.retrieval.corpus and not source_of(evaluators, TEST):
-        raise UserError("tasks is empty: set data.test or retrieval.corpus to a file to measure on")
     if config.split not in ("dev", "test"):
         raise UserError(f"split={config.split}: it should be dev or test")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
@@ -88,16 +86,6 @@ def print_failed(failed: Mapping[str, str]) -> None:
     """Print one line for each task that could not be measured."""
     for task, why in failed.items():
         print(f"error: {task}: {why}", file=sys.stderr)
-
-
-def check_dims(dims: Sequence[int], dim: int, suite: Suite, postprocess: PostProcess | None) -> None:
-    """Raise UserError unless the vectors have these numbers of dimensions, and a task measures them."""
-    if dims and postprocess:
-        raise UserError("dims: a post-processing changes the dimensions: set postprocess=none, or postprocess.dim")
-    if dims and not suite.sts and not source_of(suite.evaluators, TEST):
-        raise UserError("dims: only STS tasks and data.test are measured with fewer dimensions: add one to tasks")
-    if not all(1 <= number <= dim for number in dims):
-        raise UserError(f"dims={list(dims)}: the encoder has {dim} dimensions; choose numbers from 1 to {dim}")
 
 
 def sentences_for_fit(config: DictConfig) -> list[str] | None:

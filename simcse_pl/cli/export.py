@@ -27,7 +27,6 @@ from simcse_pl.utils.files import atomic_write
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser, computes=False)
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
@@ -50,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     folder, repository = Path(arguments.folder), arguments.push_to_hub
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists: give a new directory, or remove it first")

@@ -9,7 +9,6 @@ from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     about = "sentences: .txt, .csv, .tsv, .jsonl or .parquet; -: standard input"
     parser.add_argument("sentences", metavar="FILE", help=about)
@@ -22,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     folder = Path(arguments.folder)
     if (folder / SETTINGS_FILE).exists() and not arguments.add:
         raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")

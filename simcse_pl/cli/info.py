@@ -11,13 +11,11 @@ from simcse_pl.models.encoder import SentenceEncoder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("--json", action="store_true", help="print a line of JSON")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     about = describe(load_simcse(arguments))
     if arguments.json:
         print(json_line(about), end="")

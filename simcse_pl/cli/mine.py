@@ -5,14 +5,13 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
-from simcse_pl.cli.common import add_columns, add_encoder, add_on_invalid_row, column, load_simcse
+from simcse_pl.cli.common import add_columns, add_encoder, column, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.data.readers.row_reader import read_rows, read_sentences
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     about = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
     parser.add_argument("pairs", metavar="PAIRS", help=about)
@@ -21,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_columns(parser)
     about = "whether the first row of a csv or tsv file has column names (default: true, and checked)"
     parser.add_argument("--header", choices=("true", "false"), help=about)
-    add_on_invalid_row(parser)
+    about = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
+    parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=about)
     about = "file of the sentences to choose negatives from (default: the positives of all pairs)"
     parser.add_argument("--corpus", metavar="FILE", help=about)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
@@ -41,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})

@@ -7,7 +7,6 @@ from simcse_pl.utils.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     parser.add_argument(
         "kind",
         choices=KINDS,
@@ -24,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     stats, written = convert(arguments.kind, arguments.files, arguments.out, arguments.seed)
     show(stats.table(arguments.kind).printed())
     print(f"{written} rows in {arguments.out}")

@@ -7,7 +7,6 @@ from simcse_pl.utils.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     about = "the dataset: qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt"
     parser.add_argument("corpus", choices=CORPORA, metavar="CORPUS", help=about)
     about = (
@@ -19,7 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     stats, written = convert(arguments.corpus, arguments.file, arguments.out)
     show(stats.table(arguments.corpus).printed())
     print(f"{written} pairs in {arguments.out}")

@@ -6,7 +6,6 @@ from simcse_pl.data.prepare.tokenizer import train_tokenizer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     parser.add_argument(
         "model", metavar="MODEL", help="model to take the architecture from: a folder, a hub name or package:NAME"
     )
@@ -17,7 +16,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     tokens = train_tokenizer(arguments.model, arguments.text, arguments.out, arguments.vocabulary)
     how = f"model=checkpoint model.name={arguments.out} model.pretrained=false"
     print(f"{tokens} tokens in {arguments.out}; {how} uses them")

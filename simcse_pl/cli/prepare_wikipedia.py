@@ -7,7 +7,6 @@ from simcse_pl.data.prepare.wikipedia import extract
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     parser.add_argument("dump", metavar="DUMP", help="dump of the articles: a file ...-pages-articles.xml or .xml.bz2")
     about = "output file (.txt) with one sentence per line and a blank line between articles"
     parser.add_argument("out", metavar="OUT", help=about)
@@ -19,6 +18,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     articles, sentences = extract(arguments.dump, arguments.out, arguments.language, max(1, arguments.processes))
     print(f"{sentences} sentences of {articles} articles in {arguments.out}")

@@ -1,8 +1,8 @@
 """Compare encoders, training runs and sweeps in tables and figures, or in one HTML page."""
 
 import argparse
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
@@ -13,56 +13,42 @@ from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
-from simcse_pl.results.trajectory import TrainingTrajectory, run_label
+from simcse_pl.results.run_files import CURVES_FILE
+from simcse_pl.results.trajectory import run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_text
-from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import show
 
 
-def write_report(folders: Mapping[str, str], output: str, aggregation: Aggregation) -> None:
+def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> None:
     """Print tables, save tables and figures, and print the paths of the files.
 
     Args:
-        folders: folders of evaluations, training runs and sweeps, by label.
+        folders: labels and folders of evaluations, training runs and sweeps.
         output: the folder for tables and figures.
         aggregation: how to combine the scores of the subsets of STS12 to STS16.
     """
-    sweeps = {label: folder for label, folder in folders.items() if is_sweep(folder)}
-    results: list[Result] = []
-    runs: list[TrainingTrajectory] = []
-    for label, folder in folders.items():
-        if label not in sweeps:
-            match read(folder):
-                case Result() as result:
-                    results.append(result.model_copy(update={"label": label}))
-                case TrainingTrajectory() as run:
-                    runs.append(dataclasses.replace(run, label=label))
-    tables = [*encoder_tables(results, aggregation), *tables_of_runs_without_path(runs, folders)]
-    figures = encoder_figures(results, runs, aggregation)
+    sweeps = {label: folder for label, folder in folders if is_sweep(folder)}
+    single = [(label, folder, read(folder)) for label, folder in folders if not is_sweep(folder)]
+    results = [own.model_copy(update={"label": label}) for label, _, own in single if isinstance(own, Result)]
+    runs = [(folder, replace(own, label=label)) for label, folder, own in single if not isinstance(own, Result)]
+    tables = encoder_tables(results, aggregation)
+    figures = encoder_figures(results, [run for _, run in runs], aggregation)
+    for number, (folder, run) in enumerate(runs, 1):
+        if run.points.empty and (job := read_job(Path(folder), run.label)).run:  # it has no path in a figure
+            table = run_table(job.run.model_dump())
+            tables.append(replace(table, name=f"run_{number}", title=f"{run.label}: {table.title}"))
     groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
     for number, group in enumerate(groups, 1):
         name = "sweep" if len(groups) == 1 else f"sweep_{number}"
         tables.append(sweep_table(group, name))
         if figure := sweep_figure(group):
             figures[name] = figure
-    if not tables and not figures:
-        raise UserError("nothing was measured in these folders: there is nothing to report")
     files = save(output, tables, figures)
     for table in tables:
         show(table.printed())
     for file in files:
         print(file)
-
-
-def tables_of_runs_without_path(runs: Sequence[TrainingTrajectory], folders: Mapping[str, str]) -> list[Table]:
-    """Return the scores of finished runs that no figure shows, because alignment and uniformity were not measured."""
-    jobs = [read_job(Path(folders[run.label]), run.label) for run in runs if run.points.empty]
-    tables = {job.name: run_table(job.run.model_dump()) for job in jobs if job.run}
-    return [
-        dataclasses.replace(table, name=f"run_{number}", title=f"{label}: {table.title}")
-        for number, (label, table) in enumerate(tables.items(), 1)
-    ]
 
 
 def default_label(folder: str) -> str:
@@ -74,7 +60,6 @@ def default_label(folder: str) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     parser.add_argument(
         "folders",
         nargs="+",
@@ -94,18 +79,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     labels = arguments.labels or [default_label(folder) for folder in arguments.folders]
-    if len(labels) != len(arguments.folders):
-        given = f"{len(labels)} labels for {len(arguments.folders)} folders"
-        raise UserError(f"--labels: {given}; give one per folder, in the same order")
-    folders = dict(zip(labels, arguments.folders, strict=True))
-    if len(folders) < len(labels):
-        raise UserError(f"two folders have the same label, one of {', '.join(labels)}: set labels with --labels")
+    is_run = [not arguments.html and (Path(folder) / CURVES_FILE).is_file() for folder in arguments.folders]
+    if len(labels) != len(is_run) or len({*zip(labels, is_run, strict=True)}) < len(labels):
+        given = ", ".join(labels)
+        raise UserError(f"labels are {given}: give one per folder by --labels, and each encoder, run or sweep its own")
+    folders = list(zip(labels, arguments.folders, strict=True))
     if not arguments.html:
         write_report(folders, arguments.output, arguments.aggregation)
         return
     from simcse_pl.reports.page import page  # Plotly is in the extra `html`
 
-    write_text(Path(arguments.html), page(folders))
+    write_text(Path(arguments.html), page(dict(folders)))
     print(arguments.html)

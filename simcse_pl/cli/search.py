@@ -3,18 +3,16 @@
 import argparse
 import sys
 
-from simcse_pl.cli.common import add_column, add_encoder, json_line, load_or_build_index, load_simcse
+from simcse_pl.cli.common import STANDARD, add_column, add_encoder, json_line, load_or_build_index, load_simcse
 from simcse_pl.data.readers.row_reader import read_sentences
-from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
     parser.add_argument("queries", nargs="*", metavar="QUERY", help="one or several queries")
-    about = "file of queries, one per line, instead of QUERY; -: standard input"
-    parser.add_argument("--queries-from", metavar="FILE", help=about)
+    about = "file of queries, one per line, instead of QUERY; -: standard input (default)"
+    parser.add_argument("--queries-from", default=STANDARD, metavar="FILE", help=about)
     add_column(parser)
     about = "largest number of sentences per query (default: %(default)s)"
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help=about)
@@ -24,9 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
-    if bool(arguments.queries) == bool(arguments.queries_from):
-        raise UserError("give either queries or --queries-from FILE")
     queries = arguments.queries or read_sentences(arguments.queries_from)
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)

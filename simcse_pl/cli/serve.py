@@ -12,7 +12,6 @@ from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser, nargs="+")
     about = (
         "sentences to search: .txt, .csv, .tsv, .jsonl or .parquet, or the folder of an index; give the option for "
@@ -27,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     import uvicorn  # of an extra
 
     from simcse_pl.inference.server import build_app

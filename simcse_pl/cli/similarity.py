@@ -10,7 +10,6 @@ from simcse_pl.utils.tensors import cosine_similarity
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See simcse_pl.cli."""
     add_encoder(parser)
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
     about = ".csv, .tsv, .jsonl or .parquet file of pairs, instead of two sentences"
@@ -19,7 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """See simcse_pl.cli."""
     if len(arguments.sentences) != (0 if arguments.pairs else 2):
         raise UserError("give either two sentences or --pairs FILE")
     simcse = load_simcse(arguments)

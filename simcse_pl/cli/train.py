@@ -16,7 +16,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score
-from simcse_pl.tracking.closing_run import closing_run
+from simcse_pl.tracking.wandb_runs import closing_run
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.training.job import Job, started_job
 from simcse_pl.training.module import SimCSEModule

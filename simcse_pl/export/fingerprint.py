@@ -7,26 +7,20 @@ from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.tensors import hash_tensors
 
 
-def fingerprint(encoder: Any, postprocess: PostProcess | None = None, normalize: bool | None = None) -> str | None:
+def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:
     """Return a hash of the weights, settings and post-processing, which determine an encoder's vectors.
 
-    Args:
-        encoder: the encoder.
-        postprocess: applied after the encoder's own post-processing.
-        normalize: replaces the encoder's own setting; None to keep it.
-
-    Returns:
-        The hash; None if the encoder is not a SentenceEncoder, or the post-processing is not fitted.
+    `postprocess` is applied after the encoder's own. The hash is None if the encoder is not a SentenceEncoder, or the
+    post-processing is not fitted.
     """
     if not isinstance(encoder, SentenceEncoder) or (postprocess and not postprocess.fitted):
         return None
-    normalize = encoder.normalize if normalize is None else normalize
     tensors = encoder.backbone.state_dict() | encoder.pooling_layer.state_dict(prefix="pooling.")
     if encoder.projection is not None and encoder.head in ("mlp", "transform"):
         tensors |= encoder.projection.state_dict(prefix="head.")
     for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):
         tensors |= {f"{own.name}.{place}.{name}": tensor for name, tensor in own.tensors().items()}
-    settings = [encoder.pooling, encoder.max_length, normalize, *encoder.templates.texts[:1]]
+    settings = [encoder.pooling, encoder.max_length, encoder.normalize, *encoder.templates.texts[:1]]
     if encoder.template_bias == "always":
         settings.append("without the template's bias")
     if encoder.final_period:

@@ -15,11 +15,9 @@ from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.sweeps.sweep_results import TrainingRun
 from simcse_pl.reports.tables.run_table import run_table
-from simcse_pl.results.evaluation_results import Result, validated
+from simcse_pl.results.evaluation_results import Result, read_shape
 from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
-from simcse_pl.utils.files import read_json
-from simcse_pl.utils.yaml_files import read_yaml
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
@@ -30,16 +28,12 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 @dataclass(frozen=True)
 class TrainedBy:
-    """The training run of an encoder.
-
-    `trajectory` has alignment and uniformity at each validation, `results` the scores, and `config` all options with
-    file names instead of paths.
-    """
+    """The training run of an encoder."""
 
     trajectory: TrainingTrajectory
     results: TrainingRun
     command: str
-    config: dict[str, Any]
+    config: dict[str, Any]  # all options, with file names instead of paths
 
     @property
     def recipe(self) -> str:
@@ -58,9 +52,9 @@ def read_training(encoder: str) -> TrainedBy | None:
     folder = path.parent.parent if path.is_file() else path.parent
     if not all((folder / file).is_file() for file in (RESULTS_FILE, CURVES_FILE, RESOLVED_CONFIG)):
         return None
-    results = validated(TrainingRun, read_json(folder / RESULTS_FILE), folder / RESULTS_FILE, "train.py")
+    results = read_shape(TrainingRun, folder / RESULTS_FILE)
     options = [_without_paths(option) for option in results.overrides]
-    config = _without_paths(OmegaConf.to_container(read_yaml(folder / RESOLVED_CONFIG)))
+    config = _without_paths(OmegaConf.to_container(OmegaConf.load(folder / RESOLVED_CONFIG)))
     return TrainedBy(read_run(folder), results, " ".join(["python train.py", *options]), config)
 
 
@@ -86,19 +80,14 @@ def write_card(
     license: str | None = None,
     language: str | None = None,
 ) -> None:
-    """Write README.md and its figures.
+    """Write README.md and its figures to the folder of an exported encoder.
 
     Args:
-        folder: the folder of the exported encoder.
-        name: the name of the encoder.
-        encoder: the exported encoder.
+        folder, name, encoder: the exported encoder.
         run: the run that trained it.
         results: its evaluation results; the card compares them with the paper's if they name a row.
         repository: name on the hub, for the examples; None for `name`.
         license, language: metadata for the hub.
-
-    Raises:
-        UserError: two results have the same label, or one names a row that the paper does not have.
     """
     figures = encoder_figures(results, [replace(run.trajectory, label=name)] if run else [])
     for title, figure in figures.items():

@@ -18,7 +18,7 @@ from simcse_pl.models.templates import sorted_batches
 from simcse_pl.postprocessing.post_process import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
 from simcse_pl.utils.types import Batch
 
 GRAPH_FILE = "sentence_encoder.onnx"
@@ -59,8 +59,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
         messages = {GRAPH_FILE: f"vectors differ from the encoder's by {difference:.1e} at most"}
         if int8:
             _write_int8(graph, new / INT8_FILE)
-            coarse = _run(new / INT8_FILE, encoder, sentences)
-            cosine = float((unit_vectors(expected) * unit_vectors(coarse)).sum(dim=-1).min())
+            cosine = float(cosine_similarity(expected, _run(new / INT8_FILE, encoder, sentences)).min())
             if not cosine > MIN_COSINE:
                 raise UserError(f"{INT8_FILE}: a vector has cosine similarity {cosine:.3f} with the encoder's: too low")
             messages[INT8_FILE] = f"vectors have cosine similarity {cosine:.3f} or more with the encoder's"
@@ -107,9 +106,8 @@ class _Graph(nn.Module):
 
     def forward(self, inputs: Batch) -> Tensor:
         vectors: Tensor = self.encoder(inputs)
-        match self.encoder.postprocess:
-            case AffinePostProcess(mean=mean, matrix=matrix):
-                vectors = ((vectors.double() - mean) @ matrix).float()
+        if isinstance(post := self.encoder.postprocess, AffinePostProcess):
+            vectors = post.map(vectors.double()).float()
         vectors = vectors[:, : self.encoder.truncate_dim]
         return unit_vectors(vectors) if self.encoder.normalize else vectors
 

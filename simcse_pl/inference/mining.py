@@ -25,26 +25,18 @@ class MiningOptions:
     A candidate is a sentence of the corpus that is not the anchor, and does not form a pair with it in either order.
     Similarities are cosines, rounded to six decimals. Candidates with the same similarity are in the order of the
     corpus.
-
-    Args:
-        negatives: the number of negatives of each pair.
-        skip_top: leave out this many of the nearest candidates, which are often positives without a label.
-        margin: leave out candidates whose similarity to the anchor is above that of the positive minus this margin.
-        relative_margin: leave out candidates whose similarity is above (1 - relative_margin) times the positive's;
-            0.05 is TopK-PercPos at 95 % of NV-Retriever (Moreira et al. 2024).
-        max_similarity, min_similarity: leave out candidates with a higher or a lower similarity.
-        choice: `nearest` takes the nearest of the remaining candidates, `random` a random sample of them.
-        seed: seed of the sample.
     """
 
-    negatives: int = 1
-    skip_top: int = 0
-    margin: float | None = None
+    negatives: int = 1  # of each pair
+    skip_top: int = 0  # leave out this many of the nearest, which are often positives without a label
+    margin: float | None = None  # leave out those above the positive's similarity minus this margin
+    # Leave out those above (1 - relative_margin) times the positive's similarity. 0.05 is TopK-PercPos at 95 % of
+    # NV-Retriever (Moreira et al. 2024).
     relative_margin: float | None = None
-    max_similarity: float | None = None
-    min_similarity: float | None = None
-    choice: str = NEAREST
-    seed: int = 42
+    max_similarity: float | None = None  # leave out those above it
+    min_similarity: float | None = None  # leave out those below it
+    choice: str = NEAREST  # take the nearest of the others, or a random sample
+    seed: int = 42  # of the sample
 
 
 def mine(
@@ -58,7 +50,7 @@ def mine(
     Args:
         encode: function from sentences to vectors [n, dim].
         pairs: anchors and positives. An anchor may have several.
-        options: see MiningOptions.
+        options: how to choose negatives.
         corpus: sentences to choose from; None for all positives.
 
     Returns:

@@ -36,16 +36,12 @@ _DIGITS = 6  # of a similarity: float32 rounds the seventh
 class Quantizer:
     """A precision of vectors, and the conversion to and from it.
 
-    Args:
-        precision: `float32`, `int8` or `binary`.
-        ranges: for int8, the lowest and the highest value of each dimension, [2, dim] float32.
-
     Examples:
         >>> vectors = Quantizer("int8", np.load("captions.npy.ranges.npy")).dequantize(np.load("captions.npy"))
     """
 
     precision: str = FLOAT32
-    ranges: Array | None = None
+    ranges: Array | None = None  # for int8, the lowest and the highest value of each dimension, [2, dim] float32
 
     @classmethod
     def fitted(cls, precision: str, vectors: Array) -> "Quantizer":
@@ -63,10 +59,10 @@ class Quantizer:
         if self.precision == BINARY:
             if vectors.shape[1] % 8:
                 raise UserError(f"binary vectors need a multiple of 8 dimensions, not {vectors.shape[1]}")
-            return np.asarray(np.packbits(vectors > 0, axis=1))
-        if self.precision == FLOAT32:
+            return np.packbits(vectors > 0, axis=1)
+        if self.ranges is None:
             return vectors
-        low, step = self._low_and_step()
+        low, step = self.ranges[0], np.ptp(self.ranges, axis=0) / 255
         levels = np.floor((vectors - low) / np.where(step == 0, np.float32(1), step)).clip(0, 255)
         return np.asarray((levels - 128).astype(np.int8))
 
@@ -74,15 +70,10 @@ class Quantizer:
         """Return stored vectors as float32 [n, dim]."""
         if self.precision == BINARY:
             return np.unpackbits(codes, axis=1).astype(np.float32) * 2 - 1
-        if self.precision == FLOAT32:
+        if self.ranges is None:
             return codes
-        low, step = self._low_and_step()
-        return np.asarray(low + (codes.astype(np.float32) + np.float32(128.5)) * step)
-
-    def _low_and_step(self) -> tuple[Array, Array]:
-        assert self.ranges is not None
-        low, high = self.ranges
-        return low, (high - low) / 255
+        step = np.ptp(self.ranges, axis=0) / 255
+        return np.asarray(self.ranges[0] + (codes.astype(np.float32) + np.float32(128.5)) * step)
 
 
 @dataclass(eq=False)
@@ -91,22 +82,15 @@ class SentenceIndex:
 
     The similarity is the cosine of the query's float32 vector with the vector in the index, dequantized if needed.
 
-    Args:
-        encode: returns vectors [n, dim] of n sentences. It encodes the queries.
-        sentences: distinct sentences.
-        vectors: [n, dim] float32 on the CPU, of length 1, or these vectors quantized; row i is the vector of
-            sentence i.
-        quantizer: the precision of `vectors`.
-
     Examples:
         >>> index = SentenceIndex.build(encode, captions)
         >>> index.search(["A man riding a small boat in a harbor."], top_k=3)
         >>> index.save("captions", {"encoder": "outputs/mine/encoder"})
     """
 
-    encode: Encode
-    sentences: list[str]
-    vectors: Tensor
+    encode: Encode  # returns vectors [n, dim] of n sentences
+    sentences: list[str]  # distinct
+    vectors: Tensor  # of the sentences, [n, dim] float32 on the CPU, of length 1, or these vectors quantized
     quantizer: Quantizer = field(default_factory=Quantizer)
 
     def __len__(self) -> int:
@@ -172,38 +156,30 @@ class SentenceIndex:
             queries: [queries, dim] float32 on the CPU, of length 1.
             top_k: maximum number of sentences per query.
         """
-        parts = [self._search(part, min(top_k, len(self))) for part in queries.split(_BLOCK)]
-        similarities, places = map(torch.cat, zip(*parts, strict=True))
-        negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
         results = []
-        for row in zip(negated.tolist(), places.tolist(), strict=True):
-            results.append([(place, -value) for value, place in sorted(zip(*row, strict=True))])
+        for part in queries.split(_BLOCK):
+            blocks = [self._search(part, start, top_k) for start in range(0, len(self), _BLOCK)]
+            similarities, places = (torch.cat(tensors, dim=1) for tensors in zip(*blocks, strict=True))
+            similarities, order = similarities.topk(min(top_k, len(self)))
+            negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
+            for row in zip(negated.tolist(), places.gather(1, order).tolist(), strict=True):
+                results.append([(place, -value) for value, place in sorted(zip(*row, strict=True))])
         return results
 
-    def _search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return similarities and positions, both [queries, count]."""
-        blocks = []
-        for start in range(0, len(self), _BLOCK):
-            vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
-            if self.quantizer.precision != FLOAT32:
-                vectors = unit_vectors(vectors)
-            similarities, places = (queries @ vectors.T).topk(min(count, len(vectors)))
-            blocks.append((similarities, places + start))
-        similarities, places = (torch.cat(parts, dim=1) for parts in zip(*blocks, strict=True))
-        similarities, order = similarities.topk(count)
-        return similarities, places.gather(1, order)
+    def _search(self, queries: Tensor, start: int, top_k: int) -> tuple[Tensor, Tensor]:
+        """Return the similarities and positions of the nearest sentences of a block, both [queries, count]."""
+        vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
+        if self.quantizer.precision != FLOAT32:
+            vectors = unit_vectors(vectors)
+        similarities, places = (queries @ vectors.T).topk(min(top_k, len(vectors)))
+        return similarities, places + start
 
     def _encode_to_unit(self, sentences: list[str]) -> Tensor:
         """Return [n, dim] float32 on the CPU."""
         return unit_vectors(self.encode(sentences).float().cpu())
 
     def save(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
-        """Write the sentences, their vectors, their precision and the encoder's settings.
-
-        Args:
-            folder: created if it does not exist; an index in it is replaced.
-            settings: settings of the encoder, which `load` compares.
-        """
+        """Write the sentences, their vectors and precision, and the encoder's settings, which `load` compares."""
         saved = {"encoder": settings, "precision": self.quantizer.precision, "sentences": self.sentences}
         ranges = self.quantizer.ranges
         tensors = {"vectors": self.vectors} | ({} if ranges is None else {"ranges": torch.from_numpy(ranges)})
@@ -213,20 +189,13 @@ class SentenceIndex:
 
     @classmethod
     def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any]) -> "SentenceIndex":
-        """Load what `save` wrote.
-
-        Args:
-            folder: the folder that was passed to `save`.
-            encode: the encoder that built the index.
-            settings: settings of this encoder; all except its name must equal the saved ones.
+        """Load what `save` wrote, for an encoder whose settings, except its name, equal the saved ones.
 
         Raises:
             UserError: a file is missing or damaged, or the encoder or its settings differ.
         """
         path = Path(folder) / SETTINGS_FILE
-        if not path.is_file():
-            raise UserError(f"{folder} holds no index: {SETTINGS_FILE} is missing")
-        with reraise_as(f"{folder} is damaged, build the index again"):
+        with reraise_as(f"{folder} holds no index, or a damaged one"):
             saved = read_json(path)
             tensors = read_weights(path.with_name(VECTORS_FILE))
             ranges = tensors["ranges"].numpy() if "ranges" in tensors else None

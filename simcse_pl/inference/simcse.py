@@ -100,18 +100,15 @@ class SimCSE:
 
         Args:
             sentence: one or a list.
-            device: the device of this call; None for that of the constructor.
+            device, batch_size, max_length: for this call; None for those of the constructor. Word vectors ignore
+                `max_length`.
             return_numpy: return an array instead of a tensor.
             normalize_to_unit: scale every vector to length 1.
             keepdim: return [1, dim] for one sentence.
-            batch_size, max_length: for this call; None for those of the constructor. Word vectors ignore `max_length`.
             progress: show a progress bar on standard error.
 
         Returns:
             [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
-
-        Raises:
-            UserError: an item is not a string, or the device does not exist.
         """
         sentences = [sentence] if isinstance(sentence, str) else sentence
         vectors = self._encode_on(device, batch_size, max_length, progress)(sentences)
@@ -164,13 +161,10 @@ class SimCSE:
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
             precision: `float32`, or `int8` or `binary` for quantized vectors; see SentenceIndex.
-
-        Raises:
-            UserError: the file or column does not exist, or the precision does not fit.
         """
-        self.index = index = SentenceIndex(self._encode_on(device), [], torch.empty(0))
+        self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0))
         self.add_to_index(sentences_or_file_path, device, batch_size, column=column)
-        self.index = index if precision == FLOAT32 else index.quantized(precision)
+        self.index = self.index if precision == FLOAT32 else self.index.quantized(precision)
 
     def add_to_index(
         self,
@@ -180,7 +174,7 @@ class SimCSE:
         *,
         column: int | str | None = None,
     ) -> int:
-        """Index further sentences, and return the number of new ones; see `build_index` for arguments and errors."""
+        """Index further sentences, and return the number of new ones; for the arguments see `build_index`."""
         index, sentences = self._built(), sentences_or_file_path
         if isinstance(sentences, str | Path):
             sentences = read_sentences(sentences, column)
@@ -203,13 +197,10 @@ class SimCSE:
         """Return the sentences of the index that are nearest to a query, as tuples (sentence, similarity).
 
         Args:
-            queries: one or a list.
+            queries: one or a list; for a list, the neighbours of each query are returned as a list.
             device: for this call.
             threshold: minimum cosine similarity; None for no minimum.
             top_k: maximum number of sentences per query.
-
-        Returns:
-            The neighbours of one query, the nearest first, or a list of them for each query of a list.
         """
         index = self._built()
         index.encode = self._encode_on(device)
@@ -221,11 +212,7 @@ class SimCSE:
         self._built().save(folder, {"encoder": self.name} | self.settings())
 
     def load_index(self, folder: str | Path) -> None:
-        """Read an index that `save_index` wrote; it is searched exactly.
-
-        Raises:
-            UserError: the index is missing or damaged, or made by another encoder or with other settings.
-        """
+        """Read an index that `save_index` wrote; another encoder or other settings are an error."""
         self.index = SentenceIndex.load(folder, self._encode_on(None), self.settings())
 
     def _encode_on(

@@ -153,20 +153,15 @@ def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor
 
 
 def load(folder: str | Path) -> PostProcess:
-    """Load a saved post-processing: fitted, on the CPU.
-
-    Raises:
-        UserError: a file does not exist or is damaged.
-    """
+    """Load a saved post-processing: fitted, on the CPU; raise UserError if a file does not exist or is damaged."""
     settings_path, tensors_path = Path(folder) / SETTINGS_FILE, Path(folder) / TENSORS_FILE
     with reraise_as(f"{settings_path} is missing or damaged", users_too=True):
         settings = read_json(settings_path)
-        name, width = settings["name"], settings["width"]
-        class_name = _CLASSES[name]
-        kind = getattr(importlib.import_module(f"simcse_pl.postprocessing.{name}"), class_name)
-        postprocess: PostProcess = kind(**settings["options"])
-        postprocess.check_width(width)
+        class_name = _CLASSES[settings["name"]]
+        module = importlib.import_module(f"simcse_pl.postprocessing.{settings['name']}")
+        postprocess: PostProcess = getattr(module, class_name)(**settings["options"])
+        postprocess.check_width(settings["width"])
     with reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}"):
-        postprocess.restore(width, load_file(tensors_path))
-    postprocess.width = width
+        postprocess.restore(settings["width"], load_file(tensors_path))
+    postprocess.width = settings["width"]
     return postprocess

@@ -22,7 +22,7 @@ class Whitening(AffinePostProcess):
         dim: keep only the first dimensions; None keeps all that have variance.
 
     Raises:
-        UserError: in `fit`, if the embeddings have fewer than `dim` dimensions, or all rows are equal.
+        UserError: in `fit`, if the embeddings have fewer than `dim` dimensions.
 
     Examples:
         >>> import torch
@@ -46,8 +46,6 @@ class Whitening(AffinePostProcess):
     def learn(self, x: Tensor) -> None:
         """Find the mean, and the principal directions, each divided by its standard deviation."""
         self.mean, variances, directions = principal_directions(x)
-        if not len(variances):
-            raise UserError(f"whitening: the {len(x)} embeddings are all the same")
         self.matrix = (directions * variances.rsqrt())[:, : self.dim]
         if self.matrix.shape[1] == len(x) - 1:
             log.warning("whitening: the %d fitted embeddings become equally far apart; fit on more embeddings", len(x))

@@ -1,16 +1,19 @@
 """All tables and figures of results, and their files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
-from simcse_pl.reports.figures.lines import dimension_curves, spectra
-from simcse_pl.reports.figures.similarities import similarity_densities
+from simcse_pl.reports.figures.encoders import (
+    dimension_curves,
+    encoder_plane,
+    run_plane,
+    similarity_densities,
+    spectra,
+)
 from simcse_pl.reports.figures.style import figure_files
-from simcse_pl.reports.tables.measure_tables import geometry_table, own_data_table, retrieval_table, spectrum_table
+from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, retrieval_table
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
@@ -20,29 +23,25 @@ from simcse_pl.utils.tables import Table
 
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
-    """Return every table that has content; the first has the tasks that failed as notes.
-
-    Args:
-        results: results with different labels.
-        aggregation: that of the subsets of STS12 to STS16.
+    """Return every table that has content, of results with different labels; the first names the tasks that failed.
 
     Raises:
         UserError: a result names a row that the paper does not have.
     """
     every = [own for result in results for own in result.of_dims().values()]
-    tables = (
+    tables = [
         sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),
         subset_table(results),
         transfer_table(results),
-        geometry_table(results),
-        spectrum_table(results),
+        *geometry_tables(results),
         retrieval_table(results),
         own_data_table(every),
-    )
+    ]
     shown = [table for table in tables if table is not None]
-    failures = failure_notes({result.label: result.failed for result in results})
-    return [replace(table, notes=[*table.notes, *failures]) for table in shown[:1]] + shown[1:]
+    if shown:
+        shown[0].notes.extend(failure_notes({result.label: result.failed for result in results}))
+    return shown
 
 
 def encoder_figures(

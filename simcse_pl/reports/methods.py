@@ -14,37 +14,29 @@ _OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that n
 
 @dataclass(frozen=True)
 class PublishedScore:
-    """Published scores of a method with one model: Spearman x 100 on test sets.
+    """Published scores of a method with one model: Spearman x 100 on test sets."""
 
-    Args:
-        setting: `unsupervised` or `supervised`.
-        model: such as `BERT-base`.
-        average: the average over STS12 to STS16, STS-B and SICK-R.
-        source: a key of `sources` in methods.yaml.
-        scores: by task, and `Avg`; empty if only the average is known.
-        variant: what distinguishes it from other scores with this setting and model.
-        deviation: the standard deviation of the average over seeds; None if unknown.
-        note: a remark on the figures.
-        doubt: why the score is not certain; None if it is.
-    """
-
-    setting: str
-    model: str
-    average: float
-    source: str
-    scores: Mapping[str, float]
-    variant: str | None = None
-    deviation: float | None = None
+    setting: str  # unsupervised or supervised
+    model: str  # such as BERT-base
+    average: float  # over STS12 to STS16, STS-B and SICK-R
+    source: str  # a key of `sources` in methods.yaml
+    scores: Mapping[str, float]  # by task, and Avg; empty if only the average is known
+    variant: str | None = None  # distinguishes it from other scores with this setting and model
+    deviation: float | None = None  # of the average over seeds
     note: str | None = None
-    doubt: str | None = None
+    doubt: str | None = None  # why the score is not certain
 
 
 @functools.cache
 def published_scores() -> Mapping[str, tuple[PublishedScore, ...]]:
     """Return the scores of each method of methods.yaml by its name in conf/method."""
     content = _content()
-    columns = content["columns"]
-    return {name: tuple(_score(one, columns) for one in own["scores"]) for name, own in content["methods"].items()}
+
+    def score(given: Mapping[str, Any]) -> PublishedScore:
+        scores = dict(zip(content["columns"], given["scores"], strict=True)) if "scores" in given else {}
+        return PublishedScore(**{"average": scores.get("Avg"), **given, "scores": scores})
+
+    return {name: tuple(map(score, method["scores"])) for name, method in content["methods"].items()}
 
 
 def setting_of(choices: Mapping[str, str | None]) -> str:
@@ -72,8 +64,3 @@ def sources() -> Mapping[str, str]:
 @functools.cache
 def _content() -> Any:
     return OmegaConf.to_container(OmegaConf.load(_FILE))
-
-
-def _score(given: Mapping[str, Any], columns: list[str]) -> PublishedScore:
-    scores = dict(zip(columns, given.get("scores", ()), strict="scores" in given))
-    return PublishedScore(**{"average": scores.get("Avg"), **given, "scores": scores})

@@ -18,8 +18,8 @@ from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
 from simcse_pl.results.metrics import decimals
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.results.trajectory import read_curves
+from simcse_pl.utils.numbers import as_number
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.validation import as_number
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 _FIRST = ("val/spearman", "val/alignment", "val/uniformity", "train/loss")
@@ -65,19 +65,17 @@ def page(folders: Mapping[str, str | Path]) -> str:
 def runs_table(jobs: Sequence[Job]) -> Table:
     """Return a table with one row per run: the options in which runs differ, and scores."""
     finished = [job.run for job in jobs if job.run]
-    states = ["failed or unfinished" if not job.run else "pruned" if job.pruned else "finished" for job in jobs]
-    varied = {name: [job.value(name) for job in jobs] for name in differing(jobs)}
+    frame = pd.DataFrame({"run": [job.name for job in jobs], "state": [job.state for job in jobs]})
+    for name in differing(jobs):
+        frame[name] = [job.value(name) for job in jobs]
     scores = [
         {**job.run.scores, "before": job.run.score(job.run.before), "best step": job.run.best_step} if job.run else {}
         for job in jobs
     ]
-    columns = pd.DataFrame(scores, dtype=float).dropna(axis="columns", how="all")
-    frame = pd.DataFrame({"run": [job.name for job in jobs], "state": states, **varied}).join(columns)
+    frame = frame.join(pd.DataFrame(scores, dtype=float).dropna(axis="columns", how="all"))
     digits = dict.fromkeys(("dev", "test", "before"), max((decimals(run.monitor) for run in finished), default=2))
     digits |= {"alignment": 3, "uniformity": 3, "best step": 0}
-    options = {
-        name: {job.value(name) for job in jobs} for name in keys_of([{"model": None}, *(j.options for j in jobs)])
-    }
+    options = {name: {job.value(name) for job in jobs} for name in ["model", *keys_of(job.options for job in jobs)]}
     same = [f"{name}={value}" for name, values in options.items() if len(values) == 1 for value in values]
     validations = " or ".join(dict.fromkeys(run.validation for run in finished))
     notes = [f"dev: {score_names(finished)} on {validations}; before: dev before training"] if finished else []
@@ -91,12 +89,10 @@ def parallel_coordinates(groups: SeedGroups) -> go.Figure | None:
     if len(runs) < 2:
         return None
     jobs = [job for job in groups.sweep.jobs if job.name in runs.index]
-    options = {name: [job.value(name) for job in jobs] for name in differing(jobs)}
-    if ROW in options and groups.paper:
-        options = {groups.paper.varied: options.pop(ROW)} | options
+    names = {ROW: groups.paper.varied} if groups.paper else {}
+    axes = [_axis(names.get(name, name), [job.value(name) for job in jobs]) for name in differing(jobs)]
     runs = runs.loc[[job.name for job in jobs]]
     scores = runs[["alignment", "uniformity", "test", "dev"]].dropna(axis="columns")
-    axes = [_axis(name, values) for name, values in options.items()]
     axes += [{"label": name, "values": scores[name]} for name in scores]
     line = {"color": runs["dev"], "colorscale": _SCALE, "showscale": True, "reversescale": groups.lower_is_better}
     title = f"{groups.title}: one line per job. Drag along an axis to select jobs"
@@ -105,16 +101,12 @@ def parallel_coordinates(groups: SeedGroups) -> go.Figure | None:
 
 def _axis(label: str, values: Sequence[str]) -> dict[str, object]:
     """Return the axis of an option: its values evenly spaced, numbers before names; many numbers on a scale."""
-    numbers = [number for value in values if (number := as_number(value)) is not None]
-    if len(numbers) == len(values) and len({*numbers}) > _MAX_TICKS:
+    numbers = [as_number(value) for value in values]
+    if None not in numbers and len({*numbers}) > _MAX_TICKS:
         return {"label": label, "values": numbers}
     order = sorted({*values}, key=lambda value: (as_number(value) is None, as_number(value) or 0, value))
-    return {
-        "label": label,
-        "values": [order.index(value) for value in values],
-        "tickvals": list(range(len(order))),
-        "ticktext": order,
-    }
+    places = [order.index(value) for value in values]
+    return {"label": label, "values": places, "tickvals": [*range(len(order))], "ticktext": order}
 
 
 def curves(jobs: Sequence[Job]) -> go.Figure:

@@ -5,14 +5,14 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from omegaconf import OmegaConf
 
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.validation import as_number
+from simcse_pl.utils.numbers import as_number
 
 _FILE = Path(__file__).parent / "paper.yaml"
 # settings that no encoder of the paper has
@@ -28,23 +28,14 @@ class PaperRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Ablation:
-    """An ablation of the paper: Spearman x 100 on STS-B dev, BERT-base.
+    """An ablation of the paper: Spearman x 100 on STS-B dev, BERT-base."""
 
-    Args:
-        number: the number of the table, such as `3` or `D.1`.
-        varied: what the rows vary.
-        trained: `unsupervised` or `supervised`; None if both or unknown.
-        settings: settings of runs that are the table's columns; empty if its columns are scores.
-        scores: scores that are the table's columns.
-        rows: numbers by row and column, without those that the paper lacks.
-    """
-
-    number: str
-    varied: str
-    trained: str | None
-    settings: tuple[str, ...]
-    scores: tuple[str, ...]
-    rows: Mapping[str, Mapping[str, float]]
+    number: str  # of the table, such as 3 or D.1
+    varied: str  # what the rows vary
+    trained: str | None  # unsupervised or supervised; None if both or unknown
+    settings: tuple[str, ...]  # settings of runs that are the table's columns; empty if its columns are scores
+    scores: tuple[str, ...]  # scores that are the table's columns
+    rows: Mapping[str, Mapping[str, float]]  # numbers by row and column, without those that the paper lacks
 
     def row(self, name: str) -> str | None:
         """Return the paper's spelling of a row, with equal numbers as the same row; None if there is none."""
@@ -69,27 +60,21 @@ def ablation(table: str) -> Ablation | None:
 @functools.cache
 def published() -> Mapping[str, Any]:
     """Return the content of paper.yaml."""
-    content: Any = OmegaConf.to_container(OmegaConf.load(_FILE))
-    return content  # type: ignore[no-any-return]
+    return cast(Mapping[str, Any], OmegaConf.to_container(OmegaConf.load(_FILE)))
 
 
 def named_row(table: str, row: str) -> PaperRow:
-    """Return a row by its names in paper.yaml.
-
-    Args:
-        table: such as `table_5_sts`.
-        row: such as `BERT-base-flow`, or `supervised/SimCSE-BERT-base` if both parts have that row.
+    """Return a row by its names in paper.yaml, such as `BERT-base-flow` of `table_5_sts`.
 
     Raises:
-        UserError: the table or row does not exist, or the row is ambiguous; the message lists the choices.
+        UserError: the table or row does not exist, or two parts have this row; the message lists the choices.
     """
     tables = published()["encoders"]
-    if table not in tables:
-        raise UserError(f"paper.table={table}: choose one of {', '.join(tables)}")
-    content = tables[table]
+    content = tables.get(table, {"rows": {}})
     found = [name for name in content["rows"] if row in (name, name.rpartition("/")[2])]
     if len(found) != 1:
-        raise UserError(f"paper.row={row}: choose one of {', '.join(found or content['rows'])}")
+        option = f"paper.row={row}" if table in tables else f"paper.table={table}"
+        raise UserError(f"{option}: choose one of {', '.join(found or content['rows'] or tables)}")
     part, _, name = found[0].rpartition("/")
     label = f"paper, Table {content['number']}: {name}" + (f" ({part})" if part else "")
     return PaperRow(label, dict(zip(content["columns"], content["rows"][found[0]], strict=True)))

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
 from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
-from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 
 Metric = Literal["spearman", "pearson"]
@@ -27,10 +27,7 @@ Content = TypeVar("Content", bound=Shape)
 
 
 class Correlation(Shape):
-    """Correlations of predicted and human scores of a number of pairs, in [-1, 1].
-
-    Both are NaN if the predicted or the human scores are constant, up to the rounding of float64.
-    """
+    """Correlations of predicted and human scores, in [-1, 1]; NaN if either scores are constant, up to rounding."""
 
     spearman: Number = math.nan
     pearson: Number = math.nan
@@ -38,74 +35,44 @@ class Correlation(Shape):
 
 
 class StsScores(Shape):
-    """Scores of one STS task.
-
-    Args:
-        all: over the pairs of all subsets together, as in the paper.
-        mean: mean over the subsets.
-        wmean: mean over the subsets, weighted by their number of pairs.
-        subsets: each subset by name.
-    """
+    """Scores of one STS task."""
 
     task: str
     split: str = "test"
     pairs: int | None = None
-    all: Correlation = Correlation()
-    mean: Correlation = Correlation()
-    wmean: Correlation = Correlation()
+    all: Correlation = Correlation()  # over the pairs of all subsets together, as in the paper
+    mean: Correlation = Correlation()  # over the subsets
+    wmean: Correlation = Correlation()  # over the subsets, weighted by their number of pairs
     subsets: Mapping[str, Correlation] = {}
 
 
 class TransferScores(Shape):
-    """Scores of one transfer task.
-
-    Args:
-        protocol: how the scores were measured.
-        rows: number of scored examples.
-        accuracy: accuracy on them, in [0, 1].
-        f1: F1 of class 1, in [0, 1], for tasks with pairs; None for other tasks.
-        dev_accuracy: accuracy that the regularization was chosen by, averaged over the outer folds.
-        classifier: `scikit-learn` or `pytorch`.
-    """
+    """Scores of one transfer task."""
 
     task: str
     protocol: str | None = None
     rows: int | None = None
-    accuracy: Number = math.nan
-    f1: float | None = None
-    dev_accuracy: Number = math.nan
-    classifier: str = "scikit-learn"
+    accuracy: Number = math.nan  # in [0, 1]
+    f1: float | None = None  # of class 1, in [0, 1], for tasks with pairs
+    dev_accuracy: Number = math.nan  # by which the regularization was chosen, averaged over the outer folds
+    classifier: str = "scikit-learn"  # or pytorch
 
 
 class Geometry(Shape):
-    """Geometry of an encoder's embeddings, measured on scored pairs.
-
-    Args:
-        data: name of the pairs.
-        sentences: number of embeddings: two per pair, repeated sentences included.
-        positives: number of pairs that alignment is measured on.
-        alignment, uniformity: equations 2 and 3 of the paper.
-        mean_cosine: mean over all pairs of different rows: the anisotropy of Ethayarajh (2019).
-        spectrum: singular values divided by the largest, descending (Appendix F).
-        effective_rank: effective rank of the spectrum.
-        similarities: cosine of every pair, by band of its human score (Appendix G).
-        top_variance: fraction of variance in the first k principal components, by k.
-        isoscore: IsoScore of Rudman et al. (2022).
-        gram_sum, largest_eigenvalue, trace, nonnegative: see `evaluation.metrics.gram_bound`.
-    """
+    """Geometry of an encoder's embeddings, measured on scored pairs."""
 
     data: str = "unnamed data"
-    sentences: int | None = None
-    positives: int | None = None
-    alignment: Number = math.nan
-    uniformity: Number = math.nan
-    mean_cosine: Number = math.nan
-    spectrum: list[Number] = []
+    sentences: int | None = None  # two per pair, repeated ones included
+    positives: int | None = None  # pairs that alignment is measured on
+    alignment: Number = math.nan  # equation 2 of the paper
+    uniformity: Number = math.nan  # equation 3
+    mean_cosine: Number = math.nan  # over all pairs of different rows: the anisotropy of Ethayarajh (2019)
+    spectrum: list[Number] = []  # singular values divided by the largest, descending (Appendix F)
     effective_rank: Number = math.nan
-    similarities: Mapping[str, list[float]] = {}
-    top_variance: Mapping[str, Number] = {}
-    isoscore: Number = math.nan
-    gram_sum: Number = math.nan
+    similarities: Mapping[str, list[float]] = {}  # cosine of every pair, by band of its human score (Appendix G)
+    top_variance: Mapping[str, Number] = {}  # fraction of variance in the first k principal components, by k
+    isoscore: Number = math.nan  # Rudman et al. (2022)
+    gram_sum: Number = math.nan  # this and the following: see evaluation.metrics.gram_bound
     largest_eigenvalue: Number = math.nan
     trace: Number = math.nan
     nonnegative: Number = math.nan
@@ -134,17 +101,14 @@ class OwnData(Shape):
 
 
 class SuiteResults(Shape):
-    """Results by protocol.
-
-    `own` are those on the user's own data, and `failed` has the error messages of the tasks that were not measured.
-    """
+    """Results by protocol."""
 
     sts: list[StsScores] = []
     transfer: list[TransferScores] = []
     geometry: Geometry | None = None
     retrieval: RetrievalResults | None = None
     own: OwnData | None = None
-    failed: Mapping[str, str] = {}
+    failed: Mapping[str, str] = {}  # error messages of the tasks that were not measured
 
 
 class NamedRow(Shape):
@@ -155,55 +119,37 @@ class NamedRow(Shape):
 
 
 class Result(SuiteResults):
-    """The results of one encoder, and how they were measured.
-
-    Args:
-        dims: results of the first dimensions of the vectors alone, by their number.
-    """
+    """The results of one encoder, and how they were measured."""
 
     label: str
     encoder: str = ""
     fingerprint: str | None = None
     settings: Mapping[str, Any] = {}
     paper: NamedRow | None = None
-    dims: Mapping[Annotated[str, StringConstraints(pattern="^[1-9][0-9]{0,8}$")], SuiteResults] = {}
+    dims: Mapping[str, SuiteResults] = {}  # of the first dimensions of the vectors alone, by their number
 
     def of_dims(self) -> dict[int, "Result"]:
         """Return the results by the number of dimensions, those of all dimensions first."""
-        whole = self.settings.get("dim", 0)
-        return {whole: self} | {
-            int(dim): self.model_copy(
-                update={
-                    **dict(results),
-                    "label": f"{self.label}, {dim} dimensions",
-                    "settings": {**self.settings, "truncate_dim": int(dim)},
-                    "paper": None,
-                    "dims": {},
-                }
-            )
-            for dim, results in self.dims.items()
-            if int(dim) != whole
-        }
+        results = {self.settings.get("dim", 0): self}
+        for dim, measured in self.dims.items():
+            settings = {**self.settings, "truncate_dim": int(dim)}
+            cut = Result(**dict(measured), label=f"{self.label}, {dim} dimensions", settings=settings)
+            results.setdefault(int(dim), cut)
+        return results
 
 
-def as_result(report: Any, source: str | Path) -> Result:
-    """Validate the content of a results.json of `simcse evaluate` as `validated` does."""
-    return validated(Result, report, source, "evaluate.py")
-
-
-def validated(shape: type[Content], report: Any, source: str | Path, script: str) -> Content:
-    """Validate the content of a results.json from a source, which a script writes.
+def read_shape(shape: type[Content], file: Path) -> Content:
+    """Read a results.json.
 
     Raises:
-        UserError: a required value is missing, or a value has the wrong type; the message names the first.
+        UserError: the file is not JSON, a value is missing or has the wrong type; the message names the first.
     """
     try:
-        return shape.model_validate(report)
+        return shape.model_validate(read_json(file))
     except ValidationError as error:
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"])) or "the file"
-        why = first_line(ValueError(problem["msg"]))
-        raise UserError(f"{source} is not a results file of {script}: {place}: {why}") from error
+        raise UserError(f"{file} is not a results file: {place}: {problem['msg']}") from error
 
 
 def read(path: str | Path) -> Result | TrainingTrajectory:
@@ -218,4 +164,4 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
     file = path / RESULTS_FILE if path.is_dir() else path
     if not file.is_file():
         raise UserError(f"no {RESULTS_FILE} or {CURVES_FILE} in {path}: give the folder of an evaluation or a training")
-    return as_result(read_json(file), file)
+    return read_shape(Result, file)

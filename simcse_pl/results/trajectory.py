@@ -16,16 +16,13 @@ from simcse_pl.utils.files import read_json
 class TrainingTrajectory:
     """The validations of a training run.
 
-    Args:
-        label: the name in figures.
-        points: one row per validation: `step` (optimizer steps done), `alignment`, `uniformity` and
-            `score` (NaN if not measured). Empty if the run's evaluators do not measure alignment and uniformity.
-        metric: the name of the score, the metric that chooses the checkpoint.
+    `points` has one row per validation: `step` (optimizer steps done), `alignment`, `uniformity` and `score` (NaN if
+    not measured). It is empty if the run's evaluators do not measure alignment and uniformity.
     """
 
-    label: str
+    label: str  # in figures
     points: pd.DataFrame
-    metric: str = SPEARMAN
+    metric: str = SPEARMAN  # the name of the score, which chooses the checkpoint
 
 
 def read_run(folder: Path) -> TrainingTrajectory:

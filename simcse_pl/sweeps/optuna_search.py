@@ -1,14 +1,17 @@
-"""Search options with Optuna: each job of a sweep is a trial, and all jobs share a study in a file."""
+"""Search options with Optuna: each job of a sweep is a trial, and all jobs share a study in a file.
+
+Hydra's Optuna sweeper learns the score of a job only at its end, so it cannot prune.
+"""
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.ranks import is_first_process
 
 STUDY_FILE = "study.journal"
@@ -32,7 +35,7 @@ class OptunaTrial:
         callback: reports each validation, and stops training if the median of the other trials is better.
 
     Raises:
-        UserError: the file of the study is damaged, or an option has no range.
+        UserError: the file of the study is damaged, or belongs to another search.
     """
 
     def __init__(
@@ -48,8 +51,6 @@ class OptunaTrial:
         from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        distributions: dict[str, Any] = {}
-        _replace_ranges(space, lambda name, given: distributions.update({name: _distribution(given)}))
         Path(folder).mkdir(parents=True, exist_ok=True)
         file = Path(folder) / STUDY_FILE
         backend = JournalFileBackend(str(file))
@@ -66,11 +67,12 @@ class OptunaTrial:
                 for one in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
                     if one.user_attrs.get("job") == trial:  # interrupted
                         self._study.tell(one.number, state=optuna.trial.TrialState.FAIL)
-                self._trial = self._study.ask(distributions)
+                self._trial = self._study.ask()
                 self._trial.set_user_attr("job", trial)
                 os.environ[_TRIAL] = str(self._trial.number)  # the ranks that this process starts read it
-            params = self._study.trials[int(os.environ[_TRIAL])].params
-        self.values: dict[str, Any] = _replace_ranges(space, lambda name, _: params[name])
+                self.values = _values(self._trial, space)
+            else:
+                self.values = _values(self._study.trials[int(os.environ[_TRIAL])], space)
         self.callback = Pruning(self._trial if is_first_process() else None)
 
     def tell(self, score: float) -> dict[str, Any]:
@@ -107,22 +109,17 @@ class Pruning(Callback):
             trainer.should_stop = True
 
 
-def _replace_ranges(space: Mapping[str, Any], value_of: Callable[[str, Any], Any], place: str = "") -> dict[str, Any]:
-    """Return a space with `value_of(option, range)` in place of each range."""
-    values = {}
+def _values(trial: Any, space: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Return a space with the values of a trial in place of its ranges."""
+    values: dict[str, Any] = {}
     for name, given in space.items():
-        if not isinstance(given, Mapping):
-            raise UserError(f"search.space.{place}{name}={given}: give low and high, or choices")
-        is_range = {"low", "choices"} & given.keys()
-        inner = f"{place}{name}"
-        values[name] = value_of(inner, given) if is_range else _replace_ranges(given, value_of, f"{inner}.")
+        option = f"{place}{name}"
+        if "choices" in given:
+            values[name] = trial.suggest_categorical(option, list(given["choices"]))
+        elif "low" in given:
+            whole = isinstance(given["low"], int) and isinstance(given["high"], int)
+            suggest = trial.suggest_int if whole else trial.suggest_float
+            values[name] = suggest(option, given["low"], given["high"], log=given.get("log", False))
+        else:
+            values[name] = _values(trial, given, f"{option}.")
     return values
-
-
-def _distribution(given: Mapping[str, Any]) -> Any:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if "choices" in given:
-        return CategoricalDistribution(list(given["choices"]))
-    whole = isinstance(given["low"], int) and isinstance(given["high"], int)
-    return (IntDistribution if whole else FloatDistribution)(given["low"], given["high"], log=given.get("log", False))

@@ -1,6 +1,7 @@
-"""Rows of a sweep: a row is a set of options, which is applied to the config of a job.
+"""Rows of a sweep, and the OmegaConf resolvers of conf/.
 
-A sweep of a table of the paper names its rows like the table, and lists the options of each:
+A row is a set of options, which is applied to the config of a job. A sweep of a table
+of the paper names its rows like the table, and lists the options of each:
 
     sweep:
       rows:
@@ -8,15 +9,19 @@ A sweep of a table of the paper names its rows like the table, and lists the opt
         fixed 0.1: {model: {dropout: 0.1}, module: {shared_dropout_mask: true}}
 
 Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
+
+The commands `train` and `evaluate` import this file before their configs are resolved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.sweeps.resolvers import lacking
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import cache_folder
 
 
 def with_row(config: DictConfig) -> DictConfig:
@@ -59,3 +64,46 @@ def _set(node: DictConfig, values: Any) -> None:
             _set(node[name], value)
         else:
             node[name] = value
+
+
+def row_names(_root_: DictConfig) -> str:
+    """Return the rows of a sweep as values of `sweep.row`, without rows that have an option set to null."""
+    rows: Any = OmegaConf.to_container(_root_.sweep.rows, resolve=True)
+    return ",".join(f"'{name}'" for name, values in rows.items() if not any(lacking(values)))
+
+
+def lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    """Yield the options that a row sets to null."""
+    for name, value in values.items():
+        if value is None:
+            yield f"{place}{name}"
+        elif isinstance(value, Mapping):
+            yield from lacking(value, f"{place}{name}.")
+
+
+def in_sweep() -> bool:
+    """Return whether this process runs a job of a sweep."""
+    return HydraConfig.initialized() and not OmegaConf.is_missing(HydraConfig.get().job, "num")
+
+
+def sweep_group(_root_: DictConfig) -> str | None:
+    """Return the W&B group of a sweep: its table and its folder; None for a single run."""
+    if not in_sweep():
+        return None
+    table = OmegaConf.select(_root_, "sweep.table")
+    return " ".join(part for part in (table, Path(HydraConfig.get().sweep.dir).name) if part)
+
+
+def job_name(_root_: DictConfig) -> str:
+    """Return the name of a run in W&B: `run_name`, and in a sweep the options that differ between the jobs."""
+    name = str(_root_.run_name)
+    if not in_sweep():
+        return name
+    hydra = HydraConfig.get()
+    multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's sweeper writes the options of all jobs here
+    given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
+    return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
+
+
+for _resolver in (cache_folder, job_name, row_names, sweep_group):
+    OmegaConf.register_new_resolver(_resolver.__name__, _resolver, replace=True)

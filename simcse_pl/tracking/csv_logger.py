@@ -17,20 +17,14 @@ from simcse_pl.utils.ranks import is_first_process
 def steps_done(metrics: Mapping[str, Any], step: int | None) -> int | None:
     """Return the number of optimizer steps done when metrics were measured.
 
-    Args:
-        metrics: values that Lightning logs together.
-        step: the step that Lightning passes to a logger. For a training step, it does not count that step yet.
+    The step that Lightning passes to a logger does not count a training step yet.
     """
     of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
     return step + 1 if of_training and step is not None else step
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of metrics.csv as strings.
-
-    Raises:
-        UserError: the file is damaged, or a row has no integer `step`.
-    """
+    """Read the rows of metrics.csv as strings; raise UserError if it is damaged, or a row has no integer `step`."""
     with reraise_as(f"{path} is damaged, move it away to continue"):
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file, strict=True))

@@ -18,9 +18,8 @@ from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.results.evaluation_results import Result, SuiteResults
 from simcse_pl.results.metrics import CURVES
 from simcse_pl.results.trajectory import read_run
-from simcse_pl.tracking.closing_run import closing_run
 from simcse_pl.tracking.csv_logger import steps_done
-from simcse_pl.tracking.wandb_runs import Mode, remembered_run, start_run, where_to_look
+from simcse_pl.tracking.wandb_runs import Mode, closing_run, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import without_nan
 from simcse_pl.utils.ranks import is_first_process
@@ -71,9 +70,7 @@ class Dashboard(WandbLogger):
     def log_results(self, results: Mapping[str, Any], measured: SuiteResults | None) -> None:
         """Log the results of a run: tables, figures, one score per task, and with `artifact` the encoder.
 
-        Args:
-            results: the content of results.json.
-            measured: the evaluation of the saved encoder, if there is one.
+        `results` is the content of results.json, `measured` the evaluation of the saved encoder.
         """
         run = self.experiment
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured or SuiteResults()))
@@ -95,9 +92,10 @@ def log_evaluation(
 ) -> None:
     """Log an evaluation to the W&B run that trained the encoder, or to a new run.
 
+    A run has trained the encoder if the encoder is in the folder of the run.
+
     Args:
-        result: the scores. A run has trained the encoder if the encoder is in the folder of the run.
-        tables: the printed tables.
+        result, tables: the scores, and the printed tables.
         folder: folder of the evaluation.
         mode, run: see `wandb_runs.start_run`; mode None logs nothing.
     """

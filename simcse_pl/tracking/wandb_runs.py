@@ -1,18 +1,23 @@
-"""Start and continue W&B runs: one run per folder, offline unless the user is logged in, without prompts."""
+"""Start, continue and finish W&B runs: one run per folder, offline unless the user is logged in, without prompts.
+
+W&B is imported when a run starts, so runs with other loggers do without it.
+"""
 
 import json
 import logging
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
-
-import wandb
-from wandb.errors import CommError
+from typing import TYPE_CHECKING, Any, Literal
 
 from simcse_pl.results.run_files import WANDB_FILE
-from simcse_pl.utils.errors import UserError, first_line, reraise_as
+from simcse_pl.utils.errors import Stopped, UserError, first_line, reraise_as
 from simcse_pl.utils.files import write_text
+
+if TYPE_CHECKING:
+    import wandb
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +35,7 @@ def start_run(
     group: str | None = None,
     job_type: str | None = None,
     tags: Sequence[str] = (),
-) -> wandb.Run:
+) -> "wandb.Run":
     """Continue the W&B run of a folder, or start a new one.
 
     If W&B does not answer or rejects the key, the run is offline.
@@ -44,6 +49,9 @@ def start_run(
     Raises:
         UserError: `online` without a login, or a damaged file in the folder.
     """
+    import wandb
+    from wandb.errors import CommError
+
     folder = Path(folder)
     resolved = _mode(mode)
     before = remembered_run(folder)
@@ -62,11 +70,25 @@ def start_run(
         run = wandb.init(mode="offline", **options)
     if before:
         run.summary.update(before["summary"])  # `wandb sync` keeps only the summary of the last part
-    remember(run)
+    _remember(run)
     return run
 
 
-def remember(run: wandb.Run) -> None:
+def _mode(asked: str) -> Any:
+    import wandb
+
+    default = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the settings file of `wandb offline`
+    if asked == "offline":
+        return asked
+    if asked == "auto" and default != "online":
+        return default
+    logged_in = wandb.login(prompt=False, verify=False)
+    if asked == "online" and not logged_in:
+        raise UserError("W&B: mode=online needs a login: run `wandb login`, or set WANDB_API_KEY")
+    return "online" if logged_in else "offline"
+
+
+def _remember(run: "wandb.Run") -> None:
     """Save a run's id and summary in its folder."""
     if run.disabled:
         return
@@ -85,27 +107,35 @@ def remembered_run(folder: Path) -> dict[str, Any] | None:
         return saved | {"summary": dict(saved["summary"])}
 
 
-def where_to_look(run: wandb.Run) -> str:
+def where_to_look(run: "wandb.Run") -> str:
     """Return the URL of a run, or the command that uploads an offline run."""
     if run.disabled:
         return "disabled"
     return f"wandb sync {Path(run.dir).parents[1]}" if run.offline or run.url is None else run.url
 
 
-def finish() -> None:
-    """Finish the W&B run of this process, and remember its summary."""
-    if wandb.run is not None:
-        remember(wandb.run)
-        wandb.finish()
+@contextmanager
+def closing_run() -> Iterator[None]:
+    """Finish the W&B run at the end of the block; it is failed after an exception, and preempted after `Stopped`."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Stopped):
+            mark_preempted()
+        if run := _current_run():
+            run.finish(exit_code=1)
+        raise
+    if run := _current_run():
+        _remember(run)
+        run.finish()
 
 
-def _mode(asked: str) -> Any:
-    default = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the settings file of `wandb offline`
-    if asked == "offline":
-        return asked
-    if asked == "auto" and default != "online":
-        return default
-    logged_in = wandb.login(prompt=False, verify=False)
-    if asked == "online" and not logged_in:
-        raise UserError("W&B: mode=online needs a login: run `wandb login`, or set WANDB_API_KEY")
-    return "online" if logged_in else "offline"
+def mark_preempted() -> None:
+    """Mark the W&B run as preempted: it will be resumed."""
+    if run := _current_run():
+        run.mark_preempting()
+
+
+def _current_run() -> Any:
+    """Return the W&B run of this process, if there is one."""
+    return getattr(sys.modules.get("wandb"), "run", None)

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, VALIDATION_PREFIXES, WANDB_FILE
-from simcse_pl.sweeps.resolvers import in_sweep
+from simcse_pl.sweeps.rows import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows, write_rows
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_write, remove_half_written

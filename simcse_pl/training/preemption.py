@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.tracking.closing_run import mark_preempted
+from simcse_pl.tracking.wandb_runs import mark_preempted
 from simcse_pl.training.launch import submitits_signal
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import Stopped

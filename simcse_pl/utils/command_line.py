@@ -38,7 +38,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
         work(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # for example `| head`
-        _discard_output()
+        _flush_output()
         sys.exit(141)  # as in a shell
     except KeyboardInterrupt:
         sys.exit(130)
@@ -66,16 +66,14 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
         _flush_output()
     if debug:
         traceback.print_exception(error)
-    elif known:
-        print(f"error: {first_line(known)}", file=sys.stderr)
-    elif system:
-        print(f"error: {first_line(system)} ({debug_option} shows where)", file=sys.stderr)
-    elif place:
-        what = f"{place}: {type(error).__name__}: {first_line(error)}"
-        print(f"error: {what} (in your code; {debug_option} shows the traceback)", file=sys.stderr)
     else:
-        what = f"{type(error).__name__}: {first_line(error)}"
-        print(f"error: {what} ({debug_option} shows where)", file=sys.stderr)
+        cause = known or system
+        text = first_line(cause) if cause else f"{type(error).__name__}: {first_line(error)}"
+        if place:
+            text = f"{place}: {text} (in your code; {debug_option} shows the traceback)"
+        elif not known:
+            text = f"{text} ({debug_option} shows where)"
+        print(f"error: {text}", file=sys.stderr)
     return USER_ERROR_STATUS if place or any(map(_is_user_error, causes)) else 1
 
 
@@ -90,17 +88,12 @@ def _place_in_own_code(error: Exception) -> str:
 
 
 def _flush_output() -> None:
-    """Write buffered output; if this fails, discard it. The other jobs of a sweep still print."""
+    """Write buffered output, or discard what cannot be written, which would fail again when Python exits."""
     try:
         sys.stdout.flush()
     except OSError:
-        _discard_output()
-
-
-def _discard_output() -> None:
-    """Discard buffered output, which would fail again when Python exits."""
-    with contextlib.suppress(io.UnsupportedOperation):  # a test's stdout is not a file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(io.UnsupportedOperation):  # a test's stdout is not a file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_user_error(error: BaseException) -> bool:

@@ -96,23 +96,24 @@ def reraise_write_errors(folder: Path) -> Iterator[None]:
     """Raise WriteError, which names `folder`, in place of an error from writing there."""
     try:
         yield
-    except (UserError, FailureError):
-        raise
     except Exception as error:
+        why = None if isinstance(error, UserError | FailureError) else _why_rejected(error, folder)
+        if why is None:
+            raise
         final = Path(*(part for part in folder.parts if not part.startswith(_SAVING)))  # if nested
-        for cause in exception_chain(error):  # torch's own error gives no reason
-            if isinstance(cause, OSError) and _is_about(cause, folder):
-                raise WriteError(final, os.strerror(cause.errno or 0)) from error
-        if "(os error " in str(error):  # safetensors and tokenizers, which are written in Rust
-            raise WriteError(final, first_line(error)) from error
-        raise
+        raise WriteError(final, why) from error
 
 
-def _is_about(error: OSError, folder: Path) -> bool:
-    if error.filename is None:
-        return error.errno in _DISK_ERRORS
-    place = Path(str(error.filename2 or error.filename))
-    return place.is_relative_to(folder) or folder.is_relative_to(place)
+def _why_rejected(error: Exception, folder: Path) -> str | None:
+    """Return why the system rejected a write to a folder; None if another error occurred."""
+    for cause in exception_chain(error):  # torch's own error gives no reason
+        if isinstance(cause, OSError):
+            place = Path(str(cause.filename2 or cause.filename))
+            inside = place.is_relative_to(folder) or folder.is_relative_to(place)
+            if cause.errno in _DISK_ERRORS if cause.filename is None else inside:
+                return os.strerror(cause.errno or 0)
+    # safetensors and tokenizers are written in Rust
+    return first_line(error) if "(os error " in str(error) else None
 
 
 def remove_half_written(*folders: Path) -> None:

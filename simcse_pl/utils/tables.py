@@ -10,34 +10,18 @@ import rich.table
 from rich.text import Text
 
 _MISSING = "–"
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        **{character: "\\" + character for character in "&%$#_{}"},
-    }
-)
+_NAMES = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
+_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()})
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of strings and numbers. A missing number is NaN, and shown as a dash.
+    """A table of strings and numbers. A missing number is NaN, and shown as a dash."""
 
-    Args:
-        name: the name of its files, without a suffix.
-        title: the title, which names the metric.
-        frame: columns of strings or numbers, in full precision.
-        decimals: the number of decimals shown, for all columns of numbers or by column.
-        notes: footnotes.
-    """
-
-    name: str
-    title: str
-    frame: pd.DataFrame
-    decimals: int | Mapping[str, int] = 2
+    name: str  # of its files, without a suffix
+    title: str  # names the metric
+    frame: pd.DataFrame  # columns of strings or numbers, in full precision
+    decimals: int | Mapping[str, int] = 2  # shown, for all columns of numbers or by column
     notes: list[str] = field(default_factory=list)
 
     def numeric(self, column: str) -> bool:

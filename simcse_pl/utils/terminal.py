@@ -34,6 +34,8 @@ def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bo
         yield from bar.track(steps, total, description=what)
 
 
-def counter(what: str, unit: str = "") -> Progress:
+def counter(what: str, unit: str = "", shown: bool = True) -> Progress:
     """Return a bar for an unknown total: it shows how much is done, and the elapsed time."""
-    return progress_bar(TextColumn(what), TextColumn(f"{{task.completed:,.0f}}{unit}"), TimeElapsedColumn())
+    return progress_bar(
+        TextColumn(what), TextColumn(f"{{task.completed:,.0f}}{unit}"), TimeElapsedColumn(), shown=shown
+    )

@@ -67,7 +67,7 @@ def test_fingerprints_depend_on_all_that_changes_the_vectors(saved):
     assert len({*found}) == 10 and found[0] == fingerprint(load())
     assert fingerprint(load(**template, template_bias="train_only")) == found[6]
     different[0].postprocess = postprocess
-    assert fingerprint(different[0]) == found[-1] and fingerprint(different[4], normalize=False) == found[0]
+    assert fingerprint(different[0]) == found[-1]
     assert fingerprint(load(), RemoveComponents(1)) is None
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from simcse_pl.utils.yaml_files import read_yaml
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.yaml_files import read_yaml
 
 TOUCH = "open('touched', 'w').close()\n"
 YAML = "!!python/object/apply:builtins.open ['touched', 'w']\n"

@@ -8,7 +8,7 @@ import yaml
 
 from simcse_pl.reports.sweeps.seed_groups import group_by_seed
 from simcse_pl.reports.sweeps.sweep_results import read_sweeps
-from simcse_pl.results.evaluation_results import as_result
+from simcse_pl.results.evaluation_results import Result
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
@@ -89,7 +89,7 @@ def make_report():
 @pytest.fixture
 def make_result(make_report):
     """Make a Result."""
-    return lambda *args, **changes: as_result(make_report(*args, **changes), "results.json")
+    return lambda *args, **changes: Result.model_validate(make_report(*args, **changes))
 
 
 @pytest.fixture

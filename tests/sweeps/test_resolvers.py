@@ -2,7 +2,7 @@
 
 from hydra.core.hydra_config import HydraConfig
 
-from simcse_pl.sweeps.resolvers import in_sweep, sweep_group
+from simcse_pl.sweeps.rows import in_sweep, sweep_group
 
 
 def test_the_group_is_the_table_and_the_folder_of_the_sweep(composed):

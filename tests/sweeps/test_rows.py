@@ -5,8 +5,7 @@ from omegaconf import OmegaConf, open_dict
 
 from simcse_pl.config.options import check_options
 from simcse_pl.reports.paper import ablation
-from simcse_pl.sweeps.resolvers import row_names
-from simcse_pl.sweeps.rows import with_row
+from simcse_pl.sweeps.rows import row_names, with_row
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 

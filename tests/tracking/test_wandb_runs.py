@@ -6,8 +6,7 @@ import pytest
 import wandb
 
 from simcse_pl.tracking import wandb_runs
-from simcse_pl.tracking.closing_run import closing_run
-from simcse_pl.tracking.wandb_runs import remembered_run, start_run, where_to_look
+from simcse_pl.tracking.wandb_runs import closing_run, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import Stopped
 from tests.offline_wandb import offline_runs
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from simcse_pl.data.readers.formats import is_number, looks_like_a_name, text_problem
 from simcse_pl.data.readers.row_reader import open_source, position_of
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.validation import as_number
+from simcse_pl.utils.numbers import as_number
 
 log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ for all of these formats.
 import csv
 import itertools
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ import pyarrow.parquet
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import STANDARD_INPUT, check_is_file, read_lines
-from simcse_pl.utils.validation import LONE_SURROGATE
 
 Records = Iterator[tuple[str, Sequence[Any]]]  # a place such as `line 7`, and the cells of the row there
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
 _MAX_WORDS_OF_A_NAME = 3
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
@@ -80,7 +81,7 @@ def text_problem(cell: Any) -> str | None:
     """Return why a cell is not text that a tokenizer can read, or None."""
     if not isinstance(cell, str):
         return f"is not text: {str(cell)[:40]}"
-    if not cell.isascii() and LONE_SURROGATE.search(cell):  # isascii() is fast
+    if not cell.isascii() and _LONE_SURROGATE.search(cell):  # isascii() is fast
         return "has a lone surrogate, half of a character"
     return None
 

@@ -13,7 +13,7 @@ from simcse_pl.data.readers.formats import OpenedTable, file_format, is_number, 
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import check_is_file, read_lines, sha256_of
-from simcse_pl.utils.validation import as_number
+from simcse_pl.utils.numbers import as_number
 
 if TYPE_CHECKING:
     import datasets

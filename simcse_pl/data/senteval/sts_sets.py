@@ -8,7 +8,7 @@ from pathlib import Path
 from simcse_pl.data import sample
 from simcse_pl.data.readers.row_reader import load_hub_dataset
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.validation import as_number
+from simcse_pl.utils.numbers import as_number
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,13 @@
 """The style of all figures: sized for a page of a paper, and legible in greyscale and for the colour-blind."""
 
 import io
+import textwrap
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 # Text stays text in SVG, and the same figure gives the same bytes.
@@ -36,6 +40,24 @@ DASHES: tuple[Any, ...] = (
     (0, (1, 3)),
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+
+
+def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figure, Axes, list[dict[str, Any]]]:
+    """Return a figure as wide as a page, its axes, and a label and look for each line.
+
+    Args:
+        labels: the labels of the lines.
+        height: the height of the axes, as a share of the width; there is room below them for a legend in two columns.
+        more: further lines of the legend.
+    """
+    texts = [textwrap.fill(label, LEGEND_WIDTH) for label in labels]
+    legend = sum(text.count("\n") + 1 for text in texts) / 2 + more
+    figure = Figure((WIDTH, height * WIDTH + 0.15 * legend), layout="constrained")
+    looks = [
+        {"label": text, "color": colour, "linestyle": dashes, "marker": marker}
+        for text, colour, dashes, marker in zip(texts, cycle(COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
+    ]
+    return figure, figure.add_subplot(), looks
 
 
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:

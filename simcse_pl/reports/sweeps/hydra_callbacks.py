@@ -4,7 +4,7 @@ Hydra imports this module at each start, so pandas and scipy are imported at the
 """
 
 import sys
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -16,64 +16,63 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import show
 
 
-class SweepTable(Callback):
-    """Print the tables of `simcse report` when the last training job has ended; see `_end_multirun`."""
+class _Tables(Callback, ABC):
+    """Print the tables of the finished jobs, and exit with status 1 if a job or a task has failed."""
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Print the tables, and the jobs that failed."""
+        jobs = job_folders(Path(config.hydra.sweep.dir).absolute())
+        finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]
+        try:
+            complete = self.print_tables(config, finished) if finished else True
+        except UserError as error:  # Hydra turns other exceptions of a callback into warnings
+            print(f"error: {error}", file=sys.stderr)
+            complete = False
+        if failed := [job.name for job in jobs if job not in finished]:
+            print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
+        if failed or not complete:
+            raise SystemExit(1)
+
+    @abstractmethod
+    def print_tables(self, config: DictConfig, jobs: list[Path]) -> bool:
+        """Print the tables of finished jobs, and return whether all their tasks were measured."""
+
+
+class SweepTable(_Tables):
+    """Print the tables of `simcse report` when the last training job has ended."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the sweep's folder and how to continue the sweep."""
         folder = config.hydra.sweep.dir
         print(f"sweep in {folder}; to continue it, repeat the command with hydra.sweep.dir={folder}", flush=True)
 
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+    def print_tables(self, config: DictConfig, jobs: list[Path]) -> bool:
         """Print the table of each sweep in the folder."""
-        _end_multirun(config, _print_sweeps)
+        from simcse_pl.reports.sweeps.seed_groups import group_by_seed
+        from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+        from simcse_pl.reports.sweeps.sweep_tables import sweep_table
+
+        folder = jobs[0].parent
+        sweeps = read_sweeps({str(folder): folder})
+        for sweep in sweeps:
+            show(sweep_table(group_by_seed(sweep)).printed())
+        print(f"figure and files: simcse report {config.hydra.sweep.dir}")
+        return not any(run.failed for sweep in sweeps for run in sweep.runs)
 
 
-class EvaluationTables(Callback):
-    """Print the results of all jobs of evaluate.py side by side; see `_end_multirun`."""
+class EvaluationTables(_Tables):
+    """Print the results of all jobs of `simcse evaluate` side by side."""
 
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+    def print_tables(self, config: DictConfig, jobs: list[Path]) -> bool:
         """Print the tables; the job's number is appended to a label that occurs twice."""
-        _end_multirun(config, _print_evaluations)
+        from simcse_pl.reports.evaluation_report import encoder_tables
+        from simcse_pl.results.evaluation_results import Result, read_shape
 
-
-def _end_multirun(config: DictConfig, print_tables: Callable[[DictConfig, list[Path]], bool]) -> None:
-    """Print the tables of the finished jobs, and exit with status 1 if a job or a task has failed."""
-    jobs = job_folders(Path(config.hydra.sweep.dir).absolute())
-    finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]
-    try:
-        complete = print_tables(config, finished) if finished else True
-    except UserError as error:  # Hydra turns other exceptions of a callback into warnings
-        print(f"error: {error}", file=sys.stderr)
-        complete = False
-    if failed := [job.name for job in jobs if job not in finished]:
-        print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
-    if failed or not complete:
-        raise SystemExit(1)
-
-
-def _print_sweeps(config: DictConfig, jobs: list[Path]) -> bool:
-    from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-    from simcse_pl.reports.sweeps.sweep_results import read_sweeps
-    from simcse_pl.reports.sweeps.sweep_tables import sweep_table
-
-    folder = jobs[0].parent
-    sweeps = read_sweeps({str(folder): folder})
-    for sweep in sweeps:
-        show(sweep_table(group_by_seed(sweep)).printed())
-    print(f"figure and files: simcse report {config.hydra.sweep.dir}")
-    return not any(run.failed for sweep in sweeps for run in sweep.runs)
-
-
-def _print_evaluations(config: DictConfig, jobs: list[Path]) -> bool:
-    from simcse_pl.reports.evaluation_report import encoder_tables
-    from simcse_pl.results.evaluation_results import Result, read
-
-    results = {job.name: result for job in jobs if isinstance(result := read(job), Result)}
-    labels = [result.label for result in results.values()]
-    for job, result in results.items():
-        if labels.count(result.label) > 1:
-            results[job] = result.model_copy(update={"label": f"{result.label} ({job})"})
-    for table in encoder_tables(list(results.values()), config.aggregation):
-        show(table.printed())
-    return not any(result.failed for result in results.values())
+        results = {job.name: read_shape(Result, job / RESULTS_FILE) for job in jobs}
+        labels = [result.label for result in results.values()]
+        for job, result in results.items():
+            if labels.count(result.label) > 1:
+                results[job] = result.model_copy(update={"label": f"{result.label} ({job})"})
+        for table in encoder_tables(list(results.values()), config.aggregation):
+            show(table.printed())
+        return not any(result.failed for result in results.values())

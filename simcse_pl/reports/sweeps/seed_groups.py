@@ -1,10 +1,12 @@
-"""A sweep's jobs in groups that differ in the seed alone, and their scores over seeds."""
+"""A sweep's jobs in groups that differ in the seed alone: scores over seeds, and paired differences from SimCSE."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from scipy.stats import t
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
@@ -16,34 +18,31 @@ from simcse_pl.results.metrics import SPEARMAN, decimals
 
 SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
+CONFIDENCE = 0.95  # of intervals
 METHOD = "method"
 _SUFFIXES = {"mean": "", "std": " std", "count": " n"}
+_OF_METHODS = ["is_baseline", "published", "published difference"]
 
 
 @dataclass(frozen=True)
 class SeedGroups:
     """A sweep with its jobs in groups.
 
-    Args:
-        sweep: the jobs.
-        paper: the table of the paper that the sweep repeats, if any.
-        options: options that differ between groups and do not follow from row and column.
-        keys: the columns of `runs` that distinguish the groups.
-        runs: a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
-            `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test
-            are the monitored metric.
-        groups: a row per group: `label`, `keys`, and for each of SCORES the mean `X`, `X std` (the sample standard
-            deviation) and `X n`. With rows of the paper, all of its rows in its order; of methods, SimCSE first.
-        sts_tasks, transfer_tasks: the test tasks that all runs with scores of some of them have.
+    `runs` has a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
+    `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test are the
+    monitored metric.
+
+    `groups` has a row per group: `label`, `keys`, and for each of SCORES the mean `X`, `X std` (the sample standard
+    deviation) and `X n`. With rows of the paper, it has all of its rows in its order; of methods, SimCSE first.
     """
 
     sweep: Sweep
-    paper: Ablation | None
-    options: list[str]
-    keys: list[str]
+    paper: Ablation | None  # the table of the paper that the sweep repeats
+    options: list[str]  # those that differ between groups and do not follow from row and column
+    keys: list[str]  # the columns of `runs` that distinguish the groups
     runs: pd.DataFrame
     groups: pd.DataFrame
-    sts_tasks: list[str]
+    sts_tasks: list[str]  # the test tasks that all runs with scores of some of them have
     transfer_tasks: list[str]
 
     @property
@@ -94,64 +93,56 @@ class SeedGroups:
 def group_by_seed(sweep: Sweep) -> SeedGroups:
     """Group the finished jobs of a sweep by row, column and the other options that differ."""
     paper = ablation(sweep.table) if sweep.table else None
-    sts = shared_tasks(pd.DataFrame([run.sts for run in sweep.runs]), STS_TASKS)
-    transfer = shared_tasks(pd.DataFrame([run.transfer_dev for run in sweep.runs]), TRANSFER_TASKS)
     jobs = [job for job in sweep.jobs if job.run]
+    names = [job.name for job in jobs]
     options = [name for name in differing(jobs) if name not in ("seed", ROW)]
-    rows = [_described(job, options, paper) for job in jobs]
-    scores = [
-        run.scores | {"sts": _mean(run.sts, sts), "transfer": _mean(run.transfer_dev, transfer)} for run in sweep.runs
-    ]
-    runs = pd.DataFrame(rows).join(pd.DataFrame(scores)).set_index(pd.Index([job.name for job in jobs]))
+    runs = pd.DataFrame([_described(job, options, paper) for job in jobs], index=names)
+    tasks = []
+    for score, of_tasks, every in (
+        ("sts", [run.sts for run in sweep.runs], STS_TASKS),
+        ("transfer", [run.transfer_dev for run in sweep.runs], TRANSFER_TASKS),
+    ):
+        scores = pd.DataFrame(of_tasks, index=names, dtype=float)
+        tasks.append(shared := shared_tasks(scores, every))
+        runs[score] = 100 * scores[shared].mean(axis="columns", skipna=False).astype(float)
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
+    keys = ["row", "column", *options]
     if METHOD in options:
-        order = [*baselines(), *runs["setting"]]
-        runs = runs.assign(is_baseline=runs[METHOD] == runs["setting"].map(baselines()))
-        runs["order"] = 2 * runs["setting"].map(order.index) - runs["is_baseline"]
-        runs = runs.sort_values("order", kind="stable")
-    keys = list(dict.fromkeys(["row", "column", *options, *["setting"] * (METHOD in options)]))
-    groups = _over_seeds(runs, keys)
+        keys = list(dict.fromkeys([*keys, "setting"]))
+        runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
+    grouped = runs.groupby(keys, sort=False)
+    scores = grouped[[*SCORES]].agg([*_SUFFIXES])
+    scores.columns = pd.Index([f"{score}{_SUFFIXES[kind]}" for score, kind in scores.columns])
+    groups = scores.join(grouped[_OF_METHODS].first()).reset_index()
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
-    return SeedGroups(sweep, paper, options, keys, runs, groups, sts, transfer)
+    return SeedGroups(sweep, paper, options, keys, runs, groups, *tasks)
 
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
-    """Return what distinguishes a job from others."""
+    """Return what distinguishes a job from others, and its scores except those of test tasks."""
+    assert job.run is not None
     row = "" if job.place.row is None else str(job.place.row)
-    setting = setting_of(job.choices)
-    described: dict[str, Any] = {
+    setting, model = setting_of(job.choices), job.choices.get("model")
+    method, simcse = job.value(METHOD), baselines().get(setting, "")
+    published, of_simcse = (
+        score.average if (score := published_score(name, setting, model)) else math.nan for name in (method, simcse)
+    )
+    return {
         "row": (paper and paper.row(row)) or row,
         "column": job.place.column or "",
         **{name: job.value(name) for name in options},
-        "seed": str(job.run and job.run.seed),
+        "seed": str(job.run.seed),
         "setting": setting,
         "trained on": job.choices.get("data"),
+        "is_baseline": method == simcse,
+        "published": published,
+        "published difference": math.nan if method == simcse else published - of_simcse,
+        **job.run.scores,
     }
-    if METHOD in options:
-        for column, method in (("published", described[METHOD]), ("published SimCSE", baselines().get(setting, ""))):
-            score = published_score(method, setting, job.choices.get("model"))
-            described[column] = score.average if score else None
-    return described
-
-
-def _mean(scores: Mapping[str, float], tasks: Sequence[str]) -> float:
-    """Return the mean x 100 over tasks; NaN if one of them, or all of them, were not measured."""
-    return float(100 * pd.Series(scores, dtype=float).reindex(tasks).mean(skipna=False))
-
-
-def _over_seeds(runs: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return the keys of each group, means, deviations and counts; of methods, also what the runs have in common."""
-    grouped = runs.groupby(list(keys), sort=False)
-    groups = grouped[[*SCORES]].agg([*_SUFFIXES])
-    groups.columns = pd.Index([f"{score}{_SUFFIXES[kind]}" for score, kind in groups.columns])
-    if METHOD in keys:
-        first = grouped[["trained on", "is_baseline", "published", "published SimCSE"]].first()
-        groups = groups.join(first.astype({"published": float, "published SimCSE": float}))
-    return groups.reset_index()
 
 
 def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
@@ -167,9 +158,8 @@ def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
     ours = pd.DataFrame(cells, columns=["row", "column"]).merge(groups, how="left")
     groups = pd.concat([ours, groups[~groups["row"].isin(paper.rows)]], ignore_index=True)
     counts = [f"{score} n" for score in SCORES]
-    return (
-        groups.astype(dict.fromkeys(counts, float)).fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))
-    )
+    groups[counts] = groups[counts].fillna(0).astype(int)
+    return groups
 
 
 def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:
@@ -177,3 +167,50 @@ def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:
     values = {name: group[name] for name in options if isinstance(group[name], str)}
     parts = [group["row"], group["column"], *(v if n == METHOD else f"{n}={v}" for n, v in values.items())]
     return ", ".join(filter(None, parts)) or "all jobs"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of a score between two groups, for each seed that both have."""
+
+    by_seed: pd.Series
+
+    @property
+    def count(self) -> int:
+        """The number of seeds."""
+        return len(self.by_seed)
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds; NaN without seeds."""
+        return float(self.by_seed.mean())
+
+    @property
+    def margin(self) -> float:
+        """Half the width of the t-interval of the mean; NaN for fewer than two seeds.
+
+        The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
+        """
+        return reach(self.count) * float(self.by_seed.std())
+
+
+def reach(count: int) -> float:
+    """Return half the width of a t-interval of the mean over seeds, in sample standard deviations."""
+    return float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) / math.sqrt(count) if count > 1 else math.nan
+
+
+def differences(groups: SeedGroups, score: str) -> list[Difference]:
+    """Return the difference of one of SCORES between each group and SimCSE, in the order of the groups.
+
+    SimCSE is that of the same setting and with the same other options. A difference has no seeds if SimCSE is not
+    in the sweep, or if the group is SimCSE.
+    """
+    keys = groups.keys
+    means = groups.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
+    simcse = means[means["is_baseline"]].drop(columns=[METHOD, "is_baseline"])
+    alike = [name for name in [*keys, "seed"] if name != METHOD]
+    pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
+    pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
+    by_key = dict(iter(pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]))
+    none = pd.Series(dtype=float)
+    return [Difference(by_key.get(key, none)) for key in groups.groups[keys].itertuples(index=False, name=None)]

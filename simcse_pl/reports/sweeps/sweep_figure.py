@@ -1,8 +1,7 @@
 """The figure of a sweep: scores on dev by the varied option, with published ones in a panel beside them."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import matplotlib
 import numpy as np
@@ -10,15 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simcse_pl.reports.figures.style import COLOURS, MARKERS, STYLE, WIDTH
-from simcse_pl.reports.sweeps.paired import CONFIDENCE, differences
-from simcse_pl.reports.sweeps.seed_groups import SeedGroups
-from simcse_pl.reports.sweeps.sweep_tables import published_differences
-from simcse_pl.utils.validation import as_number
+from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
+from simcse_pl.reports.paper import Ablation
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences
+from simcse_pl.utils.numbers import as_number
 
-_NAME_WIDTH = 30  # characters of a line
 _OUTLIER = 5  # times the median difference, or 1 point; other differences cannot be read beside a larger one
-_COLUMNS = ["name", "series", "mean", "error", "seeds"]
 
 
 @matplotlib.rc_context(STYLE)
@@ -31,15 +27,14 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     Returns:
         The figure; None if no run has a score.
     """
-    score = groups.score_name
     if not groups.groups["dev n"].any():
         return None
-    if groups.compares_methods and len(points := _differences(groups)):
-        return _of_methods(groups, points)
-    panels = {f"dev ({score})": _measured(groups)}
-    if len(theirs := _papers(groups)):
-        panels[f"paper, dev ({score})"] = theirs
-    return _panels(panels, groups.paper.varied if groups.paper and groups.has_rows else "")
+    if groups.compares_methods and len(gains := _differences(groups)):
+        return _of_methods(groups, gains)
+    panels, paper = {f"dev ({groups.score_name})": _measured(groups)}, groups.paper
+    if paper and paper.rows and groups.has_rows and groups.comparable:
+        panels[f"paper, dev ({groups.score_name})"] = _papers(groups, paper)
+    return _panels(panels, paper.varied if paper and groups.has_rows else "")
 
 
 def _measured(groups: SeedGroups) -> pd.DataFrame:
@@ -56,37 +51,40 @@ def _measured(groups: SeedGroups) -> pd.DataFrame:
         ", ".join(["measured", *(f"{n}={v}".removeprefix("column=") for n, v in values.items() if v)])
         for values in scores[[name for name in others if scores[name].nunique() > 1]].to_dict("records")
     ]
-    return scores.rename(columns={"dev": "mean", "dev std": "error"})[_COLUMNS]
+    return scores.rename(columns={"dev": "mean", "dev std": "error"})
 
 
-def _papers(groups: SeedGroups) -> pd.DataFrame:
+def _papers(groups: SeedGroups, paper: Ablation) -> pd.DataFrame:
     """Return the paper's points in the columns of the sweep, or in all columns if the sweep names none."""
-    paper = groups.paper if groups.has_rows and groups.comparable else None
-    columns = (groups.columns or paper.settings or ("dev",)) if paper else ()
-    points: list[Any] = [
-        (row, "paper" if column == "dev" else f"paper, {column}", figures[column], np.nan, [])
-        for column in columns
-        for row, figures in (paper.rows.items() if paper else ())
+    points = [
+        {"name": row, "series": "paper" if column == "dev" else f"paper, {column}", "mean": figures[column]}
+        for column in groups.columns or paper.settings or ("dev",)
+        for row, figures in paper.rows.items()
         if column in figures
     ]
-    return pd.DataFrame(points, columns=_COLUMNS)
+    return pd.DataFrame(points).assign(error=np.nan, seeds=[[]] * len(points))
 
 
 def _differences(groups: SeedGroups) -> pd.DataFrame:
-    gains = zip(groups.groups["label"], differences(groups, "dev"), strict=True)
-    points = [(name, "measured", gain.mean, gain.margin, gain.by_seed.tolist()) for name, gain in gains if gain.count]
-    return pd.DataFrame(points, columns=_COLUMNS)
+    gains = differences(groups, "dev")
+    points = {
+        "name": groups.groups["label"],
+        "series": "measured",
+        "mean": [gain.mean for gain in gains],
+        "error": [gain.margin for gain in gains],
+        "seeds": [gain.by_seed.tolist() for gain in gains],
+        "published": groups.groups["published difference"],
+    }
+    return pd.DataFrame(points).dropna(subset="mean")
 
 
-def _of_methods(groups: SeedGroups, points: pd.DataFrame) -> Figure:
-    panels = {f"difference from SimCSE on dev,\n{groups.score_name}, {CONFIDENCE:.0%} interval": points}
-    scores = groups.groups.assign(series="published", error=np.nan, seeds=[[]] * len(groups.groups))
-    theirs = scores.assign(name=scores["label"], mean=published_differences(groups))
-    theirs = theirs[theirs["name"].isin(points["name"])].dropna(subset="mean")[_COLUMNS]
-    if groups.comparable and len(theirs):
-        panels["published difference,\nSTS average on test"] = theirs
+def _of_methods(groups: SeedGroups, gains: pd.DataFrame) -> Figure:
+    panels = {f"difference from SimCSE on dev,\n{groups.score_name}, {CONFIDENCE:.0%} interval": gains}
+    theirs = gains.assign(series="published", mean=gains["published"], error=np.nan, seeds=[[]] * len(gains))
+    if groups.comparable and theirs["mean"].any():
+        panels["published difference,\nSTS average on test"] = theirs.dropna(subset="mean")
     figure = _panels(panels)
-    sizes = points["mean"].abs()
+    sizes = gains["mean"].abs()
     if sizes.max() > _OUTLIER * max(sizes.median(), 1):
         figure.axes[0].set_xscale("symlog", linthresh=1)  # linear from -1 to 1, then logarithmic
         figure.axes[0].xaxis.set_major_formatter("{x:g}")
@@ -101,37 +99,29 @@ def _panels(panels: Mapping[str, pd.DataFrame], varied: str = "") -> Figure:
     names = list(dict.fromkeys(name for points in reversed(drawn) for name in points["name"]))  # in the paper's order
     if all(as_number(name.partition("=")[2]) is not None for name in names):
         names.sort(key=lambda name: float(name.partition("=")[2]))
-    texts = [textwrap.fill(name, _NAME_WIDTH) for name in names]
-    most = max(points["series"].nunique() for points in drawn)
-    height = sum(max(0.13 * (text.count("\n") + 1), 0.16 + 0.06 * most) for text in texts)
-    figure = Figure((WIDTH, max(1.0, height) + 0.9), layout="constrained")
+    series = [points["series"].nunique() for points in drawn]
+    figure = Figure((WIDTH, max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.9), layout="constrained")
     (grid,) = figure.subplots(1, len(drawn), sharey=True, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
-        _draw(axes, points, names, hollow=axes is not grid[0])
+        _draw(axes, points.assign(place=points["name"].map(names.index)), hollow=axes is not grid[0])
         axes.grid(axis="y", color="0.85", linewidth=0.5)
         axes.set_xlabel(label)
     grid[0].set_ylabel(varied)
-    grid[0].set_yticks(range(len(names)), texts)
+    grid[0].set_yticks(range(len(names)), [textwrap.fill(name, LEGEND_WIDTH) for name in names])
     grid[0].set_ylim(len(names) - 0.5, -0.5)
-    if sum(points["series"].nunique() for points in drawn) > 1:
+    if sum(series) > 1:
         figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
-def _draw(axes: Axes, points: pd.DataFrame, names: Sequence[str], hollow: bool) -> None:
+def _draw(axes: Axes, points: pd.DataFrame, hollow: bool) -> None:
     """Draw the series of a panel, shifted so that they do not cover each other."""
     count = points["series"].nunique()
     for number, (label, series) in enumerate(points.groupby("series", sort=False)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        place = series["name"].map(names.index) + 0.7 * ((number + 0.5) / count - 0.5)
+        place = series["place"] + 0.7 * ((number + 0.5) / count - 0.5)
         face = "white" if hollow else colour
-        look: dict[str, Any] = {
-            "color": colour,
-            "marker": marker,
-            "markersize": 5,
-            "markerfacecolor": face,
-            "linestyle": "none",
-        }
-        axes.errorbar(series["mean"], place, xerr=series["error"], label=label, **look)
+        bars = axes.errorbar(series["mean"], place, xerr=series["error"], label=label, color=colour, fmt=marker)
+        bars.lines[0].set(markersize=5, markerfacecolor=face)
         dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
         axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)

@@ -4,24 +4,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from omegaconf import OmegaConf
 
 from simcse_pl.reports.tables.score_tables import keys_of
-from simcse_pl.results.evaluation_results import Number, Shape, validated
+from simcse_pl.results.evaluation_results import Number, Shape, read_shape
 from simcse_pl.results.metrics import SPEARMAN, factor, score_name
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import read_json
-from simcse_pl.utils.yaml_files import read_yaml
 
 
 class Place(Shape):
-    """The place of a job in a sweep: a table of the paper, or another name, with a row and a column of it."""
+    """The place of a job in a sweep."""
 
-    table: str | None = None
+    table: str | None = None  # of the paper, by its name in paper.yaml, or another name
     row: str | int | float | None = None
     column: str | None = None
-    size: str | None = None
+    size: str | None = None  # mini or paper
 
 
 class Trial(Shape):
@@ -32,13 +32,10 @@ class Trial(Shape):
 
 
 class TrainingRun(Shape):
-    """The results.json of train.py.
+    """The results.json of `simcse train`: see `training.fit` and `sweeps.jobs.describe_job`.
 
-    Args:
-        best, test, before, test_before: metrics by name, NaN if training diverged; empty without a test set.
-        monitor: the metric that chose the checkpoint.
-        mode: `max` if higher values of it are better, or `min`.
-        further: see training.fit.train_and_test, training.fit.task_scores and sweeps.jobs.describe_job.
+    `best`, `test` and those before training are metrics by name, NaN if training diverged, and empty without a test
+    set.
     """
 
     best: Mapping[str, Number]
@@ -47,8 +44,8 @@ class TrainingRun(Shape):
     overrides: list[str]
     before: Mapping[str, Number] = {}
     test_before: Mapping[str, Number] = {}
-    monitor: str = SPEARMAN
-    mode: Literal["max", "min"] = "max"
+    monitor: str = SPEARMAN  # the metric that chose the checkpoint
+    mode: Literal["max", "min"] = "max"  # whether higher or lower values of it are better
     validation: str = "dev"
     test_set: str = ""
     steps: int | None = None
@@ -74,19 +71,12 @@ class TrainingRun(Shape):
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a sweep, or a single run.
-
-    Args:
-        name: the name in tables.
-        folder: the output folder.
-        options: options by name that were given, or that a search chose; they include the seed.
-        run: the results; None if the job failed or has not finished.
-    """
+    """One job of a sweep, or a single run."""
 
     name: str
     folder: Path
-    options: Mapping[str, str]
-    run: TrainingRun | None
+    options: Mapping[str, str]  # those that were given, or that a search chose, and the seed
+    run: TrainingRun | None  # None if the job failed or has not finished
 
     @property
     def choices(self) -> Mapping[str, str | None]:
@@ -99,9 +89,11 @@ class Job:
         return (self.run and self.run.sweep) or Place()
 
     @property
-    def pruned(self) -> bool:
-        """Whether a search pruned the job."""
-        return bool(self.run and self.run.trial and self.run.trial.pruned)
+    def state(self) -> str:
+        """Whether the job finished."""
+        if not self.run:
+            return "failed or unfinished"
+        return "pruned by the search" if self.run.trial and self.run.trial.pruned else "finished"
 
     def value(self, option: str) -> str:
         """Return the value of an option."""
@@ -110,14 +102,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Jobs that are compared with each other.
-
-    Args:
-        label: the folder, or the label that the user gave.
-        table: the table of the paper that the sweep repeats, by its name in paper.yaml, or another name.
-        size: `mini`, `paper` or None.
-        jobs: in the order of their numbers; at least one has results.
-    """
+    """Jobs that are compared with each other, in the order of their numbers. At least one has results."""
 
     label: str
     table: str | None
@@ -171,20 +156,13 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
 
 
 def read_job(folder: Path, name: str) -> Job:
-    """Read one job, or a single run.
-
-    Raises:
-        UserError: a file is damaged or was not written by train.py.
-    """
+    """Read one job, or a single run; raise UserError if a file is damaged."""
     file = folder / RESULTS_FILE
-    run = validated(TrainingRun, read_json(file), file, "train.py") if file.is_file() else None
-    overrides = run.overrides if run else list(read_yaml(folder / "config" / "overrides.yaml"))
-    options = dict(map(_option, overrides))
+    run = read_shape(TrainingRun, file) if file.is_file() else None
+    saved = folder / "config" / "overrides.yaml"
+    overrides: Any = run.overrides if run else OmegaConf.load(saved) if saved.is_file() else []
+    given = (override.lstrip("+").partition("=") for override in overrides)
+    options = {name: value.strip("'\"") for name, _, value in given}
     if run and run.trial:
         options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial.values.items()}
     return Job(name, folder, options, run)
-
-
-def _option(override: str) -> tuple[str, str]:
-    name, _, value = override.partition("=")
-    return name.lstrip("+"), value.strip("'\"")

@@ -1,12 +1,17 @@
-"""The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers."""
+"""The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
 
-from simcse_pl.reports.sweeps.paired import differences
-from simcse_pl.reports.sweeps.seed_groups import SCORES, SeedGroups
-from simcse_pl.reports.sweeps.sweep_notes import sweep_notes
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
+from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
+from simcse_pl.reports.methods import published_score, setting_of
+from simcse_pl.reports.paper import published
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, METHOD, SCORES, SeedGroups, differences
+from simcse_pl.reports.sweeps.sweep_results import differing
+from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.utils.tables import Table
 
 _OF_METHODS = ("dev", "test", "sts")  # the others have no room beside the differences
@@ -53,7 +58,8 @@ def sweep_table(groups: SeedGroups, name: str = "sweep") -> SeedTable:
             frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
             if groups.compares_methods and score != "test":
                 frame = frame.join(_differences(groups, score))
-        frame = frame.join(_papers_figures(groups, score))
+        if groups.paper and groups.comparable:
+            frame = frame.join(_papers_figures(groups, score))
     shown = {name: 0 if name.endswith(" n") else _DECIMALS.get(name.split(" ")[0], groups.decimals) for name in frame}
     title = f"{groups.title}: {groups.score_name}"
     return SeedTable(name, title, frame, shown, sweep_notes(groups), _marks(groups, frame))
@@ -80,9 +86,8 @@ def _marks(groups: SeedGroups, frame: pd.DataFrame) -> pd.DataFrame:
         names = [name for name in frame if f"{name} low" in frame]
         return pd.DataFrame({n: frame[f"{n} high"] < 0 if lower else frame[f"{n} low"] > 0 for n in names})
     dev = frame["dev"].groupby(groups.groups["column"])
-    return pd.DataFrame(
-        {"dev": (frame["dev"] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)}
-    )
+    best = (frame["dev"] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)
+    return pd.DataFrame({"dev": best})
 
 
 def _differences(groups: SeedGroups, score: str) -> pd.DataFrame:
@@ -94,29 +99,132 @@ def _differences(groups: SeedGroups, score: str) -> pd.DataFrame:
         f"{name} high": [gain.mean + gain.margin for gain in gains],
         f"{name} n": [gain.count for gain in gains],
     }
-    frame = pd.DataFrame(columns)
-    if score == "dev" and groups.comparable:
-        frame["published"] = groups.groups["published"]
-        frame["published difference"] = published_differences(groups)
-    return frame
-
-
-def published_differences(groups: SeedGroups) -> pd.Series:
-    """Return the published differences from SimCSE in the same setting; NaN if unknown."""
-    scores = groups.groups
-    return (scores["published"] - scores["published SimCSE"]).where(~scores["is_baseline"])
+    published = ["published", "published difference"] if score == "dev" and groups.comparable else []
+    return pd.DataFrame(columns).join(groups.groups[published])
 
 
 def _papers_figures(groups: SeedGroups, score: str) -> pd.DataFrame:
     """Return the paper's columns to show beside one of our scores."""
-    paper, cells = groups.paper, groups.groups[["row", "column"]]
-    columns: dict[str, list[float | None]] = {}
-    if paper and groups.comparable:
-        rows = [paper.rows.get(row, {}) for row in cells["row"]]
-        if not paper.settings and score in paper.scores:
-            columns["paper" if score == "dev" else f"paper, {score}"] = [row.get(score) for row in rows]
-        elif score == "dev" and groups.columns:
-            columns["paper"] = [row.get(column) for row, column in zip(rows, cells["column"], strict=True)]
-        elif score == "dev":
-            columns = {f"paper, {setting}": [row.get(setting) for row in rows] for setting in paper.settings}
-    return pd.DataFrame(columns, index=cells.index, dtype=float).dropna(axis="columns", how="all")
+    assert groups.paper is not None
+    settings, cells = groups.paper.settings, groups.groups
+    figures = pd.DataFrame([groups.paper.rows.get(row, {}) for row in cells["row"]], dtype=float)
+    if not settings and score in groups.paper.scores:
+        figures = figures.reindex(columns=[score]).set_axis(["paper" if score == "dev" else f"paper, {score}"], axis=1)
+    elif score == "dev" and groups.columns:
+        of_column = [row.get(column) for row, column in zip(figures.to_dict("records"), cells["column"], strict=True)]
+        figures = pd.DataFrame({"paper": of_column}, dtype=float)
+    elif score == "dev":
+        figures = figures.reindex(columns=settings).add_prefix("paper, ")
+    else:
+        return pd.DataFrame(index=cells.index)
+    return figures.dropna(axis="columns", how="all")
+
+
+def sweep_notes(groups: SeedGroups) -> list[str]:
+    """Return the notes below a sweep's table: what was run, the paper's setting, warnings, and what failed."""
+    methods = _about_methods(groups) if groups.compares_methods else []
+    paper = [_about_paper(groups)] if groups.paper else []
+    return [*_about_scores(groups), *paper, *methods, *_warnings(groups), *_failures(groups)]
+
+
+def _about_scores(groups: SeedGroups) -> list[str]:
+    """Return what was measured and run."""
+    runs, jobs = groups.sweep.runs, [job for job in groups.sweep.jobs if job.run]
+    best = "" if groups.compares_methods else "; *: best on dev"
+    selects = f"dev: {_or(run.validation for run in runs)}, which selects the checkpoint"
+    notes = [f"{selects}; mean ± sample standard deviation (seeds){best}"]
+    if groups.sts_tasks:
+        notes.append(f"sts: mean Spearman x 100 on test of {_tasks(groups.sts_tasks, STS_TASKS)}")
+    if groups.transfer_tasks:
+        classifier = _or(run.transfer_classifier for run in runs if run.transfer_dev)
+        tasks = _tasks(groups.transfer_tasks, TRANSFER_TASKS)
+        scored = f"transfer: mean accuracy x 100 on dev of {tasks}, {classifier} classifier"
+        notes.append(f"{scored}; paper: pytorch classifier")
+    before = pd.Series([run.score(run.before) for run in runs]).agg(["min", "max"]).dropna()
+    facts = {
+        "model": _or(job.choices.get("model") for job in jobs),
+        "data": _or(job.choices.get("data") for job in jobs),
+        "steps": _or(run.steps for run in runs),
+        "seeds": ", ".join(sorted(groups.runs["seed"].unique(), key=lambda seed: (len(seed), seed))),
+        "dev before training": " to ".join(dict.fromkeys(f"{end:.{groups.decimals}f}" for end in before)),
+    }
+    return [*notes, "; ".join(f"{name} {value}" for name, value in facts.items() if value)]
+
+
+def _tasks(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:
+    return ", ".join(tasks) + f" ({len(tasks)} of {len(all_tasks)} tasks)" * (len(tasks) < len(all_tasks))
+
+
+def _about_paper(groups: SeedGroups) -> str:
+    """Return the setting of the paper's numbers."""
+    paper = groups.paper
+    assert paper is not None
+    if not groups.comparable:
+        return "the paper's scores are Spearman's correlations on STS-B dev, so they are not shown"
+    if paper.rows:
+        return "paper: " + ", ".join(filter(None, ["BERT-base", paper.trained, _or(groups.columns), "on STS-B dev"]))
+    chosen = [
+        f"{setting} {model} {size} and {rate:g}"
+        for setting, models in published()[groups.sweep.table or ""].items()
+        for model, (size, rate) in models.items()
+    ]
+    return f"the paper's choice of batch size and learning rate: {', '.join(chosen)}"
+
+
+def _about_methods(groups: SeedGroups) -> list[str]:
+    """Return what the methods are compared with, what a star means, and of which model the published scores are."""
+    notes, scores = [], groups.groups
+    counts = pd.Series([gain.count for gain in differences(groups, "dev")], index=scores.index)
+    if counts.any():
+        simcse = scores[scores["is_baseline"]]
+        baselines = _or(f"{m} ({s})" for m, s in simcse[[METHOD, "setting"]].itertuples(index=False, name=None))
+        notes.append(
+            f"difference: from {baselines} with the same seed, mean [{CONFIDENCE:.0%} t-interval]; *: a gain whose "
+            f"interval excludes 0; about 1 in {2 / (1 - CONFIDENCE):.0f} methods without any effect gets a star"
+        )
+    if alone := scores["label"][(counts == 0) & ~scores["is_baseline"]].tolist():
+        notes.append(f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}")
+    known = [
+        published_score(job.value(METHOD), setting_of(job.choices), job.choices.get("model"))
+        for job in groups.sweep.jobs
+    ]
+    if groups.comparable and any(known):
+        notes.append(f"published: STS average on test, {_or(score.model for score in known if score)}")
+    for setting, data in groups.runs.groupby("setting")["trained on"]:
+        if data.nunique() > 1:
+            notes.append(f"warning: {setting} methods were trained on different data: {_or(data)}")
+    return notes
+
+
+def _warnings(groups: SeedGroups) -> list[str]:
+    """Return the reasons why scores may not be comparable."""
+    notes, runs = [], groups.runs
+    if len(validations := {run.validation for run in groups.sweep.runs}) > 1:
+        notes.append(f"warning: validated on different data: {', '.join(sorted(validations))}")
+    if len({run.monitor for run in groups.sweep.runs}) > 1:
+        notes.append(f"warning: checkpoints chosen by different metrics: {groups.score_name}")
+    seeds = runs.groupby([*groups.keys, "seed"], sort=False).size()
+    if len(runs) > 1 and runs.groupby(groups.keys).size().max() == 1:
+        notes.append("warning: one seed per row; scores can differ by points between seeds, so run seed=0,1,2")
+    for key, count in seeds[seeds > 1].items():
+        notes.append(f"warning: {', '.join(filter(None, key))}: this seed counts {count} times")
+    return notes
+
+
+def _failures(groups: SeedGroups) -> list[str]:
+    """Return which tasks and jobs have no scores."""
+    jobs, varied = groups.sweep.jobs, differing(groups.sweep.jobs)
+    notes = failure_notes({job.name: job.run.failed for job in jobs if job.run})
+    for state in ("failed or unfinished", "pruned by the search"):
+        names = [
+            f"{job.name} ({' '.join(f'{name}={value}' for name, value in job.options.items() if name in varied)})"
+            for job in jobs
+            if job.state == state
+        ]
+        notes += [f"{state}: {'; '.join(names)}"] * bool(names)
+    return notes
+
+
+def _or(values: Iterable[object]) -> str:
+    """Join distinct values, without None."""
+    return " or ".join(dict.fromkeys(str(value) for value in values if value is not None))

@@ -27,38 +27,28 @@ _SPECTRUM: _Measures = {
 _NOTE = "top k: fraction of variance in the first k principal components; share >= 0: fraction of entries of WW^T"
 
 
-def geometry_table(results: Sequence[Result]) -> Table | None:
-    """Return alignment, uniformity and isotropy, one row per encoder; None without results."""
-    return _geometry_table("geometry", "Geometry", results, _GEOMETRY, [])
+def geometry_tables(results: Sequence[Result]) -> list[Table]:
+    """Return a table of alignment, uniformity and isotropy, and one of the spectrum; one row per encoder.
 
-
-def spectrum_table(results: Sequence[Result]) -> Table | None:
-    """Return variance by principal component and the measures of section 5 of the paper; None without results."""
-    return _geometry_table("spectrum", "Spectrum", results, _SPECTRUM, [_NOTE], with_variance=True)
-
-
-def _geometry_table(
-    name: str,
-    title: str,
-    results: Sequence[Result],
-    measures: _Measures,
-    notes: list[str],
-    with_variance: bool = False,
-) -> Table | None:
+    The spectrum has the variance by principal component, and the measures of section 5 of the paper.
+    """
     measured = {result.label: result.geometry for result in results if result.geometry is not None}
     if not measured:
-        return None
-    rows = [
-        {f"top {k}": share for k, share in geometry.top_variance.items() if with_variance}
-        | {column: getattr(geometry, measure) for measure, (column, _) in measures.items()}
-        for geometry in measured.values()
-    ]
-    frame = pd.DataFrame(rows, dtype=float)
-    digits = dict.fromkeys(frame, 3) | dict(measures.values())
-    frame.insert(0, "encoder", list(measured))
+        return []
     data = {label: f"{g.data}: {g.sentences} sentences, {g.positives} positives" for label, g in measured.items()}
-    where, differences = _in_common(data)
-    return Table(name, f"{title}{where}", frame, digits, [*notes, *differences])
+    where, notes = _in_common(data)
+    values = pd.DataFrame([g.model_dump(include={*_GEOMETRY, *_SPECTRUM}) for g in measured.values()], dtype=float)
+    variance = pd.DataFrame([g.top_variance for g in measured.values()], dtype=float).add_prefix("top ")
+    tables = []
+    for name, measures in (("geometry", _GEOMETRY), ("spectrum", _SPECTRUM)):
+        digits = dict(measures.values())
+        frame = values[[*measures]].set_axis([*digits], axis=1)
+        if name == "spectrum":
+            frame, notes = variance.join(frame), [_NOTE, *notes]
+        digits = dict.fromkeys(frame, 3) | digits
+        frame.insert(0, "encoder", list(measured))
+        tables.append(Table(name, f"{name.capitalize()}{where}", frame, digits, notes))
+    return tables
 
 
 def retrieval_table(results: Sequence[Result]) -> Table | None:
@@ -75,10 +65,9 @@ def retrieval_table(results: Sequence[Result]) -> Table | None:
         parts.append(part)
     if not parts:
         return None
-    frame = pd.concat(parts, ignore_index=True)
     corpora = {label: f"{retrieval.corpus}: {retrieval.sentences} sentences" for label, retrieval in searched.items()}
     where, notes = _in_common(corpora, " in ")
-    return Table("retrieval", f"The nearest sentences{where}", frame, notes=notes)
+    return Table("retrieval", f"The nearest sentences{where}", pd.concat(parts, ignore_index=True), notes=notes)
 
 
 def own_data_table(results: Sequence[Result]) -> Table | None:

@@ -1,6 +1,5 @@
 """The table and the paths that `simcse train` prints at the end. Correlations and shares are shown x 100."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,24 +21,21 @@ def run_table(results: Mapping[str, Any]) -> Table:
     Args:
         results: the content of the run's results.json.
     """
-    stages = [("dev", results["before"]), ("dev", results["best"])]
+    stages = {("before training", "dev"): results["before"], ("best", "dev"): results["best"]}
     if results["test"] or results["test_before"]:
-        stages += [("test", results["test_before"]), ("test", results["test"])]
-    found = dict.fromkeys(metric for _, scores in stages for metric in scores if metric not in CURVES)
+        stages |= {("before training", "test"): results["test_before"], ("best", "test"): results["test"]}
+    found = dict.fromkeys(metric for scores in stages.values() for metric in scores if metric not in CURVES)
     metrics = list(dict.fromkeys([results.get("monitor", SPEARMAN), *found]))
-    columns: dict[str, list[Any]] = {
-        "": ["before training", f"best, step {results['best_step']} of {results['steps']}"] * (len(stages) // 2),
-        "split": [split for split, _ in stages],
-    }
-    for metric in metrics:
-        values = [scores.get(metric) for _, scores in stages]
-        columns[heading(metric, direction=True)] = [math.nan if v is None else factor(metric) * v for v in values]
-    scale = scale_note(*metrics)
-    shown = {heading(metric, direction=True): decimals(metric) for metric in metrics}
-    title, test_set = results["validation"], results.get("test_set")
+    frame = pd.DataFrame([*stages.values()]).reindex(columns=metrics).astype(float) * [factor(m) for m in metrics]
+    headings = {heading(metric, direction=True): decimals(metric) for metric in metrics}
+    frame.columns = pd.Index(headings)
+    best = f"best, step {results['best_step']} of {results['steps']}"
+    frame.insert(0, "", [best if stage == "best" else stage for stage, _ in stages])
+    frame.insert(1, "split", [split for _, split in stages])
+    scale, title, test_set = scale_note(*metrics), results["validation"], results.get("test_set")
     if test_set and test_set != title:
         title += f", tested on {test_set}"
-    return Table("run", title + f" ({scale})" * bool(scale), pd.DataFrame(columns), shown)
+    return Table("run", title + f" ({scale})" * bool(scale), frame, headings)
 
 
 def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:

@@ -7,7 +7,7 @@ import pandas as pd
 from simcse_pl.data.senteval.sts_sets import ORIGINAL_SIZES, STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.paper import PaperRow, find_row
-from simcse_pl.results.evaluation_results import Correlation, Metric, Result, StsScores
+from simcse_pl.results.evaluation_results import Metric, Result, StsScores
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.tables import Table
 
@@ -26,49 +26,43 @@ def sts_scores(
 
 
 def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metric: Metric = "spearman") -> Table | None:
-    """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3.
+    """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3; None without scores.
 
-    Scores depend strongly on these choices (appendix B), so the title names them.
-
-    Args:
-        aggregation: `all` (all pairs of a task at once), `mean` (over subsets) or `wmean` (over subsets,
-            weighted by size).
-        metric: `spearman` or `pearson`.
-
-    Returns:
-        The table; None without scores.
+    Scores depend strongly on aggregation and metric (appendix B), so the title names them.
 
     Raises:
         UserError: a result names a row that the paper does not have.
     """
     scores = sts_scores(results, aggregation, metric)
     paper = {r.label: find_row(r, "sts", aggregation) for r in results if metric == "spearman"}
-    frame = _frame(scores, paper, _failures(results, STS_TASKS), STS_TASKS)
+    frame = _frame(scores, paper, results, STS_TASKS)
     if frame is None:
         return None
     name = "sts_pearson" if metric == "pearson" else "sts"
-    splits = " and ".join(sorted({s.split for r in results for s in r.sts}))
-    setting = f"{_AGGREGATIONS[aggregation]}, no regressor"
+    splits = " and ".join(sorted({s.split for r in results for s in r.sts})) or "test"
+    title = f"STS, {splits}: {metric.capitalize()} x 100, {_AGGREGATIONS[aggregation]}, no regressor"
     pairs = [{_column(s): s.pairs for s in r.sts} for r in results]
-    title = f"STS, {splits or 'test'}: {metric.capitalize()} x 100, {setting}"
     return Table(name, title, frame, notes=_sizes("pairs", pairs, frame))
 
 
 def subset_table(results: Sequence[Result]) -> Table | None:
     """Return Spearman by subset of STS12 to STS16, with the aggregations below, one column per encoder."""
     rows = [
-        {"task": _column(task), "subset": name, "pairs": subset.pairs, result.label: 100 * subset.spearman}
+        {"task": _column(task), "subset": name, "pairs": pairs, result.label: 100 * scores.spearman}
         for result in results
         for task in result.sts
         if len(task.subsets) > 1
-        for name, subset in {**task.subsets, **_wholes(task)}.items()
+        for name, scores, pairs in (
+            *((name, subset, subset.pairs) for name, subset in task.subsets.items()),
+            *((f"({name})", getattr(task, name), task.pairs) for name in _AGGREGATIONS),
+        )
     ]
     if not rows:
         return None
     frame = pd.DataFrame(rows).groupby(["task", "subset"], sort=False).first().reset_index()
     frame["pairs"] = frame["pairs"].astype("Int64")
     notes = [f"({name}): {what}" for name, what in _AGGREGATIONS.items()]
-    decimals = {column: 0 if column == "pairs" else 2 for column in frame}
+    decimals = dict.fromkeys(frame, 2) | {"pairs": 0}
     return Table("sts_subsets", "STS, subset by subset: Spearman x 100, no regressor", frame, decimals, notes)
 
 
@@ -82,7 +76,7 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     """
     scores = _by_label(results, lambda result: {task.task: task.accuracy for task in result.transfer})
     paper = {result.label: find_row(result, "transfer", None) for result in results}
-    frame = _frame(scores, paper, _failures(results, TRANSFER_TASKS), TRANSFER_TASKS)
+    frame = _frame(scores, paper, results, TRANSFER_TASKS)
     if frame is None:
         return None
     f1 = _by_label(results, lambda result: {task.task: task.f1 for task in result.transfer})
@@ -91,12 +85,10 @@ def transfer_table(results: Sequence[Result]) -> Table | None:
     classifiers = {row.label: "pytorch" for row in paper.values() if row}
     classifiers |= {result.label: task.classifier for result in results for task in result.transfer}
     frame.insert(1, "classifier", frame["encoder"].map(classifiers))
-    protocols: dict[str, list[str]] = {}
-    for name, protocol in {task.task: task.protocol for own in results for task in own.transfer}.items():
-        protocols.setdefault(protocol or "", []).append(name)
-    by_protocol = [f"{', '.join(names)}: {protocol}" for protocol, names in protocols.items() if protocol]
+    protocols = pd.Series({task.task: task.protocol for result in results for task in result.transfer}, dtype=object)
+    notes = [f"{', '.join(names.index)}: {protocol}" for protocol, names in protocols.groupby(protocols, sort=False)]
     rows = [{task.task: task.rows for task in result.transfer} for result in results]
-    notes = [*by_protocol, *_sizes("rows", rows, frame)]
+    notes += _sizes("rows", rows, frame)
     return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes)
 
 
@@ -127,30 +119,26 @@ def _by_label(results: Sequence[Result], scores: Callable[[Result], Mapping[str,
 
 
 def _frame(
-    scores: pd.DataFrame,
-    paper: Mapping[str, PaperRow | None],
-    failures: Mapping[str, Mapping[str, str]],
-    tasks: tuple[str, ...],
+    scores: pd.DataFrame, paper: Mapping[str, PaperRow | None], results: Sequence[Result], tasks: tuple[str, ...]
 ) -> pd.DataFrame | None:
     """Return a row per encoder that has scores or failures, with the paper's row below it, and averages.
 
     `Avg` is over all seven tasks, `Avg of k` over the k tasks that all encoders have.
     """
     rows: dict[str, pd.Series] = {}
+    failed = {result.label: [task for task in result.failed if task in tasks] for result in results}
     for label, row_scores in scores.iterrows():
-        if row_scores.notna().any() or failures.get(label):
+        if row_scores.notna().any() or failed[label]:
             rows[label] = row_scores
         if (row := paper.get(label)) and row_scores.reindex(row.figures).notna().any():
             rows.pop(row.label, None)  # with several encoders, it is below the last
             rows[row.label] = pd.Series(row.figures)
     if not rows:
         return None
-    failed = keys_of(failures.values())
-    columns = [task for task in tasks if task in scores or task in failed]
+    columns = [task for task in tasks if task in scores or any(task in own for own in failed.values())]
     columns += [task for task in scores if task not in tasks]
     frame = pd.DataFrame(rows, dtype=float).T.reindex(columns=[*columns, "Avg"])
-    average = frame.reindex(columns=tasks).mean(axis="columns", skipna=False)
-    frame["Avg"] = frame["Avg"].fillna(average)
+    frame["Avg"] = frame["Avg"].fillna(frame.reindex(columns=tasks).mean(axis="columns", skipna=False))
     shared = shared_tasks(scores, tasks)
     if scores.reindex(columns=tasks).isna().any(axis="columns").all():
         del frame["Avg"]
@@ -161,14 +149,6 @@ def _frame(
 
 def _column(scores: StsScores) -> str:
     return scores.task if scores.split == "test" else f"{scores.task} {scores.split}"
-
-
-def _wholes(task: StsScores) -> dict[str, Correlation]:
-    return {f"({name})": getattr(task, name).model_copy(update={"pairs": task.pairs}) for name in _AGGREGATIONS}
-
-
-def _failures(results: Sequence[Result], tasks: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    return {result.label: {t: why for t, why in result.failed.items() if t in tasks} for result in results}
 
 
 def _sizes(what: str, sizes: Sequence[Mapping[str, int | None]], frame: pd.DataFrame) -> list[str]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simcse_pl.reports.figures.alignment_uniformity import encoder_plane, run_plane
+from simcse_pl.reports.figures.encoders import encoder_plane, run_plane
 from simcse_pl.results.evaluation_results import read
 
 

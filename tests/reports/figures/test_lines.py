@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simcse_pl.reports.figures.lines import dimension_curves, spectra
+from simcse_pl.reports.figures.encoders import dimension_curves, spectra
 
 
 def test_spectra_are_lines_without_tiny_values(make_result):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simcse_pl.reports.figures.similarities import similarity_densities
+from simcse_pl.reports.figures.encoders import similarity_densities
 
 
 def test_similarities_have_a_panel_per_encoder_and_a_histogram_per_band(make_result):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from simcse_pl.reports.sweeps.paired import CONFIDENCE, differences, reach
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, differences, reach
 
 SIMCSE = [0.835, 0.841, 0.838, 0.829]
 OTHERS = {"esimcse": [0.840, 0.848, 0.839, 0.837], "mixcse": [0.836, 0.839, 0.841, 0.828]}

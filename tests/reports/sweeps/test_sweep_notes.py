@@ -1,6 +1,6 @@
 """The warnings below the table of a sweep."""
 
-from simcse_pl.reports.sweeps.sweep_notes import sweep_notes
+from simcse_pl.reports.sweeps.sweep_tables import sweep_notes
 
 
 def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep, job, group):
