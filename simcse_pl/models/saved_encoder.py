@@ -207,57 +207,54 @@ def _part_of(weights: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
 
 
-def load_parts(
-    name: str, pooling: str | OfLayers | None, head: str | None, pooler: str | None, **backbone: Any
-) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
-    """Load the parts of an encoder; see `SentenceEncoder.from_pretrained`."""
-    if name.endswith(".ckpt") and not Path(name).is_dir():
-        defaults = {"num_layers", "pretrained", "new_layers"}
-        if given := [option for option in backbone if backbone[option] is not None and option not in defaults]:
-            raise UserError(f"{given[0]}: {name} takes no such option: give the folder `encoder` of its run")
-        return read_checkpoint(name, backbone.get("num_layers"))
-    spec = read_spec(resolve(name), pooling, pooler)
-    for option in ("num_layers", "bidirectional"):
-        if backbone.get(option) is None:
-            backbone[option] = getattr(spec, option)
-    model = load_backbone(name, subfolder=spec.subfolder, **backbone)
-    if not backbone.get("pretrained", True):
-        spec = EncoderSpec(spec.settings, subfolder=spec.subfolder)
-    elif head == "transform" and spec.settings.head == "none":
-        spec = replace(spec, head_weights=pretrained_transform(name) or None)
-    return model, load_tokenizer(name, spec.subfolder), spec
-
-
-def assemble(
-    make: Callable[..., Any],
-    name: str,
-    backbone: Backbone,
-    tokenizer: PreTrainedTokenizerBase,
-    spec: EncoderSpec,
-    **options: Any,
+def load_saved(
+    make: Callable[..., Any], name: str, given: Mapping[str, Any], pooler: str | None, backbone: dict[str, Any]
 ) -> Any:
-    """Build an encoder by `make`, its class, with options that are not None in place of the saved settings.
+    """Build an encoder by `make`, its class, from what is saved as `name`; see `SentenceEncoder.from_pretrained`.
+
+    Args:
+        make: takes the backbone, the tokenizer, the settings and the post-processing.
+        name: a folder, a hub name or a checkpoint of training.
+        given: replace the saved settings if they are not None.
+        pooler: see `read_spec`.
+        backbone: the options of `load_backbone`.
 
     Raises:
         UserError: no pooling is known, or it is saved code; the tokenizer belongs to another model; an option or saved
             weights do not fit.
     """
-    options = {option: value for option, value in options.items() if value is not None}
-    settings = vars(spec.settings) | options
+    given = {option: value for option, value in given.items() if value is not None}
+    if name.endswith(".ckpt") and not Path(name).is_dir():
+        defaults = {"num_layers", "pretrained", "new_layers"}
+        if unused := [option for option in backbone if backbone[option] is not None and option not in defaults]:
+            raise UserError(f"{unused[0]}: {name} takes no such option: give the folder `encoder` of its run")
+        model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
+    else:
+        spec = read_spec(resolve(name), given.get("pooling"), pooler)
+        for option in ("num_layers", "bidirectional"):
+            if backbone.get(option) is None:
+                backbone[option] = getattr(spec, option)
+        model = load_backbone(name, subfolder=spec.subfolder, **backbone)
+        tokenizer = load_tokenizer(name, spec.subfolder)
+        if not backbone.get("pretrained", True):
+            spec = EncoderSpec(spec.settings)
+        elif given.get("head") == "transform" and spec.settings.head == "none":
+            spec = replace(spec, head_weights=pretrained_transform(name) or None)
+    settings = vars(spec.settings) | given
     if not settings["pooling"]:
         raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
-    if "pooling" not in options and is_dotted(settings["pooling"]):
+    if "pooling" not in given and is_dotted(settings["pooling"]):
         raise UserError(f"{name} names code that is imported only if you ask for it: add pooling={settings['pooling']}")
-    longest = longest_input(backbone)
-    if settings["max_length"] and longest and "max_length" not in options:  # a saved length may exceed the limit
+    longest = longest_input(model)
+    if settings["max_length"] and longest and "max_length" not in given:  # a saved length may exceed the limit
         longest = Templates(tokenizer, settings["template"]).longest_sentence(longest)
         settings["max_length"] = min(settings["max_length"], longest)
     with reraise_as(f"{name} cannot encode"):
-        check_vocabulary(tokenizer, backbone, name)
-        encoder = make(backbone, tokenizer, **settings, postprocess=spec.postprocess)
+        check_vocabulary(tokenizer, model, name)
+        encoder = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
             encoder.projection.load_state_dict(spec.head_weights)
         if encoder.pooling == spec.settings.pooling and spec.pooling_weights is not None:
             encoder.pooling_layer.load_state_dict(spec.pooling_weights)
-    return encoder.eval()
+    return encoder

@@ -82,16 +82,24 @@ class Templates:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False, **options)["input_ids"]
         return ids
 
-    @property
-    def masks(self) -> int:
-        """The number of mask tokens that every template has."""
-        mask = self.tokenizer.mask_token_id
-        return min((sum(part.count(mask) for part in parts) for parts in self._parts), default=0)
+    def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
+        """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.
 
-    @property
-    def repeats(self) -> int:
-        """How often a template has the sentence, at most."""
-        return max((len(parts) - 1 for parts in self._parts), default=1)
+        Args:
+            pooling, masks: the name of the pooling, and the number of mask tokens that it reads.
+            bias: when the template's vector is subtracted.
+            ignores_padding: whether the backbone ignores tokens that are masked out.
+        """
+        mask = self.tokenizer.mask_token_id
+        if masks > min((sum(part.count(mask) for part in parts) for parts in self._parts), default=0):
+            given = f"template={', '.join(self.texts) or 'null'}"
+            raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
+        if bias != "none" and [len(parts) for parts in self._parts] != [2] * max(1, len(self._parts)):
+            raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
+        if bias != "none" and not ignores_padding:
+            raise UserError(
+                f"template_bias={bias}: the model does not ignore tokens that are masked out; set it to none"
+            )
 
     @property
     def prefix(self) -> str | None:
@@ -188,15 +196,6 @@ def sorted_batches(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows])
-
-
-def check_template_bias(bias: str, templates: Templates, backbone: Backbone, ignores_padding: bool) -> None:
-    """Raise UserError unless an encoder with these parts can compute a template bias."""
-    if bias != "none" and (not templates.texts or templates.repeats > 1):
-        raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
-    if bias != "none" and not ignores_padding:
-        model = type(backbone).__name__
-        raise UserError(f"template_bias={bias}: {model} does not ignore tokens that are masked out; set it to none")
 
 
 def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Batch, Tensor]:
