@@ -15,6 +15,7 @@ import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
@@ -62,11 +63,6 @@ def max_over_tokens(states: Tensor, mask: Tensor) -> Tensor:
     padding = mask.unsqueeze(-1) == 0
     largest = states.masked_fill(padding, torch.finfo(states.dtype).min).amax(dim=1)
     return largest.masked_fill(padding.all(dim=1), 0)
-
-
-def sentence_tokens(inputs: Inputs) -> Tensor:
-    """Return the mask of the tokens of the sentence, without special tokens and template."""
-    return inputs[SENTENCE_MASK]
 
 
 def nth_mask_token(inputs: Inputs, mask_token_id: int, number: int) -> Tensor:
@@ -149,7 +145,7 @@ POOLINGS = {
     "max": Pooling(max_over_tokens),
     "last_token": Pooling(last_token),
     "weighted_mean": Pooling(weighted_mean_over_tokens),
-    "span": Pooling(mean_over_tokens, mask_of=sentence_tokens),
+    "span": Pooling(mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
 CHOICES = f"{', '.join(POOLINGS)}, mask, mask_2, layers like layers_1_2, or the dotted name of a function or a module"
 

@@ -59,28 +59,22 @@ class Templates:
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
         self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
         self.multiple_of = 1
-        self._prompts = [self._prompt(text) for text in self.texts]
-        self._parts = [
-            [*(self._ids(text.rstrip()) for text in texts[:-1]), self._ids(texts[-1])] for texts in self._prompts
-        ]
+        self._prompts: list[list[str]] = []  # the texts before, between and after the placeholders, and their tokens
+        self._parts: list[list[list[int]]] = []
+        for text in self.texts:
+            if SENTENCE not in text:
+                raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
+            mask = tokenizer.mask_token
+            if mask is None and (match := _MASK.search(text)):
+                raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
+            *before, last = _MASK.sub(mask or "", text).split(SENTENCE)
+            self._prompts.append([*before, last])
+            parts = [*(part.rstrip() for part in before), last]
+            self._parts.append([tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts])
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         same = [first == other for first, other in zip(empty, word, strict=False)]
         self._leading = same.index(False) if False in same else len(same)
         self._trailing = len(empty) - self._leading
-
-    def _prompt(self, text: str) -> list[str]:
-        """Return the texts before, between and after the placeholders."""
-        if SENTENCE not in text:
-            raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
-        mask = self.tokenizer.mask_token
-        if mask is None and (match := _MASK.search(text)):
-            raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
-        return _MASK.sub(lambda _: mask, text).split(SENTENCE)
-
-    def _ids(self, text: str) -> list[int]:
-        options = {"return_attention_mask": False, "return_token_type_ids": False}
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, **options)["input_ids"]
-        return ids
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
         """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.
