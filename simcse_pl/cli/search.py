@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from simcse_pl.cli.common import add_column, add_encoder, json_line, load_or_build_index, load_simcse
-from simcse_pl.data.readers.row_reader import read_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.utils.errors import UserError
 
 
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
     """See simcse_pl.cli."""
     if bool(arguments.queries) == bool(arguments.queries_from):
         raise UserError("give either queries or --queries-from FILE")
-    queries = arguments.queries or read_sentences(arguments.queries_from)
+    queries = arguments.queries or list(iterate_sentences(arguments.queries_from))
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)
     results = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)

@@ -148,8 +148,7 @@ class SentenceEncoder(nn.Module):
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
         values = pooling, head, max_length, normalize, template, template_bias, final_period, truncate_dim
-        encoder: Self = load_saved(cls, str(name), dict(zip(_SETTINGS, values, strict=True)), pooler, backbone)
-        return encoder.eval()
+        return load_saved(cls, str(name), dict(zip(_SETTINGS, values, strict=True)), pooler, backbone)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
@@ -277,8 +276,7 @@ class SentenceEncoder(nn.Module):
             )
         biased = self.template_bias == "always" or (self.training and self.template_bias != "none")
         if biased:
-            with_padding = self.template_bias == "padded_train_only"
-            bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, with_padding)
+            bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
             passes = itertools.chain(passes, [(None, bare, of_pooling)])
         rows, pooled = [], []
         for part, tokens, of_pooling in passes:

@@ -86,7 +86,7 @@ class Templates:
         """
         mask = self.tokenizer.mask_token_id
         if masks > min((sum(part.count(mask) for part in parts) for parts in self._parts), default=0):
-            given = f"template={', '.join(self.texts) or 'null'}"
+            given = f"template={self.texts or 'null'}"
             raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
         if bias != "none" and [len(parts) for parts in self._parts] != [2] * max(1, len(self._parts)):
             raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
@@ -192,7 +192,7 @@ def sorted_batches(
             yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows])
 
 
-def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Batch, Tensor]:
+def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Batch, Batch, Tensor]:
     """Return a batch's templates without their sentences, one row per distinct template and length of a sentence.
 
     In plain terms: nothing attends to the sentence, and the template's tokens keep their positions. Their states are
@@ -202,7 +202,8 @@ def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Ba
     Args:
         inputs: from `templates.batch`, tensors [batch, tokens], with a `sentence_mask`.
         padding: the id of the pad token.
-        padded: whether pad tokens, which are attended to, take the sentence's place (CoT-BERT, Zhang et al. 2024).
+        bias: with `padded_train_only`, pad tokens, which are attended to, take the sentence's place (CoT-BERT, Zhang et
+            al. 2024).
 
     Returns:
         What the backbone reads, [rows, tokens]; what the pooling reads, where no token is a sentence's; and the row of
@@ -210,6 +211,7 @@ def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Ba
     """
     # RoBERTa's position ids count the tokens whose id is not that of padding, so use another id to keep the position
     # ids after the sentence unchanged.
+    padded = bias == "padded_train_only"
     blank = padding if padded else int(padding == 0)
     ids = inputs["input_ids"].masked_fill(inputs[SENTENCE_MASK] == 1, blank)
     kinds = torch.stack([ids, inputs["attention_mask"], inputs[SENTENCE_MASK]], dim=1)

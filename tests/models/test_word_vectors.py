@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from gensim.models import KeyedVectors
 
-from simcse_pl.models import word_vectors
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.word_vectors import WordVectors, split_words
 from simcse_pl.utils.errors import UserError
@@ -74,9 +73,7 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
 
 @pytest.mark.parametrize("name", ["v.txt", "v.txt.gz"])
 @pytest.mark.parametrize("form", ["glove", "a space at the end", "windows"])
-@pytest.mark.parametrize("at_a_time", [4, 4096])
-def test_all_forms_of_files_are_read(name, form, at_a_time, write, monkeypatch):
-    monkeypatch.setattr(word_vectors, "_LINES_AT_A_TIME", at_a_time)
+def test_all_forms_of_files_are_read(name, form, write):
     content = [line + " " * (form == "a space at the end") for line in lines()]
     vectors = WordVectors.from_file(write(content, name, "\r\n" if form == "windows" else "\n"))
     assert list(vectors.rows) == list(WORDS)

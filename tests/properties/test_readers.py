@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from simcse_pl.data.readers.row_reader import (
     iterate_sentences,
     read_rows,
-    read_sentences,
 )
 from simcse_pl.utils.errors import UserError
 from tests.properties.strategies import sentences, texts
@@ -75,10 +74,10 @@ def test_only_newlines_end_a_line_of_text(file, lines, end, last, bom, packed):
     kept = [line.removeprefix("\ufeff") if i == 0 and not bom else line for i, line in enumerate(lines)]
     expected = [line.strip() for line in kept if line.strip()]
     if expected:
-        assert read_sentences(path) == expected
+        assert list(iterate_sentences(path)) == expected
         return
     with pytest.raises(UserError, match="has no rows"):
-        read_sentences(path)
+        list(iterate_sentences(path))
 
 
 @given(rows=tables(sentences()), packed=PACKED)
