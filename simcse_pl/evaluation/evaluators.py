@@ -13,7 +13,7 @@ from pydantic import PositiveInt
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
 from simcse_pl.data.readers.evaluation_files import Columns, read_cells
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
-from simcse_pl.evaluation.metrics import alignment, best_accuracy, correlations, uniformity
+from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
@@ -188,15 +188,15 @@ class BinaryPairs(ScoredPairs):
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
-        from sklearn.metrics import average_precision_score  # slow to import
+        from sklearn.metrics import average_precision_score, roc_curve  # slow to import
 
         labels = np.array([pair.score for pair in data])
         columns = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
         scores = cosine_similarity(*columns).numpy()
-        return {
-            "average_precision": float(average_precision_score(labels, scores)),
-            "accuracy": best_accuracy(scores, labels),
-        }
+        false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
+        accuracies = true * labels.mean() + (1 - false) * (1 - labels.mean())  # of each threshold
+        precision = average_precision_score(labels, scores)
+        return {"average_precision": float(precision), "accuracy": float(accuracies.max())}
 
 
 class Retrieval(FileEvaluator[dict[str, list[str]]]):

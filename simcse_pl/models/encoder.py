@@ -1,10 +1,7 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +16,7 @@ from simcse_pl.models.layers import hidden_states
 from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of
 from simcse_pl.models.protocols import checked_sentences
 from simcse_pl.models.saved_encoder import load_saved, write_saved
-from simcse_pl.models.settings import EncoderSettings, EncoderSpec
+from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, match_inputs, padded, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
@@ -28,7 +25,6 @@ from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.types import Backbone, Batch
 
-_SETTINGS = [field.name for field in fields(EncoderSettings)]
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
 
 
@@ -90,15 +86,14 @@ class SentenceEncoder(nn.Module):
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.head, self.normalize = name_of(pooling), head, normalize
         self.template = template if template is None or isinstance(template, str) else list(template)
-        self.template_bias, self.final_period = template_bias, final_period
-        self.postprocess = postprocess
+        self.template_bias, self.final_period, self.postprocess = template_bias, final_period, postprocess
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
         with_sentence_mask = self.pooling_layer.reads_sentence_mask or template_bias != "none"
         self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
         self.max_length = self.templates.checked_length(max_length, backbone)
         tokenizer.model_max_length = self.max_length  # is saved with the tokenizer
-        examples = padded(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64)), tokenizer)
-        self.groups = accelerate(backbone, examples)
+        examples = tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))
+        self.groups = accelerate(backbone, padded(examples, tokenizer))
         self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.hidden_size: int = backbone.config.hidden_size
@@ -148,7 +143,7 @@ class SentenceEncoder(nn.Module):
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
         values = pooling, head, max_length, normalize, template, template_bias, final_period, truncate_dim
-        return load_saved(cls, str(name), dict(zip(_SETTINGS, values, strict=True)), pooler, backbone)
+        return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), pooler, backbone)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
@@ -174,7 +169,7 @@ class SentenceEncoder(nn.Module):
     @property
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
-        return EncoderSettings(**{name: getattr(self, name) for name in _SETTINGS})
+        return EncoderSettings(**{name: getattr(self, name) for name in SETTINGS})
 
     @property
     def device(self) -> torch.device:
@@ -212,7 +207,7 @@ class SentenceEncoder(nn.Module):
         max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length)
-        bar = iter(tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress))
+        bar = iter(tracked(batches, "encoding", -(-len(sentences) // batch_size), shown=progress))
         was_training = self.training
         self.eval()
         try:
@@ -252,9 +247,9 @@ class SentenceEncoder(nn.Module):
             chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
             shared_dropout: use the same dropout masks for all views of a row ("fixed 0.1" in Table 3).
         """
-        rows, count = views["input_ids"].shape[:2]
+        rows, count, _ = views["input_ids"].shape
         if chunk_size is not None and rows > chunk_size:
-            return apply_in_chunks(partial(self.pool_views, shared_dropout=shared_dropout), views, chunk_size)
+            return apply_in_chunks(lambda x: self.pool_views(x, shared_dropout=shared_dropout), views, chunk_size)
         if shared_dropout:
             return pool_with_shared_dropout(self.pool, views)
         return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)
@@ -269,20 +264,18 @@ class SentenceEncoder(nn.Module):
         # of each pass: the rows, what the backbone reads, and what the pooling reads
         passes: Iterable[tuple[Any, Batch, Batch]] = [(None, inputs, inputs)]
         if in_groups:
-            ids = inputs["input_ids"]  # the groups may have embeddings in their place
-            passes = (
-                (part, group, group | {"input_ids": ids[part, : group["attention_mask"].shape[1]]})
-                for part, group in self.groups.split(self.backbone, inputs)
-            )
+            passes = ((part, group, {}) for part, group in self.groups.split(self.backbone, inputs))
         biased = self.template_bias == "always" or (self.training and self.template_bias != "none")
         if biased:
             bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
             passes = itertools.chain(passes, [(None, bare, of_pooling)])
         rows, pooled = [], []
-        for part, tokens, of_pooling in passes:
+        for part, tokens, read in passes:
             last_only = self.pooling_layer.layers == (-1,) and num_layers is None
             states = hidden_states(self.backbone, tokens, last_only)[: None if num_layers is None else num_layers + 1]
-            vectors: Tensor = self.pooling_layer(states, of_pooling)
+            if not read:  # a group may have embeddings in place of the ids
+                read = tokens | {"input_ids": inputs["input_ids"][part, : tokens["attention_mask"].shape[1]]}
+            vectors: Tensor = self.pooling_layer(states, read)
             if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
                 vectors = vectors.float()
             if self.projection is not None and self.head == "transform":
@@ -299,8 +292,7 @@ class SentenceEncoder(nn.Module):
         The head `transform` is left out, because `pool` has applied it.
         """
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
-            projected: Tensor = self.projection(vectors)
-            return projected
+            vectors = self.projection(vectors)
         return vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:
