@@ -188,7 +188,14 @@ class TrainingSet:
 
     def _choose(self) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
-        rows = _followed(self.rows.names()) if self._documents else range(len(self.rows))
+        rows: Sequence[int] = range(len(self.rows))
+        if self._documents:  # those that have a next sentence in their document
+            names = self.rows.names()
+            rows = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(names)) if name == after))
+            if names[0] == names[-1]:
+                log.warning("train: the file has no blank lines between documents, so all its lines are one document")
+            left_out = len(names) - len(rows)
+            log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(names))
         held_out: Sequence[int] = ()
         if self.hold_out:
             count = round(self.hold_out if self.hold_out >= 1 else self.hold_out * len(rows))
@@ -253,13 +260,3 @@ class TrainingSet:
                 inputs.append(ViewInput(sentence, tuple(following), random.Random(seed), row[0], *self._limits))
             made.append(view(inputs))
         return [(*row, *views) for row, *views in zip(tokens, *made, strict=True)]
-
-
-def _followed(documents: Sequence[str]) -> Sequence[int]:
-    """Return the rows that have a next sentence in their document."""
-    followed = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(documents)) if name == after))
-    if documents[0] == documents[-1]:
-        log.warning("train: the file has no blank lines between documents, so all its lines are one document")
-    left_out = len(documents) - len(followed)
-    log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(documents))
-    return followed

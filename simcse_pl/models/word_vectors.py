@@ -97,7 +97,13 @@ class WordVectors:
         Raises:
             UserError: a file does not exist, or a line of it is damaged.
         """
-        counts = {} if word_counts is None else _read_counts(Path(word_counts))
+        counts: Counter[str] = Counter()
+        if word_counts is not None:
+            with reraise_as(f"{word_counts}: each line must be a word and its count"):
+                for word, count in (
+                    line.rsplit(maxsplit=1) for line in read_lines(Path(word_counts)) if line.strip(" ")
+                ):
+                    counts[word] += int(count)
         rows, vectors = _read_vectors(Path(path))
         total, weights = sum(counts.values()), np.ones(len(vectors), dtype=np.float32)
         for word, row in rows.items():
@@ -137,14 +143,6 @@ def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
             yield word
         elif (lower := word.lower()) in table:
             yield lower
-
-
-def _read_counts(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    with reraise_as(f"{path}: each line must be a word and its count"):
-        for word, count in (line.rsplit(maxsplit=1) for line in read_lines(path) if line.strip(" ")):
-            counts[word] += int(count)
-    return counts
 
 
 def _read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:

@@ -124,5 +124,5 @@ def test_other_poolings_read_the_template_alone(pooling, load):
 
 def test_a_backbone_that_reads_masked_tokens_has_no_bias(load, monkeypatch):
     monkeypatch.setattr("simcse_pl.cpu.ignores_padding", lambda *_: False)
-    with pytest.raises(UserError, match="^template_bias=always: the model reads tokens that are masked out"):
+    with pytest.raises(UserError, match="^template_bias=always: the model does not ignore tokens that are masked out"):
         load()
