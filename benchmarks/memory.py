@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pandas as pd
 import torch
-from simcse_pl.cpu.speed import Speed
 
 from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
+from simcse_pl.cpu import Speed
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder

@@ -84,7 +84,8 @@ class TrainingSet:
         hold_out: the share of the rows to hold out, or their number if it is 1 or more, chosen at random. They are not
             trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
-            `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing.
+            `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
+            a single view needs no name.
         batch_size: the rows of a contrastive batch, over all devices together.
         name: its name in data.sets; None if there is one set only.
 
@@ -111,14 +112,15 @@ class TrainingSet:
     roles: Sequence[Role] | None = None
     limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
-    views: Mapping[Any, View | None] | None = None
+    views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
     name: str | None = None
 
     def __post_init__(self) -> None:
         if self.label_column is not None and self.score_column is not None:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
-        self._views: Sequence[View] = [view for view in (self.views or {}).values() if view]
+        named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
+        self._views: Sequence[View] = [view for view in named.values() if view]
         self._documents = any(view.num_following for view in self._views)
         if self._documents and any((self.hold_out, self.columns, self.labels)):
             raise UserError(

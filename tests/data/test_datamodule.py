@@ -53,7 +53,7 @@ def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, mon
 @pytest.mark.parametrize("view", [None, Dropout()])
 @pytest.mark.parametrize("columns", [1, 3])
 def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(make_data, view, columns):
-    data = make_data(rows=10, columns=columns, batch_size=4, seed=3, views={"view": view})
+    data = make_data(rows=10, columns=columns, batch_size=4, seed=3, views=view)
     collate = ViewCollator(data.tokenizer, data.max_length)
     rows = [tuple("the " * (r + 1) + "dogs" * (c + 1) for c in range(columns)) for r in range(10)]
     order = DistributedSampler(rows, 1, 0, shuffle=True, seed=3)
@@ -117,7 +117,7 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(
     def make(num_workers=0):
         if several:
             return make_sets(num_workers=num_workers)
-        return make_read("sentences.txt", TEXT, views={"shuffled": Shuffled()}, batch_size=5, num_workers=num_workers)
+        return make_read("sentences.txt", TEXT, views=Shuffled(), batch_size=5, num_workers=num_workers)
 
     def trained(resume=None):
         data = make(workers)
@@ -170,7 +170,7 @@ def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
 
 
 def test_the_first_of_several_sets_draws_as_it_does_alone(make_sets, make_read):
-    alone = streams(make_read("d.txt", TEXT, views={"shuffled": Shuffled()}, batch_size=5))
+    alone = streams(make_read("d.txt", TEXT, views=Shuffled(), batch_size=5))
     several = streams(make_sets("concatenated"))
     for own, epoch in zip(alone, several, strict=True):
         assert [{**batch, "dataset": "plain"} for batch in own] == epoch[:3]
