@@ -12,8 +12,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.cpu import accelerate
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import Head, projection_head
-from simcse_pl.models.layers import hidden_states
-from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of
+from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, hidden_states, name_of
 from simcse_pl.models.protocols import checked_sentences
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec

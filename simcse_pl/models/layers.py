@@ -1,7 +1,6 @@
-"""The states of the layers of a backbone, also for other states than those of its embedding layer."""
+"""Run the layers of a backbone on other states than those of its embedding layer."""
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,31 +8,10 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModel
 
-from simcse_pl.models.backbone import is_decoder, keep_layers, without_pooler
+from simcse_pl.models.backbone import keep_layers, without_pooler
 from simcse_pl.models.sources import quiet_transformers
-from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Backbone, Batch
-
-
-def hidden_states(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
-
-    A decoder counts positions from the first token that is not padding. Raise UserError if the backbone does not
-    return the output of each layer.
-    """
-    inputs = {name: x for name, x in inputs.items() if name != SENTENCE_MASK}
-    config, mask = backbone.config, inputs["attention_mask"]
-    if is_decoder(config) and "position_ids" in inspect.signature(backbone.forward).parameters:
-        padding_on_the_left = (mask.cumsum(dim=1) == 0).sum(dim=1, keepdim=True)
-        inputs["position_ids"] = (torch.arange(mask.shape[1], device=mask.device) - padding_on_the_left).clamp(min=0)
-    if last_only:
-        return (backbone(**inputs).last_hidden_state,)
-    states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
-    if len(states) != config.num_hidden_layers + 1 or any(x.shape != (*mask.shape, config.hidden_size) for x in states):
-        model = type(backbone).__name__
-        raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
-    return states
+from simcse_pl.utils.types import Backbone
 
 
 def new_layers(backbone: Backbone, number: int) -> Backbone:

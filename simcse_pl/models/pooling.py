@@ -24,9 +24,26 @@ from transformers import PreTrainedConfig
 from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.types import Backbone, Batch
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
 OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
+
+
+def hidden_states(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
+    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
+
+    Raise UserError if the backbone does not return the output of each layer.
+    """
+    inputs = {name: x for name, x in inputs.items() if name != SENTENCE_MASK}
+    config, mask = backbone.config, inputs["attention_mask"]
+    if last_only:
+        return (backbone(**inputs).last_hidden_state,)
+    states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
+    if len(states) != config.num_hidden_layers + 1 or any(x.shape != (*mask.shape, config.hidden_size) for x in states):
+        model = type(backbone).__name__
+        raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
+    return states
 
 
 def first_token(states: Tensor, mask: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from simcse_pl.data.training_set import TrainingSet, ViewCollator
 from simcse_pl.models.adapters import adapter_parameters, has_adapter
 from simcse_pl.models.backbone import longest_input, recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.layers import hidden_states
+from simcse_pl.models.pooling import hidden_states
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.errors import UserError
