@@ -178,6 +178,11 @@ class TrainingSet:
         before = next(i for i in range(len(ids)) if ids[i : i + len(sentence)] == sentence)
         special = before, len(ids) - before - len(sentence)
         self._limits = special, tokenizer.model_max_length, tokenizer.mask_token_id
+        lower, upper = tokenizer(["a", "A"], add_special_tokens=False)["input_ids"]
+        for view in self._views:
+            if view.changes_case and lower == upper:
+                name = type(view).__name__
+                log.warning("%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
         for split, sentences in (evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)

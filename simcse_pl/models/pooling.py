@@ -36,11 +36,11 @@ def hidden_states(backbone: Backbone, inputs: Batch, last_only: bool = False) ->
     Raise UserError if the backbone does not return the output of each layer.
     """
     inputs = {name: x for name, x in inputs.items() if name != SENTENCE_MASK}
-    config, mask = backbone.config, inputs["attention_mask"]
     if last_only:
         return (backbone(**inputs).last_hidden_state,)
     states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
-    if len(states) != config.num_hidden_layers + 1 or any(x.shape != (*mask.shape, config.hidden_size) for x in states):
+    expected = (*inputs["attention_mask"].shape, backbone.config.hidden_size)
+    if len(states) != backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
         model = type(backbone).__name__
         raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
     return states

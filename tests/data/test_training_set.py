@@ -6,11 +6,13 @@ import random
 import numpy as np
 import pytest
 import torch
+from tokenizers.normalizers import Lowercase
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout, OneOfNextSentences
 from simcse_pl.data.views.view import View
 from simcse_pl.data.views.words import Crop
+from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.utils.errors import UserError
@@ -69,6 +71,15 @@ def test_views_are_made_of_the_anchor_and_tokenized(read, tokenizer):
         assert ids[2] == tokenizer(texts[2], truncation=True, max_length=16)["input_ids"]
         assert list(dict.fromkeys(ids[3])) == list(dict.fromkeys(ids[0])) and len(ids[3]) >= len(ids[0])
         assert batch["attention_mask"][row].sum(dim=-1).tolist() == [len(view) for view in ids]
+
+
+@pytest.mark.parametrize("cased", [False, True])
+def test_a_view_that_switches_case_warns_of_an_uncased_tokenizer(read, tokenizer, cased, caplog):
+    tokenizer.backend_tokenizer.normalizer = None if cased else Lowercase()
+    own, _ = read(1, views={"switch_case": SwitchCase(1.0), "crop": Crop()})
+    anchor, switched, _ = own.batch([(0, 0)])["input_ids"][0]
+    assert anchor.equal(switched) != cased
+    assert ("SwitchCase changes nothing, because the tokenizer ignores case" in caplog.text) != cased
 
 
 def test_scores_are_the_float32_of_the_text(read):
