@@ -164,14 +164,7 @@ class TrainingSet:
         self.rows = open_token_cache(read, key, tokenizer, max_length)
         self.seed = seed
         self._set_roles(len(self.rows[0]))
-        names = sorted(set(self.rows.names())) if self.labels == "classes" else []
-        if len(names) == 1:
-            raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
-        self.classes = {name: number for number, name in enumerate(names)}
-        self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
-        if self.labels == "scores":
-            scores = [float(name) for name in self.rows.names()]
-            self.label_range = min(scores), max(scores)
+        self._number_labels()
         self.chosen, self.held_out = self._choose()
         self._collate = ViewCollator(tokenizer, max_length, templates or Templates(tokenizer))
         sentence, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
@@ -187,11 +180,21 @@ class TrainingSet:
             if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
-        if self.classes:
-            log.info("labels: %d, %s", len(self.classes), ", ".join([*self.classes][:_LABELS_SHOWN]))
-        elif not self.labels and min(len(self.chosen), self.batch_size) < 2 and Role.NEGATIVE not in self.view_roles:
+        if not self.labels and min(len(self.chosen), self.batch_size) < 2 and Role.NEGATIVE not in self.view_roles:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
+
+    def _number_labels(self) -> None:
+        names = sorted(set(self.rows.names())) if self.labels == "classes" else []
+        if len(names) == 1:
+            raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
+        self.classes = {name: number for number, name in enumerate(names)}
+        self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
+        if self.labels == "scores":
+            scores = [float(name) for name in self.rows.names()]
+            self.label_range = min(scores), max(scores)
+        if names:
+            log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
 
     def _choose(self) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
