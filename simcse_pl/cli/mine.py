@@ -7,7 +7,7 @@ from pathlib import Path
 
 from simcse_pl.cli.common import add_columns, add_encoder, column, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
-from simcse_pl.data.readers.row_reader import read_rows, read_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
 
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     rows = read_rows(arguments.pairs, arguments.columns, on_invalid_row=arguments.on_invalid_row, header=header)
     pairs, corpus = [(row[0], row[1]) for row in rows], None
     if arguments.corpus:
-        corpus = read_sentences(arguments.corpus, arguments.corpus_column, arguments.on_invalid_row)
+        corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, arguments.on_invalid_row))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     mined, counts = mine(encode, pairs, options, corpus)

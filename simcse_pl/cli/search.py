@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from simcse_pl.cli.common import STANDARD, add_column, add_encoder, json_line, load_or_build_index, load_simcse
-from simcse_pl.data.readers.row_reader import read_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    queries = arguments.queries or read_sentences(arguments.queries_from)
+    queries = arguments.queries or list(iterate_sentences(arguments.queries_from))
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments.column)
     results = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)

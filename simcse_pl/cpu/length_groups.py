@@ -56,7 +56,10 @@ class LengthGroups:
         lengths = inputs["attention_mask"].sum(dim=1).clamp(min=1)  # an empty sentence may have no tokens
         if self.ignores_padding and lengths.is_cpu and cost < math.inf:
             longest = torch.tensor(longest_of_groups(lengths.tolist(), cost))
-            inputs = with_word_embeddings(backbone, inputs)
+            words, takes = backbone.get_input_embeddings(), inspect.signature(backbone.forward).parameters
+            if isinstance(words, nn.Embedding) and "inputs_embeds" in takes:  # I-BERT's layer is quantized
+                embedded = {"inputs_embeds": words(inputs["input_ids"])}
+                inputs = {name: x for name, x in inputs.items() if name != "input_ids"} | embedded
         elif self.ignores_padding or backbone.training:
             yield torch.arange(len(lengths), device=lengths.device), dict(inputs)
             return
@@ -94,15 +97,6 @@ def longest_of_groups(lengths: Sequence[int], tokens_per_pass: float = TOKENS_PE
     return best[-1][1]
 
 
-def with_word_embeddings(backbone: Backbone, inputs: Batch) -> Batch:
-    """Replace `input_ids` by `inputs_embeds`, their word embeddings, if the backbone takes them."""
-    words = backbone.get_input_embeddings()
-    if not isinstance(words, nn.Embedding) or "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
-        return dict(inputs)  # I-BERT's layer of word embeddings is quantized
-    others = {name: x for name, x in inputs.items() if name != "input_ids"}
-    return others | {"inputs_embeds": words(inputs["input_ids"])}
-
-
 @torch.no_grad()
 def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
     """Return whether padding leaves the hidden states of a sentence unchanged.
@@ -125,6 +119,7 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
     if alone is None or alone.shape != (1, tokens, size):
         model = type(backbone).__name__
         raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
-    beside = backbone(**with_word_embeddings(backbone, both)).last_hidden_state[:1, :tokens]
+    ((_, group),) = LengthGroups(True).split(backbone, both)  # so few tokens are one group
+    beside = backbone(**group).last_hidden_state[:1, :tokens]
     backbone.train(was_training)
     return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())

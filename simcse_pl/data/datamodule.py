@@ -110,7 +110,15 @@ class SentenceDataModule(LightningDataModule):
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
         self.tokenizer = tokenizer
         every: Mapping[str, Any] = sets or {"": {}}
-        self.sets = {name: _training_set(name, {**options, "train": train, **given}) for name, given in every.items()}
+        self.sets: dict[str, TrainingSet] = {}
+        for name, given in every.items():
+            with naming(name):
+                try:
+                    self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
+                except ValidationError as error:
+                    problem = error.errors()[0]
+                    value = f"{problem['loc'][0]}={problem['input']}: " if problem["loc"] else ""
+                    raise UserError(f"{value}{problem['msg'].removeprefix('Value error, ')}") from error
         self.sampling = sampling
         self.max_length = max_length
         self.make_evaluators = evaluators or {}
@@ -205,16 +213,6 @@ class SentenceDataModule(LightningDataModule):
     def test_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the test sentences."""
         return self.sentences[TEST].loader()
-
-
-def _training_set(name: str, options: Mapping[str, Any]) -> TrainingSet:
-    with naming(name):
-        try:
-            return TrainingSet(**{**options, "name": name or None})
-        except ValidationError as error:
-            problem = error.errors()[0]
-            given = f"{problem['loc'][0]}={problem['input']}: " if problem["loc"] else ""
-            raise UserError(f"{given}{problem['msg'].removeprefix('Value error, ')}") from error
 
 
 def naming(dataset: str) -> AbstractContextManager[None]:

@@ -104,7 +104,12 @@ def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokeni
         UserError: from `read`.
         WriteError: the cache cannot be written.
     """
-    digest = hashlib.sha256(repr((_FORMAT, key, _tokenizer_fingerprint(tokenizer), max_length)).encode()).hexdigest()
+    settings: Any = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
+    if tokenizer.is_fast:
+        settings = json.loads(tokenizer.backend_tokenizer.to_str())
+        settings.pop("truncation"), settings.pop("padding")  # of its last call
+    fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+    digest = hashlib.sha256(repr((_FORMAT, key, fingerprint, max_length)).encode()).hexdigest()
     folder = cache_folder() / "corpora" / digest[:16]
     with reraise_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -141,13 +146,3 @@ def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_len
             rate = f"{full / sentences:.2%} of the sentences"
             warnings.append(f"{rate} have data.max_length={max_length} tokens or more, and are truncated to that")
         (new / _MANIFEST).write_text(json.dumps({"warnings": warnings}), encoding="utf-8")
-
-
-def _tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a string that changes if the tokenizer can give other tokens."""
-    if tokenizer.is_fast:
-        settings = json.loads(tokenizer.backend_tokenizer.to_str())
-        settings.pop("truncation"), settings.pop("padding")  # of its last call
-    else:
-        settings = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
-    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()

@@ -6,12 +6,11 @@ import random
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
-from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BeforeValidator, ConfigDict, Field, PositiveInt
+from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -65,12 +64,6 @@ class ViewCollator:
         return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
 
 
-def _by_name(views: Any) -> Any:
-    """Return views by name, without those that are None."""
-    named = {"view": views} if isinstance(views, View) else {} if views is None else views
-    return {name: view for name, view in named.items() if view is not None} if isinstance(named, Mapping) else named
-
-
 @dataclass(config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))
 class TrainingSet:
     """Rows of sentences to train on, and the views that are made from their anchors.
@@ -91,8 +84,8 @@ class TrainingSet:
         hold_out: the share of the rows to hold out, or their number if it is 1 or more, chosen at random. They are not
             trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
-            `Dropout` is the only view, it is added only to rows without a positive. None, or a view that is None, adds
-            nothing; a single view needs no name.
+            `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
+            a single view needs no name.
         batch_size: the rows of a contrastive batch, over all devices together.
         name: its name in data.sets; None if there is one set only.
 
@@ -120,14 +113,16 @@ class TrainingSet:
     roles: Sequence[Role] | None = None
     limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
-    views: Annotated[Mapping[Any, View], BeforeValidator(_by_name)] = field(default_factory=dict)
+    views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
     name: str | None = None
 
     def __post_init__(self) -> None:
         if self.label_column is not None and self.score_column is not None:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
-        self._documents = any(view.num_following for view in self.views.values())
+        named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
+        self._views: Sequence[View] = [view for view in named.values() if view]
+        self._documents = any(view.num_following for view in self._views)
         if self._documents and any((self.hold_out, self.columns, self.labels)):
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
@@ -170,7 +165,7 @@ class TrainingSet:
         key = self.fingerprint, file_format(Path(self.train)), self._documents, *how
         self.rows = open_token_cache(read, key, tokenizer, max_length)
         self.seed = seed
-        self._views, self.view_roles = self._views_of(len(self.rows[0]))
+        self._set_roles(len(self.rows[0]))
         self._number_labels()
         self.chosen, self.held_out = self._choose()
         self._collate = ViewCollator(tokenizer, max_length, templates or Templates(tokenizer))
@@ -178,7 +173,18 @@ class TrainingSet:
         before = next(i for i in range(len(ids)) if ids[i : i + len(sentence)] == sentence)
         special = before, len(ids) - before - len(sentence)
         self._limits = special, tokenizer.model_max_length, tokenizer.mask_token_id
-        self._log(tokenizer, evaluated or {})
+        lower, upper = tokenizer(["a", "A"], add_special_tokens=False)["input_ids"]
+        for view in self._views:
+            if view.changes_case and lower == upper:
+                name = type(view).__name__
+                log.warning("%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
+        for split, sentences in (evaluated or {}).items():
+            if seen := self.rows.count(set(sentences)):
+                log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
+        log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
+        if not self.labels and min(len(self.chosen), self.batch_size) < 2 and Role.NEGATIVE not in self.view_roles:
+            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
+            raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
 
     def _number_labels(self) -> None:
         names = sorted(set(self.rows.names())) if self.labels == "classes" else []
@@ -189,26 +195,19 @@ class TrainingSet:
         if self.labels == "scores":
             scores = [float(name) for name in self.rows.names()]
             self.label_range = min(scores), max(scores)
-
-    def _log(self, tokenizer: PreTrainedTokenizerBase, evaluated: Mapping[str, Collection[str]]) -> None:
-        """Log what was read, and warnings; raise UserError if there is nothing to contrast."""
-        for name, view in self.views.items():
-            lower, upper = tokenizer(["a", "A"], add_special_tokens=False)["input_ids"]
-            if view.changes_case and lower == upper:
-                log.warning("views.%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
-        for split, sentences in evaluated.items():
-            if seen := self.rows.count(set(sentences)):
-                log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
-        if self.classes:
-            log.info("labels: %d, %s", len(self.classes), ", ".join([*self.classes][:_LABELS_SHOWN]))
-        elif not self.labels and min(len(self.chosen), self.batch_size) < 2 and Role.NEGATIVE not in self.view_roles:
-            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
-            raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
+        if names:
+            log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
 
     def _choose(self) -> tuple[Sequence[int], Sequence[int]]:
         """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
-        rows = _followed(self.rows.names()) if self._documents else range(len(self.rows))
+        rows: Sequence[int] = range(len(self.rows))
+        if self._documents:  # those that have a next sentence in their document
+            names = self.rows.names()
+            rows = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(names)) if name == after))
+            if names[0] == names[-1]:
+                log.warning("train: the file has no blank lines between documents, so all its lines are one document")
+            left_out = len(names) - len(rows)
+            log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(names))
         held_out: Sequence[int] = ()
         if self.hold_out:
             count = round(self.hold_out if self.hold_out >= 1 else self.hold_out * len(rows))
@@ -223,17 +222,17 @@ class TrainingSet:
             raise UserError(f"data.limit={self.limit}: there are {len(rows)} rows to choose from")
         return sorted(random.Random(self.seed).sample(rows, self.limit)), held_out
 
-    def _views_of(self, width: int) -> tuple[Sequence[View], tuple[Role, ...]]:
-        """Return the views to add to rows of `width` sentences, and the roles of all."""
+    def _set_roles(self, width: int) -> None:
+        """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
         columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
-        views = tuple(self.views.values())
-        if len(views) == 1 and isinstance(views[0], Dropout) and views[0].role == Role.POSITIVE:
-            views = () if width == 1 or Role.POSITIVE in columns else views  # the collator repeats a single sentence
-        roles = (*columns, *(Role(view.role) for view in views))
+        dropout = len(self._views) == 1 and isinstance(self._views[0], Dropout) and self._views[0].role == Role.POSITIVE
+        if dropout and (width == 1 or Role.POSITIVE in columns):
+            self._views = ()  # the collator repeats a single sentence
+        roles = (*columns, *(Role(view.role) for view in self._views))
         if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
-        return views, default_roles(2) if len(roles) == 1 else roles
+        self.view_roles = default_roles(2) if len(roles) == 1 else roles
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.batch_of).
@@ -257,28 +256,19 @@ class TrainingSet:
         chosen = self.held_out if held_out else self.chosen
         places = [(epoch, chosen[row]) for epoch, row in keys]
         tokens = [self.rows.tokens(place) for _, place in places]
-        made = [
-            view([self._input(number, *place, row[0]) for place, row in zip(places, tokens, strict=True)])
-            for number, view in enumerate(self._views)
-        ]
+        made = []
+        for number, view in enumerate(self._views):
+            inputs = []
+            for (epoch, place), row in zip(places, tokens, strict=True):
+                seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
+                if number and not view.shared_random:
+                    seed += f"-{number}"
+                following = []
+                for near in range(place + 1, min(place + 1 + view.num_following, len(self.rows))):
+                    if self.rows.name(near) != self.rows.name(place):  # of another document
+                        break
+                    following.append(self.rows[near][0])
+                sentence = self.rows[place][0]
+                inputs.append(ViewInput(sentence, tuple(following), random.Random(seed), row[0], *self._limits))
+            made.append(view(inputs))
         return [(*row, *views) for row, *views in zip(tokens, *made, strict=True)]
-
-    def _input(self, number: int, epoch: int, place: int, tokens: Tokens) -> ViewInput:
-        view = self._views[number]
-        seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
-        if number and not view.shared_random:
-            seed += f"-{number}"
-        after = range(place + 1, min(place + 1 + view.num_following, len(self.rows)))
-        following = itertools.takewhile(lambda other: self.rows.name(other) == self.rows.name(place), after)
-        sentence, *others = (self.rows[row][0] for row in (place, *following))
-        return ViewInput(sentence, tuple(others), random.Random(seed), tokens, *self._limits)
-
-
-def _followed(documents: Sequence[str]) -> Sequence[int]:
-    """Return the rows that have a next sentence in their document."""
-    followed = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(documents)) if name == after))
-    if documents[0] == documents[-1]:
-        log.warning("train: the file has no blank lines between documents, so all its lines are one document")
-    left_out = len(documents) - len(followed)
-    log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(documents))
-    return followed

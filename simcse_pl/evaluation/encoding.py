@@ -17,11 +17,6 @@ from simcse_pl.utils.tensors import unit_vectors
 log = logging.getLogger(__name__)
 
 
-def pair_features(first: Tensor, second: Tensor) -> Tensor:
-    """Return SentEval's features of pairs, |u - v| and u * v: [n, 2 dim] for two tensors [n, dim]."""
-    return torch.cat([(first - second).abs(), first * second], dim=1)
-
-
 class EncodeOnce:
     """An `encode` function that caches the vectors of `sentences`, because several tasks share sentences.
 

@@ -9,14 +9,14 @@ from typing import Generic, TypeVar
 import numpy as np
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
-from simcse_pl.data.readers.evaluation_files import Columns, read_cells, read_scored
+from simcse_pl.data.readers.evaluation_files import Columns, read_cells
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
-from simcse_pl.evaluation.metrics import alignment, best_accuracy, correlations, uniformity
+from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.numbers import as_number
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
 
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
@@ -133,7 +133,12 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
 
     def read(self, file: str) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
-        pairs = [ScoredPair(*row) for row in read_scored(file, self.header, self.split, self.columns)]
+        pairs = []
+        for place, (first, second, text) in read_cells(file, 2, self.header, self.split, self.columns, score=True):
+            score = as_number(text)
+            if score is None or not first or not second:
+                raise UserError(f"{file}, {place}: it should be two sentences and a number")
+            pairs.append(ScoredPair(first, second, score))
         if len({pair.score for pair in pairs}) < 2:
             raise UserError(f"{file}: all rows have the number {pairs[0].score:g}; different ones are needed")
         return pairs
@@ -144,7 +149,8 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return Spearman's correlation, alignment and uniformity."""
-        first, second, scores = _vectors_and_scores(encode, data)
+        first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
+        scores = np.array([pair.score for pair in data])
         positive = torch.from_numpy(scores > POSITIVE_SCORE * scores.max())
         return {
             "spearman": correlations(cosine_similarity(first, second).numpy(), scores)[0],
@@ -182,19 +188,15 @@ class BinaryPairs(ScoredPairs):
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
-        from sklearn.metrics import average_precision_score  # slow to import
+        from sklearn.metrics import average_precision_score, roc_curve  # slow to import
 
-        first, second, labels = _vectors_and_scores(encode, data)
-        scores = cosine_similarity(first, second).numpy()
-        return {
-            "average_precision": float(average_precision_score(labels, scores)),
-            "accuracy": best_accuracy(scores, labels),
-        }
-
-
-def _vectors_and_scores(encode: Encode, pairs: Sequence[ScoredPair]) -> tuple[Tensor, Tensor, np.ndarray]:
-    first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
-    return first, second, np.array([pair.score for pair in pairs])
+        labels = np.array([pair.score for pair in data])
+        columns = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
+        scores = cosine_similarity(*columns).numpy()
+        false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
+        accuracies = true * labels.mean() + (1 - false) * (1 - labels.mean())  # of each threshold
+        precision = average_precision_score(labels, scores)
+        return {"average_precision": float(precision), "accuracy": float(accuracies.max())}
 
 
 class Retrieval(FileEvaluator[dict[str, list[str]]]):

@@ -1,6 +1,6 @@
 """Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), measures of isotropy, correlations.
 
-All functions except `effective_rank`, `isoscore`, `correlations` and `best_accuracy` take embeddings of any norm.
+All functions except `effective_rank`, `isoscore` and `correlations` take embeddings of any norm.
 A measure that is undefined, for example for too few rows, is NaN.
 """
 
@@ -91,19 +91,6 @@ def gram_bound(x: Tensor) -> dict[str, float]:
         "trace": float(w.square().sum()),
         "nonnegative": nonnegative / len(w) ** 2,
     }
-
-
-def best_accuracy(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Return the accuracy of predicting 1 above a threshold, at the best threshold between two different scores.
-
-    Args:
-        scores: [n].
-        labels: [n], 0 or 1.
-    """
-    from sklearn.metrics import roc_curve  # slow to import
-
-    false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
-    return float((true * labels.mean() + (1 - false) * (1 - labels.mean())).max())
 
 
 def correlations(predicted: np.ndarray, human: np.ndarray) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
-from simcse_pl.data.readers.row_reader import read_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import QueryResults, RetrievalResults
@@ -33,8 +33,8 @@ class RetrievalTask:
         top_k: PositiveInt = 3,
     ) -> None:
         self._name, self._top_k = str(corpus), top_k
-        self._corpus = list(dict.fromkeys(read_sentences(corpus, column)))
-        self._queries = read_sentences(queries) if isinstance(queries, str) else list(queries)
+        self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
+        self._queries = list(iterate_sentences(queries)) if isinstance(queries, str) else list(queries)
         if not self._queries:
             raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
 

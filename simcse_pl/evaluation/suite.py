@@ -16,7 +16,6 @@ from simcse_pl.data.senteval.sts_sets import (
     STS_TASKS_WITH_DEV,
     NotInBundleError,
     StsTask,
-    joined,
     load_sample,
     load_sts_task,
 )
@@ -129,7 +128,9 @@ def _sts(senteval_dir: str | Path | None, task: str, split: str) -> StsTask:
 def _geometry_pairs(senteval_dir: str | Path | None, split: str) -> StsTask:
     if split != WHOLE:
         return _sts(senteval_dir, "STS-B", split)
-    return joined([_sts(senteval_dir, "STS-B", part) for part in (["train"] if senteval_dir else []) + [*SPLITS]])
+    *first, last = parts = [*(["train"] if senteval_dir else []), *SPLITS]
+    tasks = [_sts(senteval_dir, "STS-B", part) for part in parts]
+    return StsTask(tasks[0].name, f"{', '.join(first)} and {last}", {task.split: task.pairs for task in tasks})
 
 
 def evaluate_suite(

@@ -14,7 +14,6 @@ from sklearn.model_selection import StratifiedKFold
 from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
-from simcse_pl.evaluation.encoding import pair_features
 from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem
 from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import TransferScores
@@ -71,7 +70,10 @@ def evaluate_transfer(
     sentences = [example.sentences for split in task.splits.values() for example in split]
     columns = encode_columns(encode, *zip(*sentences, strict=True))
     is_pair = len(columns) > 1
-    features = (pair_features(*columns) if is_pair else columns[0]).to(device)
+    features = columns[0].to(device)
+    if is_pair:
+        first, second = (column.to(device) for column in columns)
+        features = torch.cat([(first - second).abs(), first * second], dim=1)
     targets = torch.from_numpy(labels).to(device)
 
     # All fits of all rounds with the whole grid are one batched problem; then one final fit per round.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcse_pl.data.readers.row_reader import read_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
@@ -177,7 +177,7 @@ class SimCSE:
         """Index further sentences, and return the number of new ones; for the arguments see `build_index`."""
         index, sentences = self._built(), sentences_or_file_path
         if isinstance(sentences, str | Path):
-            sentences = read_sentences(sentences, column)
+            sentences = list(iterate_sentences(sentences, column))
         index.encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
         return index.add(sentences)
 

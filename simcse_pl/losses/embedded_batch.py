@@ -25,7 +25,7 @@ class EmbeddedBatch:
         encoder: the trained encoder.
         inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
             different templates, or if the pooling reads it (see templates.py).
-        roles: the role of each view; by default anchor, positive, then hard negatives.
+        roles: the role of each view.
         labels: [batch], int64 classes or float32 scores; None if the data has none.
         dataset: the name of the data set, if there are several.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
@@ -40,7 +40,7 @@ class EmbeddedBatch:
 
     encoder: SentenceEncoder | None
     inputs: Batch
-    roles: tuple[Role, ...] = ()
+    roles: tuple[Role, ...] = default_roles(2)
     labels: Tensor | None = None
     dataset: str | None = None
     queue: Tensor | None = None
@@ -49,10 +49,6 @@ class EmbeddedBatch:
     shared_dropout: bool = False
     progress: float = 1.0
     curves: dict[str, Tensor] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.roles:
-            self.roles = default_roles(self.inputs["input_ids"].shape[1])
 
     @classmethod
     def of(
@@ -131,7 +127,7 @@ class EmbeddedBatch:
     @cached_property
     def gathered(self) -> Tensor:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
-        return self.gather(self.embeddings)
+        return all_gather_with_grad(self.embeddings, self.split)
 
     def truncated(self, dim: int) -> "EmbeddedBatch":
         """Return this batch with the first dimensions of the embeddings and of the queue; `pooled` is unchanged."""

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.data.views.view import Rate, TokenView, ViewInput
+from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.loss import Loss
@@ -87,7 +87,7 @@ class TripletMargin(Loss):
         return batch.split.weight * (cosines[:, 1:] - cosines[:, :-1] + self.margin).relu().mean()
 
 
-class SpanMasking(TokenView):
+class SpanMasking(SentenceView):
     """The sentence with one span of its tokens replaced by mask tokens (ArcCSE, Zhang et al. 2022).
 
     The span begins at a random token, with equal probability. Special tokens are not masked. Of several such views of

@@ -4,13 +4,13 @@ from typing import Literal
 
 import numpy as np
 
-from simcse_pl.data.views.view import Rate, SentenceView, TokenView, ViewInput
+from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.models.tokenization import Tokens
 
 _RELEASED_LIMIT = 10
 
 
-class TokenRepetition(TokenView):
+class TokenRepetition(SentenceView):
     """The sentence with some of its subwords repeated (ESimCSE, Wu et al. 2022, 3.1).
 
     In plain terms: the positive is longer than the anchor, so that the length of a sentence says less about it. The

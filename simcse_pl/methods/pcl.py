@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
-from simcse_pl.data.views.view import Rate, TokenView, ViewInput
+from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.loss import Loss, Needs
@@ -92,7 +92,7 @@ def _mean_without(masked: Tensor, terms: Tensor) -> Tensor:
     return terms.masked_fill(masked, 0).sum() / (terms.numel() - len(terms))
 
 
-class _InnerTokens(TokenView):
+class _InnerTokens(SentenceView):
     """A view that changes the tokens between the special ones."""
 
     def make(self, source: ViewInput) -> Tokens:

@@ -97,7 +97,9 @@ def load_backbone(
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
     if new_layers:
-        _draw_last_layers(model, new_layers)
+        drawn = AutoModel.from_config(config, dtype=model.dtype, trust_remote_code=False)
+        loaded, random = (next(x for x in net.modules() if isinstance(x, nn.ModuleList)) for net in (model, drawn))
+        loaded[-new_layers:].load_state_dict(random[-new_layers:].state_dict())
     if base is not None:
         load_adapter(model, source)
     if adapter is not None:
@@ -162,14 +164,6 @@ def _load_model(
     model, missing = _load_weights(AutoModel, source, config, **options)
     _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
     return model
-
-
-def _draw_last_layers(model: Backbone, number: int) -> None:
-    random = AutoModel.from_config(model.config, dtype=model.dtype, trust_remote_code=False)
-    loaded, drawn = (
-        next(part for part in network.modules() if isinstance(part, nn.ModuleList)) for network in (model, random)
-    )
-    loaded[-number:].load_state_dict(drawn[-number:].state_dict())
 
 
 @torch.no_grad()
@@ -241,12 +235,6 @@ def longest_input(backbone: Backbone) -> int | None:
             limit -= int(padding) + 1
             break
     return limit if limit > 0 else None
-
-
-def word_embedding_layer(backbone: Backbone) -> nn.Embedding | None:
-    """Return the layer of word embeddings, or None if it is not a plain one (I-BERT's is quantized)."""
-    layer = backbone.get_input_embeddings()
-    return layer if isinstance(layer, nn.Embedding) else None
 
 
 def recompute_layers(backbone: Backbone) -> None:

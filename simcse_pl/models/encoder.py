@@ -1,11 +1,7 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
-import inspect
 import itertools
-import math
-from collections.abc import Sequence
-from dataclasses import fields
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,21 +10,13 @@ from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.cpu import accelerate
-from simcse_pl.models.backbone import is_decoder, longest_input
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import Head, projection_head
-from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of
+from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, hidden_states, name_of
 from simcse_pl.models.protocols import checked_sentences
-from simcse_pl.models.saved_encoder import assemble, load_parts, write_saved
-from simcse_pl.models.settings import EncoderSettings, EncoderSpec
-from simcse_pl.models.templates import (
-    SENTENCE_MASK,
-    TemplateBias,
-    Templates,
-    bare_templates,
-    check_template_bias,
-    sorted_batches,
-)
+from simcse_pl.models.saved_encoder import load_saved, write_saved
+from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
+from simcse_pl.models.templates import TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, match_inputs, padded, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
@@ -37,7 +25,6 @@ from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.types import Backbone, Batch
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
-_MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
 
 
 class SentenceEncoder(nn.Module):
@@ -98,39 +85,27 @@ class SentenceEncoder(nn.Module):
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.head, self.normalize = name_of(pooling), head, normalize
         self.template = template if template is None or isinstance(template, str) else list(template)
-        self.template_bias, self.final_period = template_bias, final_period
-        self.postprocess = postprocess
+        self.template_bias, self.final_period, self.postprocess = template_bias, final_period, postprocess
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
         with_sentence_mask = self.pooling_layer.reads_sentence_mask or template_bias != "none"
         self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
-        if (masks := self.pooling_layer.masks) > self.templates.masks:
-            template = f"template={self.template or 'null'}"
-            raise UserError(f"pooling={self.pooling}: it needs {masks} [MASK] in every template, but {template}")
         self.max_length = self.templates.checked_length(max_length, backbone)
         tokenizer.model_max_length = self.max_length  # is saved with the tokenizer
-        self._takes_positions = (
-            is_decoder(backbone.config) and "position_ids" in inspect.signature(backbone.forward).parameters
-        )
-        examples = padded(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64)), tokenizer)
-        self.groups = accelerate(backbone, examples)
-        check_template_bias(template_bias, self.templates, backbone, self.groups.ignores_padding)
+        examples = tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))
+        self.groups = accelerate(backbone, padded(examples, tokenizer))
+        self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.hidden_size: int = backbone.config.hidden_size
         if isinstance(self.pooling_layer, CustomPooling):
-            self.hidden_size = self._measured_width()
+            inputs = self.templates.batch(self.templates.tokens_of(EXAMPLES, self.max_length))
+            with torch.no_grad():
+                shape = self.eval().pool(to_device(inputs, self.device)).shape
+            self.train()
+            if len(shape) != 2 or len(EXAMPLES) != shape[0]:
+                raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
+            self.hidden_size = shape[1]
         if head != "none":
             self.projection = projection_head(backbone, head, self.hidden_size).to(backbone.device)
-
-    def _measured_width(self) -> int:
-        """Return the width of the pooled vectors of examples."""
-        inputs = to_device(self.templates.batch(self.templates.tokens_of(EXAMPLES, self.max_length)), self.device)
-        was_training = self.training
-        with torch.no_grad():
-            shape = self.eval().pool(inputs).shape
-        self.train(was_training)
-        if len(shape) != 2 or len(EXAMPLES) != shape[0]:
-            raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
-        return shape[1]
 
     @classmethod
     def from_pretrained(
@@ -166,20 +141,8 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
-        encoder: Self = assemble(
-            cls,
-            str(name),
-            *load_parts(str(name), pooling, head, pooler, **backbone),
-            pooling=pooling,
-            head=head,
-            max_length=max_length,
-            normalize=normalize,
-            template=template,
-            template_bias=template_bias,
-            final_period=final_period,
-            truncate_dim=truncate_dim,
-        )
-        return encoder
+        values = pooling, head, max_length, normalize, template, template_bias, final_period, truncate_dim
+        return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), pooler, backbone)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
@@ -205,7 +168,7 @@ class SentenceEncoder(nn.Module):
     @property
     def settings(self) -> EncoderSettings:
         """Return the settings that are saved with the weights and the tokenizer."""
-        return EncoderSettings(**{field.name: getattr(self, field.name) for field in fields(EncoderSettings)})
+        return EncoderSettings(**{name: getattr(self, name) for name in SETTINGS})
 
     @property
     def device(self) -> torch.device:
@@ -238,13 +201,12 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: `sentences` is not a list of strings, or `max_length` is out of range.
         """
-        if batch_size is None:
-            batch_size = 32 if self.device.type == "cpu" else 128
+        batch_size = batch_size or (32 if self.device.type == "cpu" else 128)
         sentences = checked_sentences(sentences)
         max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
         vectors = torch.empty(len(sentences), self.hidden_size)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length)
-        bar = iter(tracked(batches, "encoding", math.ceil(len(sentences) / batch_size), shown=progress))
+        bar = iter(tracked(batches, "encoding", -(-len(sentences) // batch_size), shown=progress))
         was_training = self.training
         self.eval()
         try:
@@ -284,9 +246,9 @@ class SentenceEncoder(nn.Module):
             chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
             shared_dropout: use the same dropout masks for all views of a row ("fixed 0.1" in Table 3).
         """
-        rows, count = views["input_ids"].shape[:2]
+        rows, count, _ = views["input_ids"].shape
         if chunk_size is not None and rows > chunk_size:
-            return apply_in_chunks(partial(self.pool_views, shared_dropout=shared_dropout), views, chunk_size)
+            return apply_in_chunks(lambda x: self.pool_views(x, shared_dropout=shared_dropout), views, chunk_size)
         if shared_dropout:
             return pool_with_shared_dropout(self.pool, views)
         return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)
@@ -298,53 +260,30 @@ class SentenceEncoder(nn.Module):
             inputs, in_groups: as in `forward`.
             num_layers: pool the output of this layer in place of the last one, or of the first layers; None for all.
         """
+        # of each pass: the rows, what the backbone reads, and what the pooling reads
+        passes: Iterable[tuple[Any, Batch, Batch]] = [(None, inputs, inputs)]
         if in_groups:
-            rows, vectors = [], []
-            for part, group in self.groups.split(self.backbone, inputs):
-                ids = inputs["input_ids"][part, : group["attention_mask"].shape[1]]  # some poolings read them
-                rows.append(part)
-                vectors.append(self._pool_states(group, group | {"input_ids": ids}, num_layers))
-            pooled = vectors[0] if len(rows) == 1 else torch.cat(vectors)[torch.cat(rows).argsort()]
-        else:
-            pooled = self._pool_states(inputs, inputs, num_layers)
-        if self.template_bias == "none" or not (self.training or self.template_bias == "always"):
-            return pooled
-        padded = self.template_bias == "padded_train_only"
-        of_backbone, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, padded)
-        return pooled - self._pool_states(of_backbone, of_pooling, num_layers)[kinds]
-
-    def _pool_states(self, inputs: Batch, tokens: Batch, num_layers: int | None = None) -> Tensor:
-        """Pool the states that the backbone computes from `inputs`, then apply the head if it is `transform`.
-
-        The pooling reads `tokens`.
-        """
-        last_only = self.pooling_layer.layers == (-1,) and num_layers is None
-        states = self.hidden_states(inputs, last_only)[: None if num_layers is None else num_layers + 1]
-        vectors: Tensor = self.pooling_layer(states, tokens)
-        if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
-            vectors = vectors.float()
-        return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
-
-    def hidden_states(self, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
-        """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
-
-        A decoder counts positions from the first token that is not padding. Raise UserError if the backbone does not
-        return the output of each layer.
-        """
-        inputs = {name: x for name, x in inputs.items() if name != SENTENCE_MASK}
-        if self._takes_positions:
-            mask = inputs["attention_mask"]
-            padding_on_the_left = (mask.cumsum(dim=1) == 0).sum(dim=1, keepdim=True)
-            places = torch.arange(mask.shape[1], device=mask.device)
-            inputs["position_ids"] = (places - padding_on_the_left).clamp(min=0)
-        if last_only:
-            return (self.backbone(**inputs).last_hidden_state,)
-        states: tuple[Tensor, ...] = self.backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
-        expected = (*inputs["attention_mask"].shape, self.backbone.config.hidden_size)
-        if len(states) != self.backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
-            model = type(self.backbone).__name__
-            raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
-        return states
+            passes = ((part, group, {}) for part, group in self.groups.split(self.backbone, inputs))
+        biased = self.template_bias == "always" or (self.training and self.template_bias != "none")
+        if biased:
+            bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
+            passes = itertools.chain(passes, [(None, bare, of_pooling)])
+        rows, pooled = [], []
+        for part, tokens, read in passes:
+            last_only = self.pooling_layer.layers == (-1,) and num_layers is None
+            states = hidden_states(self.backbone, tokens, last_only)[: None if num_layers is None else num_layers + 1]
+            if not read:  # a group may have embeddings in place of the ids
+                read = tokens | {"input_ids": inputs["input_ids"][part, : tokens["attention_mask"].shape[1]]}
+            vectors: Tensor = self.pooling_layer(states, read)
+            if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
+                vectors = vectors.float()
+            if self.projection is not None and self.head == "transform":
+                vectors = self.projection(vectors)
+            rows.append(part)
+            pooled.append(vectors)
+        bias = pooled.pop()[kinds] if biased else None
+        vectors = pooled[0] if len(pooled) == 1 else torch.cat(pooled)[torch.cat(rows[: len(pooled)]).argsort()]
+        return vectors if bias is None else vectors - bias
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection head to pooled vectors [..., dim], if it applies in the current mode.
@@ -352,19 +291,9 @@ class SentenceEncoder(nn.Module):
         The head `transform` is left out, because `pool` has applied it.
         """
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
-            projected: Tensor = self.projection(vectors)
-            return projected
+            vectors = self.projection(vectors)
         return vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:
         vectors = self.postprocess.transform(vectors) if self.postprocess else vectors
         return vectors[:, : self.truncate_dim]
-
-    def compile_backbone(self, mode: bool | str) -> None:
-        """Compile the backbone with torch.compile, once for all shapes (true), or in one of its modes.
-
-        From then on, batches are padded to a multiple of 8 tokens.
-        """
-        if (longest_input(self.backbone) or 0) % _MULTIPLE_OF == 0:
-            self.templates.multiple_of = _MULTIPLE_OF
-        self.backbone.compile(dynamic=mode is True, mode=None if mode is True else mode)

@@ -14,6 +14,7 @@ for the tokens to read and 0 for others:
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +24,26 @@ from simcse_pl.models.templates import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.own_code import locate
 from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.types import Backbone, Batch
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
 OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
+
+
+def hidden_states(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
+    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
+
+    Raise UserError if the backbone does not return the output of each layer.
+    """
+    inputs = {name: x for name, x in inputs.items() if name != SENTENCE_MASK}
+    if last_only:
+        return (backbone(**inputs).last_hidden_state,)
+    states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
+    expected = (*inputs["attention_mask"].shape, backbone.config.hidden_size)
+    if len(states) != backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
+        model = type(backbone).__name__
+        raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
+    return states
 
 
 def first_token(states: Tensor, mask: Tensor) -> Tensor:
@@ -62,11 +80,6 @@ def max_over_tokens(states: Tensor, mask: Tensor) -> Tensor:
     padding = mask.unsqueeze(-1) == 0
     largest = states.masked_fill(padding, torch.finfo(states.dtype).min).amax(dim=1)
     return largest.masked_fill(padding.all(dim=1), 0)
-
-
-def sentence_tokens(inputs: Inputs) -> Tensor:
-    """Return the mask of the tokens of the sentence, without special tokens and template."""
-    return inputs[SENTENCE_MASK]
 
 
 def nth_mask_token(inputs: Inputs, mask_token_id: int, number: int) -> Tensor:
@@ -149,7 +162,7 @@ POOLINGS = {
     "max": Pooling(max_over_tokens),
     "last_token": Pooling(last_token),
     "weighted_mean": Pooling(weighted_mean_over_tokens),
-    "span": Pooling(mean_over_tokens, mask_of=sentence_tokens),
+    "span": Pooling(mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
 CHOICES = f"{', '.join(POOLINGS)}, mask, mask_2, layers like layers_1_2, or the dotted name of a function or a module"
 

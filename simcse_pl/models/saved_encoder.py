@@ -12,10 +12,9 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors.torch import save_file
-from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter
@@ -50,6 +49,7 @@ from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
 
+Encoder = TypeVar("Encoder")
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
 HEAD_FILE, POOLING_FILE = "head.safetensors", "pooling.safetensors"
 _EITHER = ("config.json", "model.safetensors", ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
@@ -70,7 +70,11 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
             log.warning("%s: sentence-transformers has no such module, only simcse_pl loads it", option)
         else:
             write_modules(spec, templates, backbone.config, new)
-        saved = asdict(spec.settings) | ({"base": _base_settings(backbone)} if has_adapter(backbone) else {})
+        saved = asdict(spec.settings)
+        if has_adapter(backbone):  # the options of `load_backbone` that load its base model as it is
+            causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
+            bidirectional = None if causal is None else not causal
+            saved["base"] = {"num_layers": backbone.config.num_hidden_layers, "bidirectional": bidirectional}
         (new / SETTINGS_FILE).write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
         written = {path.name for path in new.iterdir()}
     for file in (HEAD_FILE, POOLING_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE, *_EITHER):
@@ -144,13 +148,6 @@ def _read_saved(source: str) -> EncoderSpec | None:
     return EncoderSpec(settings, head_weights, pooling, postprocess, **content.get("base", {}))
 
 
-def _base_settings(backbone: Backbone) -> dict[str, Any]:
-    """Return the options of `load_backbone` that load the base model of an adapter as it is."""
-    config = backbone.config
-    causal = getattr(config, "is_causal", None) if is_decoder(config) else None
-    return {"num_layers": config.num_hidden_layers, "bidirectional": None if causal is None else not causal}
-
-
 def checkpoint_entry(
     backbone: Backbone, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
 ) -> dict[str, Any]:
@@ -196,68 +193,64 @@ def read_checkpoint(
             from peft import PeftConfig  # slow
 
             adapter = PeftConfig.from_pretrained(str(folder))
-    backbone, head, pooling = (_part_of(weights, part) for part in ("backbone", "projection", "pooling_layer"))
+    prefixes = [f"encoder.{part}." for part in ("backbone", "projection", "pooling_layer")]  # of SimCSEModule
+    backbone, head, pooling = (
+        {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
+        for prefix in prefixes
+    )
     model = rebuild_backbone(str(path), config, backbone, num_layers, adapter)
     return model, tokenizer, EncoderSpec(settings, None if settings.head == "none" else head, pooling)
 
 
-def _part_of(weights: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Return the state dict of one part of the encoder."""
-    prefix = f"encoder.{part}."  # SimCSEModule.encoder
-    return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
+def load_saved(
+    make: Callable[..., Encoder], name: str, given: Mapping[str, Any], pooler: str | None, backbone: dict[str, Any]
+) -> Encoder:
+    """Build an encoder from what is saved as `name`, in evaluation mode; see `SentenceEncoder.from_pretrained`.
 
-
-def load_parts(
-    name: str, pooling: str | OfLayers | None, head: str | None, pooler: str | None, **backbone: Any
-) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
-    """Load the parts of an encoder; see `SentenceEncoder.from_pretrained`."""
-    if name.endswith(".ckpt") and not Path(name).is_dir():
-        defaults = {"num_layers", "pretrained", "new_layers"}
-        if given := [option for option in backbone if backbone[option] is not None and option not in defaults]:
-            raise UserError(f"{given[0]}: {name} takes no such option: give the folder `encoder` of its run")
-        return read_checkpoint(name, backbone.get("num_layers"))
-    spec = read_spec(resolve(name), pooling, pooler)
-    for option in ("num_layers", "bidirectional"):
-        if backbone.get(option) is None:
-            backbone[option] = getattr(spec, option)
-    model = load_backbone(name, subfolder=spec.subfolder, **backbone)
-    if not backbone.get("pretrained", True):
-        spec = EncoderSpec(spec.settings, subfolder=spec.subfolder)
-    elif head == "transform" and spec.settings.head == "none":
-        spec = replace(spec, head_weights=pretrained_transform(name) or None)
-    return model, load_tokenizer(name, spec.subfolder), spec
-
-
-def assemble(
-    make: Callable[..., Any],
-    name: str,
-    backbone: Backbone,
-    tokenizer: PreTrainedTokenizerBase,
-    spec: EncoderSpec,
-    **options: Any,
-) -> Any:
-    """Build an encoder by `make`, its class, with options that are not None in place of the saved settings.
+    Args:
+        make: the encoder's class; it takes the backbone, the tokenizer, the settings and the post-processing.
+        name: a folder, a hub name or a checkpoint of training.
+        given: replace the saved settings if they are not None.
+        pooler: see `read_spec`.
+        backbone: the options of `load_backbone`.
 
     Raises:
         UserError: no pooling is known, or it is saved code; the tokenizer belongs to another model; an option or saved
             weights do not fit.
     """
-    options = {option: value for option, value in options.items() if value is not None}
-    settings = vars(spec.settings) | options
+    given = {option: value for option, value in given.items() if value is not None}
+    if name.endswith(".ckpt") and not Path(name).is_dir():
+        defaults = {"num_layers", "pretrained", "new_layers"}
+        if unused := [option for option in backbone if backbone[option] is not None and option not in defaults]:
+            raise UserError(f"{unused[0]}: {name} takes no such option: give the folder `encoder` of its run")
+        model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
+    else:
+        spec = read_spec(resolve(name), given.get("pooling"), pooler)
+        for option in ("num_layers", "bidirectional"):
+            if backbone.get(option) is None:
+                backbone[option] = getattr(spec, option)
+        model = load_backbone(name, subfolder=spec.subfolder, **backbone)
+        tokenizer = load_tokenizer(name, spec.subfolder)
+        if not backbone.get("pretrained", True):
+            spec = EncoderSpec(spec.settings)
+        elif given.get("head") == "transform" and spec.settings.head == "none":
+            spec = replace(spec, head_weights=pretrained_transform(name) or None)
+    settings = vars(spec.settings) | given
     if not settings["pooling"]:
         raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
-    if "pooling" not in options and is_dotted(settings["pooling"]):
+    if "pooling" not in given and is_dotted(settings["pooling"]):
         raise UserError(f"{name} names code that is imported only if you ask for it: add pooling={settings['pooling']}")
-    longest = longest_input(backbone)
-    if settings["max_length"] and longest and "max_length" not in options:  # a saved length may exceed the limit
+    longest = longest_input(model)
+    if settings["max_length"] and longest and "max_length" not in given:  # a saved length may exceed the limit
         longest = Templates(tokenizer, settings["template"]).longest_sentence(longest)
         settings["max_length"] = min(settings["max_length"], longest)
     with reraise_as(f"{name} cannot encode"):
-        check_vocabulary(tokenizer, backbone, name)
-        encoder = make(backbone, tokenizer, **settings, postprocess=spec.postprocess)
+        check_vocabulary(tokenizer, model, name)
+        encoder: Any = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
             encoder.projection.load_state_dict(spec.head_weights)
         if encoder.pooling == spec.settings.pooling and spec.pooling_weights is not None:
             encoder.pooling_layer.load_state_dict(spec.pooling_weights)
-    return encoder.eval()
+    built: Encoder = encoder.eval()
+    return built

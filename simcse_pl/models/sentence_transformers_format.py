@@ -65,7 +65,10 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
     with reraise_as(f"{source}: its sentence-transformers files are damaged"):
         modules = _read_modules(source, read_json(path))
         configs = {kind: _read_config(source, kind, folder) for kind, folder in modules.items()}
-        max_length = _max_length(source, modules["Transformer"], configs["Transformer"])
+        max_length = configs["Transformer"].get("max_seq_length")
+        if max_length is None:  # since version 5.4, it is the tokenizer's and may be huge
+            max_length = _read(source, modules["Transformer"], "tokenizer_config.json").get("model_max_length")
+        max_length = max_length if isinstance(max_length, int) and max_length < LARGE_INTEGER else None
         template, model = None, _read(source, "", "config_sentence_transformers.json")
         if model.get("truncate_dim") and "Normalize" in modules:
             _unsupported(
@@ -126,14 +129,6 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
     """Return a JSON object of a folder; an empty one if the file does not exist."""
     path = find_file(source, str(PurePosixPath(folder, file)))
     return {} if path is None else dict(read_json(path))
-
-
-def _max_length(source: str, folder: str, config: Mapping[str, Any]) -> int | None:
-    """Return the length in the transformer's settings; since version 5.4, it is the tokenizer's and may be huge."""
-    length = config.get("max_seq_length")
-    if length is None:
-        length = _read(source, folder, "tokenizer_config.json").get("model_max_length")
-    return length if isinstance(length, int) and length < LARGE_INTEGER else None
 
 
 def _pooling(source: str, config: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The settings and parts that an encoder adds to a backbone and a tokenizer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -27,6 +27,9 @@ class EncoderSettings:
     template_bias: TemplateBias = "none"
     final_period: bool = False
     truncate_dim: int | None = None
+
+
+SETTINGS = [field.name for field in fields(EncoderSettings)]
 
 
 @dataclass(frozen=True)

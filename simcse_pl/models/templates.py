@@ -59,39 +59,41 @@ class Templates:
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
         self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
         self.multiple_of = 1
-        self._prompts = [self._prompt(text) for text in self.texts]
-        self._parts = [
-            [*(self._ids(text.rstrip()) for text in texts[:-1]), self._ids(texts[-1])] for texts in self._prompts
-        ]
+        self._prompts: list[list[str]] = []  # the texts before, between and after the placeholders, and their tokens
+        self._parts: list[list[list[int]]] = []
+        for text in self.texts:
+            if SENTENCE not in text:
+                raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
+            mask = tokenizer.mask_token
+            if mask is None and (match := _MASK.search(text)):
+                raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
+            *before, last = _MASK.sub(mask or "", text).split(SENTENCE)
+            self._prompts.append([*before, last])
+            parts = [*(part.rstrip() for part in before), last]
+            self._parts.append([tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts])
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         same = [first == other for first, other in zip(empty, word, strict=False)]
         self._leading = same.index(False) if False in same else len(same)
         self._trailing = len(empty) - self._leading
 
-    def _prompt(self, text: str) -> list[str]:
-        """Return the texts before, between and after the placeholders."""
-        if SENTENCE not in text:
-            raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
-        mask = self.tokenizer.mask_token
-        if mask is None and (match := _MASK.search(text)):
-            raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
-        return _MASK.sub(lambda _: mask, text).split(SENTENCE)
+    def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
+        """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.
 
-    def _ids(self, text: str) -> list[int]:
-        options = {"return_attention_mask": False, "return_token_type_ids": False}
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, **options)["input_ids"]
-        return ids
-
-    @property
-    def masks(self) -> int:
-        """The number of mask tokens that every template has."""
+        Args:
+            pooling, masks: the name of the pooling, and the number of mask tokens that it reads.
+            bias: when the template's vector is subtracted.
+            ignores_padding: whether the backbone ignores tokens that are masked out.
+        """
         mask = self.tokenizer.mask_token_id
-        return min((sum(part.count(mask) for part in parts) for parts in self._parts), default=0)
-
-    @property
-    def repeats(self) -> int:
-        """How often a template has the sentence, at most."""
-        return max((len(parts) - 1 for parts in self._parts), default=1)
+        if masks > min((sum(part.count(mask) for part in parts) for parts in self._parts), default=0):
+            given = f"template={self.texts or 'null'}"
+            raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
+        if bias != "none" and [len(parts) for parts in self._parts] != [2] * max(1, len(self._parts)):
+            raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
+        if bias != "none" and not ignores_padding:
+            raise UserError(
+                f"template_bias={bias}: the model does not ignore tokens that are masked out; set it to none"
+            )
 
     @property
     def prefix(self) -> str | None:
@@ -190,16 +192,7 @@ def sorted_batches(
             yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows])
 
 
-def check_template_bias(bias: str, templates: Templates, backbone: Backbone, ignores_padding: bool) -> None:
-    """Raise UserError unless an encoder with these parts can compute a template bias."""
-    if bias != "none" and (not templates.texts or templates.repeats > 1):
-        raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
-    if bias != "none" and not ignores_padding:
-        model = type(backbone).__name__
-        raise UserError(f"template_bias={bias}: {model} does not ignore tokens that are masked out; set it to none")
-
-
-def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Batch, Tensor]:
+def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Batch, Batch, Tensor]:
     """Return a batch's templates without their sentences, one row per distinct template and length of a sentence.
 
     In plain terms: nothing attends to the sentence, and the template's tokens keep their positions. Their states are
@@ -209,7 +202,8 @@ def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Ba
     Args:
         inputs: from `templates.batch`, tensors [batch, tokens], with a `sentence_mask`.
         padding: the id of the pad token.
-        padded: whether pad tokens, which are attended to, take the sentence's place (CoT-BERT, Zhang et al. 2024).
+        bias: with `padded_train_only`, pad tokens, which are attended to, take the sentence's place (CoT-BERT, Zhang et
+            al. 2024).
 
     Returns:
         What the backbone reads, [rows, tokens]; what the pooling reads, where no token is a sentence's; and the row of
@@ -217,6 +211,7 @@ def bare_templates(inputs: Batch, padding: int, padded: bool) -> tuple[Batch, Ba
     """
     # RoBERTa's position ids count the tokens whose id is not that of padding, so use another id to keep the position
     # ids after the sentence unchanged.
+    padded = bias == "padded_train_only"
     blank = padding if padded else int(padding == 0)
     ids = inputs["input_ids"].masked_fill(inputs[SENTENCE_MASK] == 1, blank)
     kinds = torch.stack([ids, inputs["attention_mask"], inputs[SENTENCE_MASK]], dim=1)

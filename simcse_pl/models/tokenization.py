@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import word_embedding_layer
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone, Batch
 
@@ -36,8 +35,8 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: Backbone) -> None
 
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: Backbone, name: str) -> None:
     """Raise UserError unless the backbone has an embedding for each token of the tokenizer."""
-    words, largest = word_embedding_layer(backbone), max(tokenizer.get_vocab().values(), default=0)
-    if words is not None and largest >= words.num_embeddings:
+    words, largest = backbone.get_input_embeddings(), max(tokenizer.get_vocab().values(), default=0)
+    if isinstance(words, nn.Embedding) and largest >= words.num_embeddings:
         raise UserError(
             f"{name}: its tokenizer belongs to another model: it has token {largest}, "
             f"but the model has embeddings for tokens 0 to {words.num_embeddings - 1}"

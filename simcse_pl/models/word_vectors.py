@@ -14,11 +14,10 @@ from torch import Tensor
 
 from simcse_pl.models.protocols import checked_sentences
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import check_is_file, read_lines
+from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.tensors import unit_vectors
-from simcse_pl.utils.terminal import progress_bar, tracked
+from simcse_pl.utils.terminal import tracked
 
-_LINES_AT_A_TIME = 4096
 _SMOOTHING = 1e-3  # a of Arora et al. 2017
 
 _WORD = re.compile(
@@ -98,7 +97,13 @@ class WordVectors:
         Raises:
             UserError: a file does not exist, or a line of it is damaged.
         """
-        counts = {} if word_counts is None else _read_counts(Path(word_counts))
+        counts: Counter[str] = Counter()
+        if word_counts is not None:
+            with reraise_as(f"{word_counts}: each line must be a word and its count"):
+                for word, count in (
+                    line.rsplit(maxsplit=1) for line in read_lines(Path(word_counts)) if line.strip(" ")
+                ):
+                    counts[word] += int(count)
         rows, vectors = _read_vectors(Path(path))
         total, weights = sum(counts.values()), np.ones(len(vectors), dtype=np.float32)
         for word, row in rows.items():
@@ -140,40 +145,21 @@ def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
             yield lower
 
 
-def _lines(path: Path) -> Iterator[str]:
-    check_is_file(path)
-    for line in read_lines(path):
-        yield line.rstrip(" ")
-
-
-def _read_counts(path: Path) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    with reraise_as(f"{path}: each line must be a word and its count"):
-        for word, count in (line.rsplit(maxsplit=1) for line in _lines(path) if line):
-            counts[word] += int(count)
-    return counts
-
-
 def _read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:
-    lines = _lines(path)
+    lines = (line.rstrip(" ") for line in read_lines(path))
     line = next(lines, "")
     announced = re.fullmatch(r"([0-9]+)[ \t]+([0-9]+)", line)  # word2vec's first line
     if announced:
         line = next(lines, "")
     dim = line.count(" ")  # the first word contains no space
-    lines = itertools.chain([line], lines)
     rows: dict[str, int] = {}
     vectors = array("f")  # grows in place: joining a list of blocks would need the memory twice
     size = 0
-    total = None if path.suffix.lower() == ".gz" else path.stat().st_size
-    with progress_bar() as bar, reraise_as(f"{path}: each line must be a word and {dim} numbers"):
-        task = bar.add_task(f"reading {path.name}", total=total)
-        while block := list(itertools.islice(lines, _LINES_AT_A_TIME)):
-            for word, *values in (line.rsplit(" ", dim) for line in block):  # a word may contain spaces
-                rows.setdefault(word, size)
-                vectors.extend(map(float, values))
-                size += 1
-            bar.advance(task, sum(len(line) + 1 for line in block))
+    with reraise_as(f"{path}: each line must be a word and {dim} numbers"):
+        for size, text in enumerate(tracked(itertools.chain([line], lines), f"reading {path.name}"), 1):
+            word, *values = text.rsplit(" ", dim)  # a word may contain spaces
+            rows.setdefault(word, size - 1)
+            vectors.extend(map(float, values))
     if not dim or len(vectors) != size * dim or (announced and size != int(announced[1])):
         raise UserError(f"{path} is damaged or cut short: it must have a word and {dim} numbers per line")
     return rows, torch.frombuffer(vectors, dtype=torch.float32).view(size, dim)

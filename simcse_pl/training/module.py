@@ -15,11 +15,11 @@ from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
+from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.non_finite import non_finite_error
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
-from simcse_pl.training.preparation import example_batch, freeze_unused, prepare_backbone, views_of
+from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone, views_of
 from simcse_pl.utils.distributed import mean_over_ranks, rank, sum_over_ranks
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
@@ -121,7 +121,7 @@ class SimCSEModule(EncoderModule):
         self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         for encoder in self.encoders() if self.compiled else ():
-            encoder.compile_backbone(self.compiled)
+            compile_backbone(encoder, self.compiled)
         self._prepared = True
 
     def setup(self, stage: str) -> None:
@@ -144,7 +144,7 @@ class SimCSEModule(EncoderModule):
         return EmbeddedBatch(
             self.encoder,
             views_of(rows),
-            rows.get("roles", ()),
+            rows.get("roles") or default_roles(rows["input_ids"].shape[1]),
             rows.get("labels"),
             rows.get("dataset"),
             positive_encoder=self.positive_encoder,

@@ -11,12 +11,15 @@ from transformers import PreTrainedModel
 
 from simcse_pl.data.training_set import TrainingSet, ViewCollator
 from simcse_pl.models.adapters import adapter_parameters, has_adapter
-from simcse_pl.models.backbone import recompute_layers
+from simcse_pl.models.backbone import longest_input, recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.pooling import hidden_states
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
+
+_MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
 
 
 def prepare_backbone(
@@ -46,6 +49,16 @@ def prepare_backbone(
     encoder.train()  # Lightning trains each module in the mode that it is in
 
 
+def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
+    """Compile a backbone with torch.compile, once for all shapes (true), or in one of its modes.
+
+    From then on, batches are padded to a multiple of 8 tokens.
+    """
+    if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
+        encoder.templates.multiple_of = _MULTIPLE_OF
+    encoder.backbone.compile(dynamic=mode is True, mode=None if mode is True else mode)
+
+
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     """Freeze the word embeddings and the first layers; raise UserError if no weights are left to train."""
     backbone = encoder.backbone
@@ -53,7 +66,7 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     if not 0 <= layers < available:
         raise UserError(f"module.freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
     inputs = {name: x[:, 0] for name, x in example_batch(encoder, RowKind()).items() if name != "roles"}
-    for parameter, used in _uses(backbone, lambda: encoder.hidden_states(inputs)[layers]):
+    for parameter, used in _uses(backbone, lambda: hidden_states(backbone, inputs)[layers]):
         parameter.requires_grad_(not used)
     if not any(parameter.requires_grad for parameter in backbone.parameters()):
         raise UserError(

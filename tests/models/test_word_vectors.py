@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from gensim.models import KeyedVectors
 
-from simcse_pl.models import word_vectors
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.word_vectors import WordVectors, split_words
 from simcse_pl.utils.errors import UserError
@@ -49,7 +48,9 @@ def write(tmp_path):
         ("the U.S. and e.g. 3.14 or 1,000,000 at 10:30", "the U.S. and e.g. 3.14 or 1,000,000 at 10:30"),
         ("a mother-in-law, a 2.5-hour film -- well...", "a mother-in-law , a 2.5-hour film -- well ..."),
         ("(what?!) $5, 20%", "( what ? ! ) $ 5 , 20 %"),
+        ("do n't 'she said'", "do n't ' she said '"),
         ("naïve Σίσυφος\u0085日本語\xa0x\ty\n", "naïve Σίσυφος 日本語 x y"),
+        ("", ""),
         (" \u2028 ", ""),
     ],
 )
@@ -70,10 +71,11 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
     assert vectors.encode([]).shape == (0, vectors.dim) == (0, 3)
 
 
-@pytest.mark.parametrize(("name", "end"), [("v.txt", "\n"), ("v.txt.gz", " \n"), ("v.txt", "\r\n")])
-def test_all_forms_of_files_are_read(name, end, write, monkeypatch):
-    monkeypatch.setattr(word_vectors, "_LINES_AT_A_TIME", 4)
-    vectors = WordVectors.from_file(write(lines(), name, end))
+@pytest.mark.parametrize("name", ["v.txt", "v.txt.gz"])
+@pytest.mark.parametrize("form", ["glove", "a space at the end", "windows"])
+def test_all_forms_of_files_are_read(name, form, write):
+    content = [line + " " * (form == "a space at the end") for line in lines()]
+    vectors = WordVectors.from_file(write(content, name, "\r\n" if form == "windows" else "\n"))
     assert list(vectors.rows) == list(WORDS)
     np.testing.assert_array_equal(vectors.vectors.numpy(), np.array(list(WORDS.values()), dtype=np.float32))
 
@@ -105,8 +107,30 @@ def test_smooth_inverse_frequency_is_its_papers_formula(write):
     np.testing.assert_allclose(vectors.encode(["The Dog runs the unknown ."])[0].numpy(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("damaged", [["dog 1 2 3", "cat 1 2"], ["3 3", "dog 1 2 3", "cat 1 2 3"]])  # the last is cut
-def test_a_damaged_file_is_an_error(damaged, write):
+def test_counts_with_capitals_tabs_and_repeated_words(write):
+    counted = write(["Dog\t30", "dog 10", "", "runs 50", "runs 10"], "counts.txt.gz")
+    vectors = WordVectors.from_file(write(lines()), word_counts=counted)
+    weights = {word: vectors.weights[row].item() for word, row in vectors.rows.items()}
+    assert weights == pytest.approx(dict.fromkeys(WORDS, 1.0) | {"Dog": 1 / 301, "dog": 1 / 101, "runs": 1 / 601})
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        ["dog 1 2 3", "cat 1 2 3", "cow 1 2 x"],
+        ["dog 1 2 3", "cat 1 2"],
+        ["3 3", "dog 1 2 3", "cat 1 2 3"],  # cut short
+        ["A sentence of text.", "And one more."],
+    ],
+)
+def test_a_damaged_file_is_one_line(damaged, write):
     path = write(damaged)
-    with pytest.raises(UserError, match=f"^{path}"):
+    with pytest.raises(UserError, match=f"^{path}") as error:
         WordVectors.from_file(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("counted", [["the 5", "dog"], ["the 5", "dog many"]])
+def test_damaged_counts_are_one_line(counted, write):
+    with pytest.raises(UserError, match="each line must be a word and its count"):
+        WordVectors.from_file(write(lines()), word_counts=write(counted, "counts.txt"))

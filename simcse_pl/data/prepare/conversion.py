@@ -59,15 +59,10 @@ def usable_rows(path: Path, parse: Callable[[str], Parsed], stats: ConversionSta
 def checked_row(row: Sequence[str] | str, stats: ConversionStats) -> list[str] | None:
     """Return the cells of a row with single spaces between words; None, which `stats` counts, if it is not used."""
     cells = [] if isinstance(row, str) else [" ".join(cell.split()) for cell in row]
-    if cells and all(map(has_words, cells)):
+    if cells and all(any(map(str.isalnum, cell)) and cell.lower() != "n/a" for cell in cells):  # of annotators
         return cells
     stats[row if isinstance(row, str) else NO_WORDS] += 1
     return None
-
-
-def has_words(sentence: str) -> bool:
-    """Return whether a sentence has a letter or digit, and is not the `n/a` of annotators."""
-    return any(map(str.isalnum, sentence)) and sentence.lower() != "n/a"
 
 
 def write_csv(out: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], stats: ConversionStats) -> int:

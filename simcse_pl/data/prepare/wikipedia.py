@@ -74,9 +74,10 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
     dump, out = Path(dump), Path(out)
     check_is_file(dump)
     language = language or dump.name.partition("wiki")[0]
+    tasks = ((markup, language) for markup in _articles(dump))
     articles = sentences = 0
     with atomic_write(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
-        for document in _documents(dump, language, processes):
+        for document in itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes):
             if document:
                 file.write(("\n" if articles else "") + "\n".join(document) + "\n")
                 articles, sentences = articles + 1, sentences + len(document)
@@ -99,12 +100,8 @@ def gensim_sample() -> str:
     return str(path)
 
 
-def _documents(dump: Path, language: str, processes: int) -> Iterator[list[str]]:
+def _in_parallel(tasks: Iterator[tuple[str, str]], processes: int) -> Iterator[list[str]]:
     """Yield the sentences of each article, in order."""
-    tasks = ((markup, language) for markup in _articles(dump))
-    if processes == 1:
-        yield from itertools.starmap(sentences_of, tasks)
-        return
     with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
         while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
             yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)

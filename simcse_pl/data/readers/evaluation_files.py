@@ -6,28 +6,12 @@ from collections.abc import Sequence
 from simcse_pl.data.readers.formats import is_number, looks_like_a_name, text_problem
 from simcse_pl.data.readers.row_reader import open_source, position_of
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.numbers import as_number
 
 log = logging.getLogger(__name__)
 
 Columns = Sequence[int | str] | None
 
 _NAMES_OF_QUERIES = ("query", "queries", "question", "anchor", "sentence", "sentence1")
-
-
-def read_scored(file: str, header: bool | None, split: str, columns: Columns = None) -> list[tuple[str, str, float]]:
-    """Return two sentences and the number of each row of a file; the arguments are those of read_cells.
-
-    Raises:
-        UserError: the file cannot be read, or a row has an empty sentence or no number.
-    """
-    rows = []
-    for place, (first, second, number) in read_cells(file, 2, header, split, columns, score=True):
-        score = as_number(number)
-        if score is None or not first or not second:
-            raise UserError(f"{file}, {place}: it should be two sentences and a number")
-        rows.append((first, second, score))
-    return rows
 
 
 def read_cells(

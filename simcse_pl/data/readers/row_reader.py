@@ -33,11 +33,6 @@ def read_rows(source: str | Path, columns: Sequence[int | str] | None = None, **
     return [row for row, _ in iterate_rows(source, columns, **options)]
 
 
-def read_sentences(source: str | Path, column: int | str | None = None, on_invalid_row: str = "error") -> list[str]:
-    """Read all sentences of a file; the arguments and errors are those of `iterate_sentences`."""
-    return list(iterate_sentences(source, column, on_invalid_row))
-
-
 def iterate_sentences(
     source: str | Path, column: int | str | None = None, on_invalid_row: str = "error"
 ) -> Iterator[str]:

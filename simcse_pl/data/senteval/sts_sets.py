@@ -78,13 +78,6 @@ class StsTask:
         return [sentence for pair in self.pairs for sentence in (pair.first, pair.second)]
 
 
-def joined(tasks: Sequence[StsTask]) -> StsTask:
-    """Return several splits of a task as one task with a subset for each split."""
-    splits = [task.split for task in tasks]
-    name = f"{', '.join(splits[:-1])} and {splits[-1]}"
-    return StsTask(tasks[0].name, name, {task.split: task.pairs for task in tasks})
-
-
 def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> StsTask:
     """Load one of `STS_TASKS` from a SentEval bundle (its data/downstream).
 

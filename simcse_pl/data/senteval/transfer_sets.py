@@ -51,35 +51,30 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
     folder = Path(senteval_dir) / name / ("binary" if name == "SST" else "")
     if not folder.is_dir():
         raise NotInBundleError(f"no folder {folder}")
+    splits: dict[str, list[Example]] = {}
     match name:
         case "SST":
-            splits = {split: _sst(folder / f"sentiment-{split}") for split in ("train", "dev", "test")}
+            for split in ("train", "dev", "test"):
+                rows = tab_separated_rows(folder / f"sentiment-{split}")
+                splits[split] = [_example(place, cells[:1], cells[-1], ("0", "1")) for place, cells in rows]
         case "TREC":
             splits = {"train": _trec(folder / "train_5500.label"), "test": _trec(folder / "TREC_10.label")}
         case "MRPC":
-            splits = {split: _mrpc(folder / f"msr_paraphrase_{split}.txt") for split in ("train", "test")}
+            for split in ("train", "test"):
+                rows = tab_separated_rows(folder / f"msr_paraphrase_{split}.txt", header=True)
+                columns = [(place, cells[0], [*cells[3:5], "", ""][:2]) for place, cells in rows]
+                splits[split] = [_example(place, texts, label, ("0", "1")) for place, label, texts in columns]
         case _:
-            positive, negative = _ONE_CLASS_A_FILE[name]
-            splits = {"all": [*_one_class(folder / positive, 1), *_one_class(folder / negative, 0)]}
+            # A blank line is an empty sentence (CR has some), as in SentEval.
+            files = zip((1, 0), _ONE_CLASS_A_FILE[name], strict=True)
+            splits["all"] = [
+                Example((_words(line),), label) for label, file in files for line in text_lines(folder / file)
+            ]
     return TransferTask(name, {split: sorted(examples, key=_senteval_order) for split, examples in splits.items()})
 
 
 def _senteval_order(example: Example) -> tuple[int, ...]:
     return (*(len(sentence.split()) for sentence in example.sentences), example.label)
-
-
-def _one_class(path: Path, label: int) -> list[Example]:
-    """Read one sentence per line; a blank line is an empty sentence (CR has some), as in SentEval."""
-    return [Example((_words(line),), label) for line in text_lines(path)]
-
-
-def _sst(path: Path) -> list[Example]:
-    return [_example(place, cells[:1], cells[-1], ("0", "1")) for place, cells in tab_separated_rows(path)]
-
-
-def _mrpc(path: Path) -> list[Example]:
-    rows = tab_separated_rows(path, header=True)
-    return [_example(place, [*cells[3:5], "", ""][:2], cells[0], ("0", "1")) for place, cells in rows]
 
 
 def _trec(path: Path) -> list[Example]:

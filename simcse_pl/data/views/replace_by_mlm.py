@@ -52,27 +52,20 @@ class MaskedLanguageModel(View):
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
-        sentences = [own.sentence.split() for own in inputs]
-        chosen = [self._choose(own, words) for own, words in zip(inputs, sentences, strict=True)]
-        rows = [row for row, positions in enumerate(chosen) if positions]
-        masked = [self._mask(sentences[row], chosen[row]) for row in rows]
-        for row, fills in zip(rows, self._fill(masked) if masked else [], strict=True):
-            words = sentences[row]
-            for i, fill in zip(chosen[row], fills, strict=False):  # fewer fills if truncated
+        sentences, mask = [own.sentence.split() for own in inputs], self.tokenizer.mask_token
+        chosen, masked = [], []  # the words to replace of some sentences
+        for own, words in zip(inputs, sentences, strict=True):
+            candidates = [i for i, word in enumerate(words) if strip_punctuation(word)]
+            count = min(round(self.rate * len(words)), len(candidates))
+            if count and mask not in own.sentence:
+                places = sorted(own.random.sample(candidates, count))
+                chosen.append((words, places))
+                marked = (replace_word(word, mask) if i in places else word for i, word in enumerate(words))
+                masked.append(" ".join(marked))
+        for (words, places), fills in zip(chosen, self._fill(masked) if masked else [], strict=True):
+            for i, fill in zip(places, fills, strict=False):  # fewer fills if truncated
                 words[i] = replace_word(words[i], fill)
         return [" ".join(words) for words in sentences]
-
-    def _choose(self, own: ViewInput, words: list[str]) -> list[int]:
-        """Return the positions of the words to replace, in order."""
-        if self.tokenizer.mask_token in own.sentence:
-            return []
-        candidates = [i for i, word in enumerate(words) if strip_punctuation(word)]
-        count = min(round(self.rate * len(words)), len(candidates))
-        return sorted(own.random.sample(candidates, count))
-
-    def _mask(self, words: list[str], positions: list[int]) -> str:
-        mask = self.tokenizer.mask_token
-        return " ".join(replace_word(word, mask) if i in positions else word for i, word in enumerate(words))
 
     @torch.no_grad()
     def _fill(self, masked: list[str]) -> list[list[str]]:
@@ -83,17 +76,13 @@ class MaskedLanguageModel(View):
             masked, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
         ).to(device)
         is_mask = inputs["input_ids"] == self.tokenizer.mask_token_id
-        best = self._scores(dict(inputs), is_mask).argmax(dim=-1)
+        with self._vocabulary.register_forward_pre_hook(lambda _, states: (states[0][is_mask],)):
+            scores: Tensor = self._model(**inputs).logits  # [masks, vocabulary]
+        best = scores.masked_fill(self._no_word.to(scores.device), -torch.inf).argmax(dim=-1)
         counts = is_mask.sum(dim=1).tolist()
         words = [text.strip() for text in self.tokenizer.batch_decode(best.unsqueeze(-1))]
         ends = itertools.accumulate(counts)
         return [words[end - count : end] for count, end in zip(counts, ends, strict=True)]
-
-    def _scores(self, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
-        """Return the scores at the masks, [masks, vocabulary]; -inf for tokens that are not whole words."""
-        with self._vocabulary.register_forward_pre_hook(lambda _, states: (states[0][is_mask],)):
-            scores: Tensor = self._model(**inputs).logits
-        return scores.masked_fill(self._no_word.to(scores.device), -torch.inf)
 
 
 def whole_words(tokenizer: PreTrainedTokenizerBase, size: int) -> Tensor:

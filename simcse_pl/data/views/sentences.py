@@ -2,11 +2,11 @@
 
 from pydantic import PositiveInt
 
-from simcse_pl.data.views.view import SentenceView, TokenView, ViewInput
+from simcse_pl.data.views.view import SentenceView, ViewInput
 from simcse_pl.models.tokenization import Tokens
 
 
-class Dropout(TokenView):
+class Dropout(SentenceView):
     """The sentence itself. Only the encoder's dropout makes the two views differ (unsupervised SimCSE, section 3).
 
     If it is the only view, rows that have a positive do not get it.

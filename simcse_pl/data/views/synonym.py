@@ -66,22 +66,16 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
     for path in (Path(folder) / name for name in _FILES):
         if not path.is_file():
             raise UserError(f"wordnet={folder}: no {path.name} there; `apt install wordnet-base` installs WordNet")
-        for words in _synsets(path):
-            for word in words:
-                synonyms[word.lower()].update(words)
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+            if line and not line.startswith("  "):  # the license
+                cells = line.split(" ")  # field 4 is the number of words in hexadecimal; each has an id after it
+                words = [cells[4 + 2 * i] for i in range(int(cells[3], 16))]
+                words = [_ADJECTIVE_POSITION.sub("", word).replace("_", " ") for word in words]
+                for word in words:
+                    synonyms[word.lower()].update(words)
     others = {
         word: sorted(other for other in found if other.lower() != word)
         for word, found in synonyms.items()
         if " " not in word and word not in ENGLISH_STOP_WORDS
     }
     return {word: found for word, found in others.items() if found}
-
-
-def _synsets(path: Path) -> list[list[str]]:
-    """Read the words of each synset. Field 4 of a line is their number in hexadecimal; each word has an id after it."""
-    synsets = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        if line and not line.startswith("  "):  # the license
-            words = (line.split(" ")[4 + 2 * i] for i in range(int(line.split(" ")[3], 16)))
-            synsets.append([_ADJECTIVE_POSITION.sub("", word).replace("_", " ") for word in words])
-    return synsets

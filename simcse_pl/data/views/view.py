@@ -72,8 +72,4 @@ class SentenceView(View):
 
     @abstractmethod
     def make(self, source: ViewInput) -> Any:
-        """Return the view of one sentence, as text."""
-
-
-class TokenView(SentenceView):
-    """A view of token ids, with special tokens, that is made of each sentence separately."""
+        """Return the view of one sentence: text, or token ids with special tokens."""

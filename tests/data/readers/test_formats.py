@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from simcse_pl.data.readers.formats import open_table
-from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows, read_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows
 from simcse_pl.utils.errors import UserError
 
 # Line breaks to Python's splitlines but not to a file, what is no character, what joins, and what runs the other way.
@@ -23,7 +23,7 @@ def test_only_newlines_end_a_line_of_text(name, tmp_path):
     lines = [f"a {odd} b" for odd in ODD]
     text = ("\ufeff" + "\r\n".join(lines[:20]) + "\n \n" + "\n".join(lines[20:])).encode()
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    assert read_sentences(tmp_path / name) == lines
+    assert list(iterate_sentences(tmp_path / name)) == lines
 
 
 @pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "d.jsonl", "d.parquet"])

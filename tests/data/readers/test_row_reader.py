@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from simcse_pl.data.readers.row_reader import iterate_documents, iterate_rows, read_rows, read_sentences
+from simcse_pl.data.readers.row_reader import iterate_documents, iterate_rows, iterate_sentences, read_rows
 from simcse_pl.utils.errors import UserError
 
 
@@ -91,8 +91,8 @@ def test_blank_lines_separate_documents(text, lengths, tmp_path):
 def test_sentences_are_lines_or_a_column(tmp_path):
     (tmp_path / "c.txt").write_text("A dog.\n\nA cat.\nA dog.\n")
     (tmp_path / "c.csv").write_text('id,caption\n1,"A dog, a cat."\n2,Rain.\n')
-    assert read_sentences(tmp_path / "c.txt") == ["A dog.", "A cat.", "A dog."]
+    assert list(iterate_sentences(tmp_path / "c.txt")) == ["A dog.", "A cat.", "A dog."]
     for column in ("caption", 1):
-        assert read_sentences(tmp_path / "c.csv", column) == ["A dog, a cat.", "Rain."]
+        assert list(iterate_sentences(tmp_path / "c.csv", column)) == ["A dog, a cat.", "Rain."]
     with pytest.raises(UserError, match="c.csv has 2 columns: choose the one with the sentences"):
-        read_sentences(tmp_path / "c.csv")
+        list(iterate_sentences(tmp_path / "c.csv"))
