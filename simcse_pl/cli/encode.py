@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -95,23 +95,29 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     for number, chunk in enumerate(chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
         shard = folder / f"{number:06d}.npy"
         if number % world_size() == rank() and not shard.exists():
-            with atomic_write(folder) as new:
-                np.save(new / shard.name, encode(chunk))
+            with atomic_write(folder) as new, (new / shard.name).open("wb") as file:
+                _write(file, encode(chunk))
 
 
 def _join(folder: Path, out: Path, precision: str) -> None:
     """Write one file with the vectors of all shards, atomically, and remove the folder."""
     shards = sorted(folder.glob("[0-9]*.npy"))
     quantizer = Quantizer.fitted(precision, first := np.load(shards[0]))
-    like = quantizer.quantize(first[:1])
-    rows, end = sum(len(np.load(shard, mmap_mode="r")) for shard in shards), 0
-    joined = np.lib.format.open_memmap(folder / "joined.npy", "w+", like.dtype, (rows, like.shape[1]))
-    for shard in shards:
-        vectors = quantizer.quantize(np.load(shard))
-        joined[end : (end := end + len(vectors))] = vectors
-    joined.flush()
-    if quantizer.ranges is not None:
-        np.save(folder / "ranges.npy", quantizer.ranges)
-        os.replace(folder / "ranges.npy", out.with_name(f"{out.name}.ranges.npy"))
-    os.replace(folder / "joined.npy", out)
+    like, rows = quantizer.quantize(first[:1]), sum(len(np.load(shard, mmap_mode="r")) for shard in shards)
+    with atomic_write(out.parent, last=out.name) as new:
+        with (new / out.name).open("wb") as file:
+            _write(file, like[:0], rows)
+            for shard in shards:
+                file.write(quantizer.quantize(np.load(shard)).tobytes())
+        if quantizer.ranges is not None:
+            with (new / f"{out.name}.ranges.npy").open("wb") as file:
+                _write(file, quantizer.ranges)
     shutil.rmtree(folder)
+
+
+def _write(file: BinaryIO, array: Array, rows: int | None = None) -> None:
+    """Write an array as .npy; with `rows`, for an array of so many rows. `np.save` does not notice a full disk."""
+    shape = array.shape if rows is None else (rows, *array.shape[1:])
+    header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    file.write(np.ascontiguousarray(array).tobytes())

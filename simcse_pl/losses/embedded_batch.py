@@ -140,7 +140,7 @@ class EmbeddedBatch:
         return hash_token_ids(self.inputs)
 
     def log(self, name: str, value: Tensor) -> None:
-        """Log a scalar of this device's rows as train/NAME; the curve is its mean over devices."""
+        """Give a scalar of this device's rows to the callback BatchCurves, which logs its mean as train/NAME."""
         self.curves[name] = value.detach()
 
 

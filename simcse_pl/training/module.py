@@ -39,8 +39,8 @@ class SimCSEModule(EncoderModule):
         optimizer: makes the optimizer from parameters, such as `functools.partial(torch.optim.AdamW, lr=3e-5)`.
         scheduler: makes the schedule of the learning rate from the optimizer; None for a constant rate. It is
             advanced every step.
-        auxiliary: losses that are added to the objective, by name; each name is a curve, train/NAME. Weight 0 disables
-            a loss.
+        auxiliary: losses that are added to the objective, by name. Weight 0 disables a loss. The callback BatchCurves
+            logs each as train/NAME.
         positive_encoder: a second encoder, for all views but the first (the two independent encoders
             of Table 2). Only `encoder` is measured and saved.
         shared_dropout_mask: whether all views of a row use the same dropout mask ("fixed 0.1" in

@@ -37,9 +37,6 @@ def make_trainer(
     """
     if (options.get("max_steps") or -1) > 0:
         options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
-    devices, cores = options.get("devices", 1), os.cpu_count() or 1
-    if _device(accelerator) == "cpu" and type(devices) is int and devices > cores:
-        raise UserError(f"devices={devices}: this machine has {cores} CPU cores, and no other devices")
     if precision == "auto":
         precision = "bf16-mixed" if has_bf16(_device(accelerator)) else "32-true"
     if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from simcse_pl.utils.yaml_files import read_yaml
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
@@ -18,7 +17,6 @@ from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.utils.errors import UserError
 
 TOUCH = "open('touched', 'w').close()\n"
-YAML = "!!python/object/apply:builtins.open ['touched', 'w']\n"
 AUTO_MAP = {"AutoConfig": "configuration_evil.Evil", "AutoModel": "modeling_evil.Evil"}
 
 
@@ -123,11 +121,6 @@ def load_package(name):
     load_encoder(name)
 
 
-def load_yaml(content):
-    write("config.yaml", content)
-    read_yaml(Path("config.yaml"))
-
-
 def load_weights_from_outside():
     shutil.move("model/model.safetensors", "model.safetensors")
     change("config.json", transformers_weights="../model.safetensors")
@@ -163,7 +156,6 @@ FILES = {  # how a file is loaded, and the file that the message names; None if 
     "code of a new model": (lambda: load_with_code(model_type="evil", auto_map=AUTO_MAP), "model"),
     "attention code on the Hub": (lambda: load_with_code(_attn_implementation="evil/kernel"), "model/config.json"),
     "a package": (lambda: load_package("package:evil"), "package:evil"),
-    "a YAML file": (lambda: load_yaml(YAML), "config.yaml"),
     "weights outside": (load_weights_from_outside, "model"),
     "a tokenizer outside": (load_tokenizer_from_outside, "model"),
 }

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.reports.evaluation_report import encoder_tables
-from simcse_pl.results.evaluation_results import as_result
+from simcse_pl.results.evaluation_results import Result
 from simcse_pl.tracking.wandb_logger import Dashboard, log_evaluation
 from tests.offline_wandb import offline_runs
 
@@ -105,7 +105,7 @@ def test_an_evaluation_is_logged_to_the_run_that_trained_the_encoder(encoder, tm
     offline_runs(tmp_path / "run")
     report = {"label": "small", "encoder": encoder, "settings": {"pooling": "cls"}}
     report["sts"] = [{"task": "STS-B", "all": {"spearman": 0.75}}]
-    result = as_result(report, "here")
+    result = Result(**report)
     log_evaluation(result, encoder_tables([result]), tmp_path / "evaluation", mode="offline", project="other")
     (trained, *parts), own = offline_runs(tmp_path / "run"), offline_runs(tmp_path / "evaluation")
     belongs = encoder.startswith("run/")

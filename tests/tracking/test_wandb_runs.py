@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import wandb
 
-from simcse_pl.tracking import wandb_runs
 from simcse_pl.tracking.wandb_runs import closing_run, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import Stopped
 from tests.offline_wandb import offline_runs
@@ -53,7 +52,7 @@ def test_a_run_is_offline_if_the_server_does_not_answer_or_rejects_the_key(error
             raise error("Run initialization has timed out\nsee ...")
         return SimpleNamespace(disabled=True, mode=mode)
 
-    monkeypatch.setattr(wandb_runs.wandb, "login", lambda prompt, verify: True)
-    monkeypatch.setattr(wandb_runs.wandb, "init", init)
+    monkeypatch.setattr(wandb, "login", lambda prompt, verify: True)
+    monkeypatch.setattr(wandb, "init", init)
     assert start_run(tmp_path, mode="online").mode == "offline"
     assert "so this run is offline: Run initialization has timed out" in caplog.text

@@ -2,12 +2,12 @@
 
 import pytest
 
-from simcse_pl.reports.tables.measure_tables import geometry_table, own_data_table, retrieval_table, spectrum_table
+from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, retrieval_table
 
 
 def test_each_measure_is_a_column(make_result):
     results = [make_result("a"), make_result("b", seed=2), make_result("none", geometry=None)]
-    frames = [table(results).frame.set_index("encoder") for table in (geometry_table, spectrum_table)]
+    frames = [table.frame.set_index("encoder") for table in geometry_tables(results)]
     assert frames[0].index.tolist() == frames[1].index.tolist() == ["a", "b"]
     measured = frames[0].loc["b"].to_dict() | frames[1].loc["b"].to_dict()
     known = {"alignment": 0.2, "uniformity": -2.5 + 2 * 0.123456789012, "mean cosine": 0.2, "effective rank": 20.5}
