@@ -71,8 +71,8 @@ class EmbeddingDistillation(_Distillation):
         """Check the teacher and the head, and add the linear layer if it is needed."""
         super().attach(encoder)
         check_head_is_kept(encoder)
-        if self.teacher.network.dim != encoder.hidden_size:
-            self.projection = nn.Linear(encoder.hidden_size, self.teacher.network.dim)
+        if self.teacher.network.dim != encoder.pooled_dim:
+            self.projection = nn.Linear(encoder.pooled_dim, self.teacher.network.dim)
 
     def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
         vectors = self._scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))

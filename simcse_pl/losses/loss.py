@@ -141,5 +141,5 @@ def check_head_is_kept(encoder: SentenceEncoder) -> None:
 def check_width_is_kept(encoder: SentenceEncoder) -> None:
     """Raise UserError if the pooled vectors cannot take the place of a state of the backbone."""
     width = encoder.backbone.config.hidden_size
-    if encoder.hidden_size != width:
-        raise UserError(f"model.pooling={encoder.pooling}: it returns {encoder.hidden_size} dimensions, not {width}")
+    if encoder.pooled_dim != width:
+        raise UserError(f"model.pooling={encoder.pooling}: it returns {encoder.pooled_dim} dimensions, not {width}")

@@ -53,7 +53,7 @@ class MatryoshkaLoss(Loss):
         if not self.objective.truncatable:
             raise UserError(f"objective: {type(self.objective).__name__} needs whole embeddings")
         dims, weights = self.given
-        dims = [encoder.hidden_size // part for part in (1, 2, 4, 8)] if dims is None else dims
+        dims = [encoder.pooled_dim // part for part in (1, 2, 4, 8)] if dims is None else dims
         weights = [1.0] * len(dims) if weights is None else weights
         if max(dims) < encoder.dim:
             hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"

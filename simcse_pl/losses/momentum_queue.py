@@ -48,7 +48,7 @@ class MomentumQueue(nn.Module):
             raise UserError(f"it does not support model.{option}: change it, or set queue=null")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
-        self.register_buffer("rows", torch.zeros(self.size, encoder.hidden_size))
+        self.register_buffer("rows", torch.zeros(self.size, encoder.pooled_dim))
         self.train(encoder.training)
 
     def train(self, mode: bool = True) -> Self:

@@ -38,7 +38,7 @@ class SoftmaxLoss(Loss):
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Initialize the classifier's weights, [labels, 3 dim]."""
-        self.classifier = nn.Linear(3 * encoder.hidden_size, self.labels, bias=False)
+        self.classifier = nn.Linear(3 * encoder.pooled_dim, self.labels, bias=False)
 
     def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows are labelled pairs of these classes."""

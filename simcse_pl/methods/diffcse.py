@@ -65,7 +65,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         self.vocabulary = len(encoder.tokenizer)
         self.generator = None if self.generator_name is None else self._load(str(self.generator_name), encoder)
         self.discriminator = copy.deepcopy(encoder.backbone).requires_grad_(True).train()
-        self.classifier = nn.Linear(encoder.hidden_size, 2)
+        self.classifier = nn.Linear(encoder.pooled_dim, 2)
 
     def _load(self, name: str, encoder: SentenceEncoder) -> Frozen:
         option = f"generator={name}"

@@ -58,7 +58,7 @@ class PeerNetwork(Loss):
         """Copy the encoder without its head, and initialize the pooler."""
         self.peer = copy.deepcopy(encoder)
         self.peer.projection = None
-        self.pooler = projection_head(encoder.backbone, "mlp", encoder.hidden_size)
+        self.pooler = projection_head(encoder.backbone, "mlp", encoder.pooled_dim)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""

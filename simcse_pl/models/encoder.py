@@ -53,7 +53,7 @@ class SentenceEncoder(nn.Module):
             normalizes (see losses/matryoshka.py). None keeps all.
 
     Attributes:
-        hidden_size: the width of the pooled vectors.
+        pooled_dim: the width of the pooled vectors, before the head.
         groups: how a CPU passes a batch through the backbone (see the package `cpu`).
 
     Raises:
@@ -95,7 +95,7 @@ class SentenceEncoder(nn.Module):
         self.groups = accelerate(backbone, padded(examples, tokenizer))
         self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
-        self.hidden_size: int = backbone.config.hidden_size
+        self.pooled_dim: int = backbone.config.hidden_size
         if isinstance(self.pooling_layer, CustomPooling):
             inputs = self.templates.batch(self.templates.tokens_of(EXAMPLES, self.max_length))
             with torch.no_grad():
@@ -103,9 +103,9 @@ class SentenceEncoder(nn.Module):
             self.train()
             if len(shape) != 2 or len(EXAMPLES) != shape[0]:
                 raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
-            self.hidden_size = shape[1]
+            self.pooled_dim = shape[1]
         if head != "none":
-            self.projection = projection_head(backbone, head, self.hidden_size).to(backbone.device)
+            self.projection = projection_head(backbone, head, self.pooled_dim).to(backbone.device)
 
     @classmethod
     def from_pretrained(
@@ -163,7 +163,7 @@ class SentenceEncoder(nn.Module):
     @property
     def dim(self) -> int:
         """Return the number of dimensions of the vectors of `encode`."""
-        return self._postprocessed(torch.empty(0, self.hidden_size)).shape[1]
+        return self._postprocessed(torch.empty(0, self.pooled_dim)).shape[1]
 
     @property
     def settings(self) -> EncoderSettings:
@@ -204,7 +204,7 @@ class SentenceEncoder(nn.Module):
         batch_size = batch_size or (32 if self.device.type == "cpu" else 128)
         sentences = checked_sentences(sentences)
         max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
-        vectors = torch.empty(len(sentences), self.hidden_size)
+        vectors = torch.empty(len(sentences), self.pooled_dim)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length)
         bar = iter(tracked(batches, "encoding", -(-len(sentences) // batch_size), shown=progress))
         was_training = self.training

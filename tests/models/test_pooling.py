@@ -113,7 +113,7 @@ def test_a_function_may_have_another_width_than_the_backbone(by_name, head, make
     name = f"{__name__}.wide"
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), name if by_name else wide, head=head)
     vectors = encoder.encode(SENTENCES)
-    assert encoder.pooling == name and encoder.hidden_size == encoder.dim == vectors.shape[1] == 64
+    assert encoder.pooling == name and encoder.pooled_dim == encoder.dim == vectors.shape[1] == 64
     encoder.postprocess = Whitening(dim=3).fit(vectors)
     encoder.save_pretrained(tmp_path)
     loaded = SentenceEncoder.from_pretrained(tmp_path, name)
