@@ -6,25 +6,19 @@ types, arguments of other commands parse, and targets of make, extras and test f
 
 import argparse
 import itertools
-import os
 import re
 import runpy
 import shlex
 import sys
-import textwrap
 import tomllib
 
-import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
 import yaml
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import simcse_pl
 from simcse_pl.config.options import check_options
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT
 from tests.helpers import composed
@@ -153,27 +147,3 @@ def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
     script, text = runpy.run_path(str(ROOT / "docs" / "methods.py")), page.read_text()
     name = None if page == script["INDEX"] else page.stem
     assert script["updated"](text, name) == text
-
-
-@pytest.mark.slow
-def test_encode_runs_as_jobs(make_model, tmp_path, monkeypatch):
-    """Two jobs instead of eight, without SLURM."""
-    text = (ROOT / "docs" / "recipes.md").read_text().partition("\n## Vectors of a large file\n")[2]
-    text = text.partition("\n## ")[0].replace("/8", "/2").replace("(1, 9)", "(1, 3)")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "simcse").write_text(f'#!/bin/sh\nexec {sys.executable} -m simcse_pl "$@"\n')
-    (tmp_path / "bin" / "simcse").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "captions.txt").write_text(SCRIPT["FILES"]["captions.txt"] * 2000)  # two shards
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
-    encoder.save_pretrained("outputs/mine/encoder")
-    code = re.search(r"^    import submitit\n(?:    .*\n)+", text, flags=re.MULTILINE)[0]
-    names = {}
-    exec(textwrap.dedent(code).replace('cluster="slurm"', 'cluster="local"'), names)
-    assert names["failures"] == [None, None]
-    vectors = np.load("captions.npy")
-    expected = F.normalize(encoder.encode(SCRIPT["FILES"]["captions.txt"].splitlines()), dim=1)
-    torch.testing.assert_close(torch.from_numpy(vectors), expected.repeat(2000, 1), atol=1e-5, rtol=0)
-    assert not (tmp_path / "captions.npy.shards").exists()
