@@ -3,9 +3,7 @@
 import functools
 import gc
 import itertools
-import logging
 import os
-import runpy
 import shutil
 import signal
 import subprocess
@@ -182,26 +180,6 @@ def run_command(tmp_path: Path, forks_of_session: Forks) -> Callable[..., subpro
         return done
 
     return run
-
-
-@pytest.fixture
-def mistake_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., str]]:
-    """Run train.py or evaluate.py in this process, because starting one is slow; return what it wrote to stderr."""
-    handlers, level = logging.root.handlers[:], logging.root.level
-
-    def run(script: str, *arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", [script, *arguments, f"hydra.run.dir={tmp_path}/run"])
-        with pytest.raises(SystemExit) as exit_:
-            runpy.run_path(str(ROOT / script), run_name="__main__")
-        assert exit_.value.code == 2
-        return capsys.readouterr().err
-
-    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
-    yield run
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
 
 
 @pytest.fixture

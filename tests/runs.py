@@ -1,14 +1,11 @@
-"""Training of a config in this process: whole, stopped and resumed, and on two ranks."""
+"""Training of a config in this process: whole, or stopped and resumed."""
 
 import pytest
 import pytorch_lightning as pl
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from hydra.utils import instantiate
 
 from simcse_pl.cli.train import build_module
-from tests.forks import start_ranks
 
 
 class StoppedError(Exception):
@@ -56,31 +53,3 @@ def assert_resumed_to_the_bit(config, module, state, folder):
     torch.testing.assert_close(resumed_state, state, atol=0, rtol=0)
     # at the last step: a weight that depends on it may be too small to change the bits
     assert resumed.batch.progress == module.batch.progress
-
-
-def gradients(config, first, last, dtype=torch.float32):
-    """Return the gradients of the loss of some rows of a batch, as arrays, which are sent without open files."""
-    module, data = build(config)
-    data.setup()
-    module.prepare(data.row_kinds)
-    module.to(dtype)
-    (rows,) = data.sets.values()
-    module.loss(module.batch_of(rows.batch([(0, row) for row in range(first, last)]))).backward()
-    found = {name: x.grad for name, x in module.named_parameters() if x.requires_grad}
-    return {name: x if x is None else x.numpy() for name, x in found.items()}
-
-
-def on_rank(number, store, configs, results, dtype):
-    """Compute the gradients of 5 or 3 rows of each batch on one of two ranks."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
-    torch.set_num_threads(1)
-    results[number] = {name: gradients(own, *((0, 5), (5, 8))[number], dtype) for name, own in configs.items()}
-    dist.destroy_process_group()
-
-
-def gradients_on_two_ranks(configs, folder, dtype=torch.float32):
-    """Return the gradients of each config on each rank."""
-    with mp.Manager() as manager:
-        results = manager.dict()
-        start_ranks(on_rank, (folder / "store", configs, results, dtype), 2)
-        return results[0], results[1]

@@ -30,16 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, computes=False)
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1")
-    about = "add a linear post-processing: the folder `postprocess` in the output folder of `simcse evaluate`"
-    parser.add_argument("--postprocess", metavar="FOLDER", help=about)
-    about = "also write an ONNX file, and check that its vectors differ from those of the encoder by at most 1e-4"
-    parser.add_argument("--onnx", action="store_true", help=about)
-    about = (
+    text = "add a linear post-processing: the folder `postprocess` in the output folder of `simcse evaluate`"
+    parser.add_argument("--postprocess", metavar="FOLDER", help=text)
+    text = "also write an ONNX file, and check that its vectors differ from those of the encoder by at most 1e-4"
+    parser.add_argument("--onnx", action="store_true", help=text)
+    text = (
         "also write ONNX with 8-bit weights, and check that the cosines of its vectors with the encoder's exceed 0.98"
     )
-    parser.add_argument("--int8", action="store_true", help=about)
-    about = "output folders of `simcse evaluate`, whose scores the model card shows"
-    parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help=about)
+    parser.add_argument("--int8", action="store_true", help=text)
+    text = "output folders of `simcse evaluate`, whose scores the model card shows"
+    parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help=text)
     parser.add_argument("--license", help="license to write on the model card, such as apache-2.0")
     parser.add_argument("--language", help="language to write on the model card, such as en")
     parser.add_argument(
@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> None:
             for file, message in messages.items():
                 print(f"{file}: {message}", file=sys.stderr)  # standard output has the folder only
         measured = [result for _, result in results if isinstance(result, Result)]
-        about = (repository, arguments.license, arguments.language)
-        write_card(new, folder.absolute().name, encoder, training, measured, *about)
+        published = (repository, arguments.license, arguments.language)
+        write_card(new, folder.absolute().name, encoder, training, measured, *published)
     print(folder)
     if repository:
         print(push(folder, repository, arguments.private))

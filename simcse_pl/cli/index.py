@@ -10,14 +10,14 @@ from simcse_pl.utils.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
-    about = "sentences: .txt, .csv, .tsv, .jsonl or .parquet; -: standard input"
-    parser.add_argument("sentences", metavar="FILE", help=about)
+    text = "sentences: .txt, .csv, .tsv, .jsonl or .parquet; -: standard input"
+    parser.add_argument("sentences", metavar="FILE", help=text)
     parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
     add_column(parser)
-    about = "add the sentences to the index in FOLDER, in its precision"
-    parser.add_argument("--add", action="store_true", help=about)
-    about = "type of the vectors (default: %(default)s)"
-    parser.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=about)
+    text = "add the sentences to the index in FOLDER, in its precision"
+    parser.add_argument("--add", action="store_true", help=text)
+    text = "type of the vectors (default: %(default)s)"
+    parser.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -16,11 +16,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    about = describe(load_simcse(arguments))
+    properties = describe(load_simcse(arguments))
     if arguments.json:
-        print(json_line(about), end="")
+        print(json_line(properties), end="")
         return
-    for name, value in about.items():
+    for name, value in properties.items():
         print(f"{name:15} {f'{value:,}' if type(value) is int else value}")
 
 

@@ -13,30 +13,30 @@ from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
-    about = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
-    parser.add_argument("pairs", metavar="PAIRS", help=about)
-    about = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
-    parser.add_argument("out", metavar="OUT", help=about)
+    text = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
+    parser.add_argument("pairs", metavar="PAIRS", help=text)
+    text = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
+    parser.add_argument("out", metavar="OUT", help=text)
     add_columns(parser)
-    about = "whether the first row of a csv or tsv file has column names (default: true, and checked)"
-    parser.add_argument("--header", choices=("true", "false"), help=about)
-    about = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
-    parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=about)
-    about = "file of the sentences to choose negatives from (default: the positives of all pairs)"
-    parser.add_argument("--corpus", metavar="FILE", help=about)
+    text = "whether the first row of a csv or tsv file has column names (default: true, and checked)"
+    parser.add_argument("--header", choices=("true", "false"), help=text)
+    text = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
+    parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=text)
+    text = "file of the sentences to choose negatives from (default: the positives of all pairs)"
+    parser.add_argument("--corpus", metavar="FILE", help=text)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
-    about = "negatives per pair (default: %(default)s)"
-    parser.add_argument("--negatives", type=int, default=1, metavar="N", help=about)
-    about = "leave out the N nearest sentences, which are often unlabelled positives (default: %(default)s)"
-    parser.add_argument("--skip-top", type=int, default=0, metavar="N", help=about)
-    about = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
-    parser.add_argument("--margin", type=float, metavar="X", help=about)
-    about = "leave out sentences whose cosine is above that of the positive times (1 - X), for example X = 0.05"
-    parser.add_argument("--relative-margin", type=float, metavar="X", help=about)
+    text = "negatives per pair (default: %(default)s)"
+    parser.add_argument("--negatives", type=int, default=1, metavar="N", help=text)
+    text = "leave out the N nearest sentences, which are often unlabelled positives (default: %(default)s)"
+    parser.add_argument("--skip-top", type=int, default=0, metavar="N", help=text)
+    text = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
+    parser.add_argument("--margin", type=float, metavar="X", help=text)
+    text = "leave out sentences whose cosine is above that of the positive times (1 - X), for example X = 0.05"
+    parser.add_argument("--relative-margin", type=float, metavar="X", help=text)
     parser.add_argument("--max-similarity", type=float, metavar="X", help="leave out sentences whose cosine is above X")
     parser.add_argument("--min-similarity", type=float, metavar="X", help="leave out sentences whose cosine is below X")
-    about = "choose the nearest of the remaining sentences, or a random sample (default: %(default)s)"
-    parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=about)
+    text = "choose the nearest of the remaining sentences, or a random sample (default: %(default)s)"
+    parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=text)
     parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")
 
 

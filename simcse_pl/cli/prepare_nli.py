@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "contradiction: pairs of a premise and a hypothesis with this label; all: pairs with any label; labelled: "
         "premise, hypothesis and label",
     )
-    about = "snli_1.0_train.jsonl, multinli_1.0_train.jsonl, or files of ANLI"
-    parser.add_argument("files", nargs="+", metavar="FILE", help=about)
+    text = "snli_1.0_train.jsonl, multinli_1.0_train.jsonl, or files of ANLI"
+    parser.add_argument("files", nargs="+", metavar="FILE", help=text)
     parser.add_argument("out", metavar="OUT", help="output file (.csv)")
     parser.add_argument("--seed", type=int, default=42, help="seed of the random choices (default: %(default)s)")
 

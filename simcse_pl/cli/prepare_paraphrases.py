@@ -7,13 +7,13 @@ from simcse_pl.utils.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    about = "the dataset: qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt"
-    parser.add_argument("corpus", choices=CORPORA, metavar="CORPUS", help=about)
-    about = (
+    text = "the dataset: qqp (duplicate questions), flickr30k (all pairs of captions of an image) or paranmt"
+    parser.add_argument("corpus", choices=CORPORA, metavar="CORPUS", help=text)
+    text = (
         "its file: quora_duplicate_questions.tsv or GLUE's train.tsv; results_20130124.token or Kaggle's results.csv; "
         "para-nmt-5m-processed.txt or para-nmt-50m.txt"
     )
-    parser.add_argument("file", metavar="FILE", help=about)
+    parser.add_argument("file", metavar="FILE", help=text)
     parser.add_argument("out", metavar="OUT", help="output file (.csv) with the columns anchor and positive")
 
 

@@ -8,8 +8,8 @@ from simcse_pl.data.prepare.wikipedia import extract
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", metavar="DUMP", help="dump of the articles: a file ...-pages-articles.xml or .xml.bz2")
-    about = "output file (.txt) with one sentence per line and a blank line between articles"
-    parser.add_argument("out", metavar="OUT", help=about)
+    text = "output file (.txt) with one sentence per line and a blank line between articles"
+    parser.add_argument("out", metavar="OUT", help=text)
     parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
     cores = os.cpu_count() or 1
     parser.add_argument(

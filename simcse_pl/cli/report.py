@@ -68,14 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders of the same sweep are combined",
     )
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
-    about = "output folder for tables and figures (default: %(default)s)"
-    parser.add_argument("--output", metavar="DIR", default="outputs/report", help=about)
-    about = (
-        "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
-    )
-    parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=about)
-    about = "write an HTML page of runs and sweeps with interactive charts instead of tables and figures"
-    parser.add_argument("--html", metavar="FILE", help=about)
+    text = "output folder for tables and figures (default: %(default)s)"
+    parser.add_argument("--output", metavar="DIR", default="outputs/report", help=text)
+    text = "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
+    parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=text)
+    text = "write an HTML page of runs and sweeps with interactive charts instead of tables and figures"
+    parser.add_argument("--html", metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

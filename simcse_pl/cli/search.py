@@ -11,14 +11,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
     parser.add_argument("queries", nargs="*", metavar="QUERY", help="one or several queries")
-    about = "file of queries, one per line, instead of QUERY; -: standard input (default)"
-    parser.add_argument("--queries-from", default=STANDARD, metavar="FILE", help=about)
+    text = "file of queries, one per line, instead of QUERY; -: standard input (default)"
+    parser.add_argument("--queries-from", default=STANDARD, metavar="FILE", help=text)
     add_column(parser)
-    about = "largest number of sentences per query (default: %(default)s)"
-    parser.add_argument("--top-k", type=int, default=5, metavar="N", help=about)
+    text = "largest number of sentences per query (default: %(default)s)"
+    parser.add_argument("--top-k", type=int, default=5, metavar="N", help=text)
     parser.add_argument("--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)")
-    about = "print lines of JSON (default if the output is not a terminal)"
-    parser.add_argument("--json", action="store_true", help=about)
+    text = "print lines of JSON (default if the output is not a terminal)"
+    parser.add_argument("--json", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -13,16 +13,16 @@ from simcse_pl.utils.errors import UserError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, nargs="+")
-    about = (
+    text = (
         "sentences to search: .txt, .csv, .tsv, .jsonl or .parquet, or the folder of an index; give the option for "
         "each encoder if they search different files"
     )
-    parser.add_argument("--sentences", metavar="FILE", action="append", required=True, help=about)
+    parser.add_argument("--sentences", metavar="FILE", action="append", required=True, help=text)
     add_column(parser)
-    about = "address to listen on (default: %(default)s, which only this machine can reach)"
-    parser.add_argument("--host", default="127.0.0.1", help=about)
-    about = "port; 0: any free port (default: %(default)s)"
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help=about)
+    text = "address to listen on (default: %(default)s, which only this machine can reach)"
+    parser.add_argument("--host", default="127.0.0.1", help=text)
+    text = "port; 0: any free port (default: %(default)s)"
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -12,8 +12,8 @@ from simcse_pl.utils.tensors import cosine_similarity
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
     parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
-    about = ".csv, .tsv, .jsonl or .parquet file of pairs, instead of two sentences"
-    parser.add_argument("--pairs", metavar="FILE", help=about)
+    text = ".csv, .tsv, .jsonl or .parquet file of pairs, instead of two sentences"
+    parser.add_argument("--pairs", metavar="FILE", help=text)
     add_columns(parser)
 
 

@@ -19,7 +19,8 @@ _PR_SET_PDEATHSIG = 1
 
 def end_with_parent() -> None:
     """Let Linux kill this process when its parent ends, so that no rank waits for one that was killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def submitits_signal() -> signal.Signals | None:

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import logging
+import runpy
 import sys
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ from omegaconf import OmegaConf
 import simcse_pl
 from simcse_pl.cli import entry_point
 from simcse_pl.utils.errors import SweepError, UserError
-from tests.conftest import tiny
+from tests.conftest import ROOT, tiny
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
 
@@ -109,6 +111,24 @@ def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model,
     measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
     assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]
     assert sys.argv == arguments and not HydraConfig.initialized()
+
+
+@pytest.fixture
+def mistake_in(tmp_path, monkeypatch, capsys):
+    """Run train.py or evaluate.py in this process, because starting one is slow; return what it wrote to stderr."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+
+    def run(script, *arguments):
+        monkeypatch.setattr(sys, "argv", [script, *arguments, f"hydra.run.dir={tmp_path}/run"])
+        with pytest.raises(SystemExit) as exit_:
+            runpy.run_path(str(ROOT / script), run_name="__main__")
+        assert exit_.value.code == 2
+        return capsys.readouterr().err
+
+    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
+    yield run
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
 
 
 MISTAKES = {  # the command's options, and what the line says
