@@ -5,8 +5,9 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
+from simcse_pl.data.readers.layout import Format, Layout
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.utils.terminal import counter
 
@@ -57,23 +58,39 @@ def column(text: str) -> int | str:
 
 
 def add_column(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that selects a column of a file."""
+    """Add the arguments that say how a file is written, and which of its columns has the sentences."""
     about = "name or position (from 0) of the column with the sentences, for files with several columns"
     parser.add_argument("--column", type=column, help=about)
+    _add_layout(parser)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
-    """Add the argument that selects the two columns of a file of pairs."""
+    """Add the arguments that say how a file of pairs is written, and which are its two columns."""
     about = "names or positions (from 0) of the columns of the pairs (default: 0 1)"
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
+    _add_layout(parser)
 
 
-def load_or_build_index(simcse: SimCSE, source: str, column: int | str | None) -> None:
+def _add_layout(parser: argparse.ArgumentParser) -> None:
+    found = "(default: found from the file's name and content)"
+    parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {found}")
+    parser.add_argument("--separator", metavar="TEXT", help=f"what separates the cells of a table, such as ';' {found}")
+    about = f"whether the first row of a table has the columns' names {found}"
+    parser.add_argument("--header", choices=("true", "false"), help=about)
+
+
+def layout(arguments: argparse.Namespace) -> Layout:
+    """Return how the file of a command is written, as far as the arguments say."""
+    header = None if arguments.header is None else arguments.header == "true"
+    return Layout(arguments.format, arguments.separator, header)
+
+
+def load_or_build_index(simcse: SimCSE, source: str, arguments: argparse.Namespace) -> None:
     """Load an index from its folder, or index the sentences of a file."""
     if Path(source).is_dir():
         simcse.load_index(source)
     else:
-        simcse.build_index(source, column=column)
+        simcse.build_index(source, column=arguments.column, layout=layout(arguments))
 
 
 def chunks_with_progress(rows: Iterable[T], description: str, shown: bool = True) -> Iterator[list[T]]:

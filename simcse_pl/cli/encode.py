@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +30,7 @@ from simcse_pl.cli.common import (
     add_encoder,
     chunks_with_progress,
     json_line,
+    layout,
     load_simcse,
 )
 from simcse_pl.data.readers.row_reader import fingerprint, iterate_sentences
@@ -45,7 +47,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
-    about = "sentences: .txt (one per line), .csv, .tsv, .jsonl or .parquet; -: lines of standard input (default)"
+    about = (
+        "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet; -: lines of standard input (default)"
+    )
     parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
     about = "output file (.npy); -: lines of JSON with the sentences, to standard output (default)"
     parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
@@ -56,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    out, sentences = Path(arguments.out), partial(iterate_sentences, arguments.sentences, arguments.column)
+    out, how = Path(arguments.out), layout(arguments)
+    sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=how)
     if arguments.out == STANDARD and arguments.precision == FLOAT32:
         encode, _ = _encode_function(arguments)
         for chunk in chunks_with_progress(sentences(), "sentences encoded"):
@@ -85,7 +90,8 @@ def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path) -> None:
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
-    manifest = {"shard_size": CHUNK_SIZE, "file": fingerprint(arguments.sentences), "column": arguments.column}
+    source = {"file": fingerprint(arguments.sentences), "column": arguments.column, "layout": asdict(layout(arguments))}
+    manifest = {"shard_size": CHUNK_SIZE, **source}
     path, text = folder / _MANIFEST_FILE, json.dumps(manifest | settings, indent=1)
     if not path.exists():
         write_text(path, text)

@@ -2,15 +2,16 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from simcse_pl.cli.common import add_column, add_encoder, load_simcse
+from simcse_pl.cli.common import add_column, add_encoder, layout, load_simcse
 from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, SETTINGS_FILE
 from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
-    text = "sentences: .txt, .csv, .tsv, .jsonl or .parquet; -: standard input"
+    text = "sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet; -: standard input"
     parser.add_argument("sentences", metavar="FILE", help=text)
     parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
     add_column(parser)
@@ -25,10 +26,11 @@ def run(arguments: argparse.Namespace) -> None:
     if (folder / SETTINGS_FILE).exists() and not arguments.add:
         raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
     simcse = load_simcse(arguments)
+    how: Any = {"column": arguments.column, "layout": layout(arguments)}
     if arguments.add:
         simcse.load_index(folder)
-        print(f"{simcse.add_to_index(arguments.sentences, column=arguments.column)} new sentences")
+        print(f"{simcse.add_to_index(arguments.sentences, **how)} new sentences")
     else:
-        simcse.build_index(arguments.sentences, column=arguments.column, precision=arguments.precision)
+        simcse.build_index(arguments.sentences, **how, precision=arguments.precision)
     simcse.save_index(folder)
     print(f"{len(simcse.index or ())} sentences indexed in {folder}")

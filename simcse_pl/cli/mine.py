@@ -5,7 +5,7 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
-from simcse_pl.cli.common import add_columns, add_encoder, column, load_simcse
+from simcse_pl.cli.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
@@ -18,8 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
     parser.add_argument("out", metavar="OUT", help=text)
     add_columns(parser)
-    text = "whether the first row of a csv or tsv file has column names (default: true, and checked)"
-    parser.add_argument("--header", choices=("true", "false"), help=text)
     text = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
     parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=text)
     text = "file of the sentences to choose negatives from (default: the positives of all pairs)"
@@ -44,8 +42,8 @@ def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
-    header = None if arguments.header is None else arguments.header == "true"
-    rows = read_rows(arguments.pairs, arguments.columns, on_invalid_row=arguments.on_invalid_row, header=header)
+    how = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
+    rows = read_rows(arguments.pairs, arguments.columns, **how)
     pairs, corpus = [(row[0], row[1]) for row in rows], None
     if arguments.corpus:
         corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, arguments.on_invalid_row))

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     queries = arguments.queries or list(iterate_sentences(arguments.queries_from))
     simcse = load_simcse(arguments)
-    load_or_build_index(simcse, arguments.corpus, arguments.column)
+    load_or_build_index(simcse, arguments.corpus, arguments)
     results = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
     as_json = arguments.json or not sys.stdout.isatty()
     for query, neighbours in zip(queries, results, strict=True):

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
         for name, pooling, source in zip(names, poolings, sources, strict=True):
             own = {"encoder": name, "pooling": pooling or None}
             encoders.append(load_simcse(argparse.Namespace(**vars(arguments) | own)))
-            load_or_build_index(encoders[-1], source, arguments.column)
+            load_or_build_index(encoders[-1], source, arguments)
         host, port = listener.getsockname()
         print(f"http://{host}:{port}", flush=True)
         # On this machine only: reject requests of web sites whose host name resolves to this machine.

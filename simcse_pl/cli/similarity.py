@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from simcse_pl.cli.common import add_columns, add_encoder, chunks_with_progress, json_line, load_simcse
+from simcse_pl.cli.common import add_columns, add_encoder, chunks_with_progress, json_line, layout, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import cosine_similarity
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.sentences:
         print(f"{simcse.similarity(*arguments.sentences):.4f}")
         return
-    rows = (row for row, _ in iterate_rows(arguments.pairs, arguments.columns))
+    rows = (row for row, _ in iterate_rows(arguments.pairs, arguments.columns, layout=layout(arguments)))
     for chunk in chunks_with_progress(rows, "pairs compared"):
         first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
         for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):

@@ -14,8 +14,8 @@ from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.readers.formats import file_format
-from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, iterate_rows
+from simcse_pl.data.readers.layout import Format, Layout
+from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, open_source, rows_of
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
@@ -74,8 +74,10 @@ class TrainingSet:
     out.
 
     Args:
-        train: the data (see row_reader.iterate_rows).
-        columns, on_invalid_row, header, split: how to read it (see row_reader.iterate_rows).
+        train: the data (see row_reader.open_source).
+        columns, on_invalid_row: how to read it (see row_reader.rows_of).
+        format, separator, header: how the file is written (see layout.Layout).
+        split: the split of a data set of the hub.
         label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
         score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
@@ -106,6 +108,8 @@ class TrainingSet:
     train: str | Path
     columns: Sequence[int | str] | None = None
     on_invalid_row: Literal["error", "drop", "blank"] = "error"
+    format: Format | None = None
+    separator: str | None = None
     header: bool | None = None
     split: str = "train"
     label_column: int | str | None = None
@@ -153,16 +157,22 @@ class TrainingSet:
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             templates: the encoder's templates.
         """
-        how = (self.columns, self.on_invalid_row, self.header, self.split, self.label_column, self.score_column)
+        columns = (*(self.columns or ()), self.label_column, self.score_column)
+        named = any(isinstance(column, str) for column in columns)
+        layout = Layout(self.format, self.separator, self.header)
+        table = open_source(str(self.train), layout, self.split, named)
+        how = self.columns, self.on_invalid_row, self.label_column, self.score_column
 
         def read(warn: Warn) -> NamedRows:
             if self._documents:
-                return iterate_documents(self.train, self.on_invalid_row, warn)
-            return iterate_rows(self.train, *how, warn)
+                yield from iterate_documents(self.train, self.on_invalid_row, warn)
+            else:
+                yield from rows_of(table, self.train, *how, warn)
+            if fingerprint(self.train, self.split) != self.fingerprint:
+                raise UserError(f"{self.train} changed while it was read: start again")
 
-        # the same content is read in another way in a file of another format
         self.fingerprint = fingerprint(self.train, self.split)
-        key = self.fingerprint, file_format(Path(self.train)), self._documents, *how
+        key = self.fingerprint, table.layout, self._documents, *how
         self.rows = open_token_cache(read, key, tokenizer, max_length)
         self.seed = seed
         self._set_roles(len(self.rows[0]))

@@ -4,14 +4,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
 from pydantic import PositiveInt
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
-from simcse_pl.data.readers.evaluation_files import Columns, read_cells
+from simcse_pl.data.readers.evaluation_files import Columns, EvaluationFile, read_cells
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.models.protocols import Encode
@@ -22,7 +22,7 @@ from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 
 Data = TypeVar("Data")
-Files = str | Sequence[str] | Mapping[str, str] | None
+Files = str | Sequence[str] | Mapping[str, str | Mapping[str, Any]] | None
 
 
 class FileEvaluator(Evaluator, Generic[Data]):
@@ -31,8 +31,9 @@ class FileEvaluator(Evaluator, Generic[Data]):
     The metrics of a file with a name are NAME/METRIC, and METRIC is their mean.
 
     Args:
-        validation, test: a file, files by name, or None.
-        header: whether the first row of a csv or tsv file has the columns' names; None guesses.
+        validation, test: a file, files by name, or None. A named file can be a mapping with the arguments of
+            EvaluationFile, which replace those below.
+        header: whether the first row of a table has the columns' names; None finds out.
         columns: the columns to read, by name or by position from 0; None for all.
 
     Attributes:
@@ -46,17 +47,19 @@ class FileEvaluator(Evaluator, Generic[Data]):
     def __init__(
         self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
     ) -> None:
-        self.header, self.columns = header, columns
+        shared = {"header": header, "columns": columns}
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
             self.split = split
             named = files if isinstance(files, Mapping) else {"": str(files)} if files else {}
-            with prefixed(f"data.{split}"):
-                self.sets[split] = {str(name): self.read(file) for name, file in named.items()}
+            for name, file in named.items():
+                with prefixed(f"data.{split}"):
+                    options = file if isinstance(file, Mapping) else {"file": file}
+                    self.sets[split][str(name)] = self.read(EvaluationFile(**{**shared, **options}))
 
     @abstractmethod
-    def read(self, file: str) -> Data:
+    def read(self, file: EvaluationFile) -> Data:
         """Read a file of `self.split`."""
 
     @abstractmethod
@@ -131,16 +134,16 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         """Return the names of the files, or of the source of STS-B."""
         return self.stsb["dev"].name if self.files[split] is None and self.stsb else super().name(split)
 
-    def read(self, file: str) -> list[ScoredPair]:
+    def read(self, file: EvaluationFile) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
         pairs = []
-        for place, (first, second, text) in read_cells(file, 2, self.header, self.split, self.columns, score=True):
+        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
             score = as_number(text)
             if score is None or not first or not second:
-                raise UserError(f"{file}, {place}: it should be two sentences and a number")
+                raise UserError(f"{file.file}, {place}: it should be two sentences and a number")
             pairs.append(ScoredPair(first, second, score))
         if len({pair.score for pair in pairs}) < 2:
-            raise UserError(f"{file}: all rows have the number {pairs[0].score:g}; different ones are needed")
+            raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
         return pairs
 
     def sentences_of(self, data: list[ScoredPair]) -> list[str]:
@@ -179,11 +182,11 @@ class BinaryPairs(ScoredPairs):
         FileEvaluator.__init__(self, validation, test, header, columns)
         self.stsb = {}
 
-    def read(self, file: str) -> list[ScoredPair]:
+    def read(self, file: EvaluationFile) -> list[ScoredPair]:
         """Read two sentences and a label from each row."""
         pairs = super().read(file)
         if others := [pair.score for pair in pairs if pair.score not in (0, 1)]:
-            raise UserError(f"{file}: the label {others[0]:g} is neither 0 nor 1")
+            raise UserError(f"{file.file}: the label {others[0]:g} is neither 0 nor 1")
         return pairs
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
@@ -227,13 +230,13 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         self.top_k = sorted(top_k)
         super().__init__(validation, test, header, columns)
 
-    def read(self, file: str) -> dict[str, list[str]]:
+    def read(self, file: EvaluationFile) -> dict[str, list[str]]:
         """Read the positives of each query."""
         positives: dict[str, list[str]] = {}
-        for place, (query, *cells) in read_cells(file, 2, self.header, self.split, self.columns, more=True):
+        for place, (query, *cells) in read_cells(file, 2, self.split, more=True):
             others = [cell for cell in cells if cell not in ("", query)]
             if not query or not others:
-                raise UserError(f"{file}, {place}: it should be a query and a positive other than the query")
+                raise UserError(f"{file.file}, {place}: it should be a query and a positive other than the query")
             positives.setdefault(query, []).extend(others)
         return {query: list(dict.fromkeys(others)) for query, others in positives.items()}
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
@@ -150,20 +151,22 @@ class SimCSE:
         batch_size: int | None = None,
         *,
         column: int | str | None = None,
+        layout: Layout = DETECTED,
         precision: str = FLOAT32,
     ) -> None:
         """Index sentences in place of those indexed before.
 
         Args:
-            sentences_or_file_path: a list, or a file: one sentence per line, or one column of a csv, tsv, jsonl or
-                parquet file.
+            sentences_or_file_path: a list, or a file: one sentence per line, or one column of a csv, tsv, json, jsonl
+                or parquet file.
             use_faiss, faiss_fast: ignored, because every search is exact.
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
+            layout: how the file is written, if that cannot be found from its name and content.
             precision: `float32`, or `int8` or `binary` for quantized vectors; see SentenceIndex.
         """
         self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0))
-        self.add_to_index(sentences_or_file_path, device, batch_size, column=column)
+        self.add_to_index(sentences_or_file_path, device, batch_size, column=column, layout=layout)
         self.index = self.index if precision == FLOAT32 else self.index.quantized(precision)
 
     def add_to_index(
@@ -173,11 +176,12 @@ class SimCSE:
         batch_size: int | None = None,
         *,
         column: int | str | None = None,
+        layout: Layout = DETECTED,
     ) -> int:
         """Index further sentences, and return the number of new ones; for the arguments see `build_index`."""
         index, sentences = self._built(), sentences_or_file_path
         if isinstance(sentences, str | Path):
-            sentences = list(iterate_sentences(sentences, column))
+            sentences = list(iterate_sentences(sentences, column, layout=layout))
         index.encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
         return index.add(sentences)
 

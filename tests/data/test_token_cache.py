@@ -5,6 +5,7 @@ import multiprocessing
 import pytest
 
 from simcse_pl.data import token_cache
+from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.models.sources import load_tokenizer
@@ -31,7 +32,7 @@ def reader(source, calls=None, **options):
     def read(warn):
         if calls is not None:
             calls.append(source)
-        return iterate_rows(source, header=False, warn=warn, **options)
+        return iterate_rows(source, layout=Layout(header=False), warn=warn, **options)
 
     return read
 
@@ -65,7 +66,7 @@ def open_and_count(source, log, tokenizer, results):
     def read(warn):
         with open(log, "a") as file:
             file.write("read\n")
-        return iterate_rows(source, header=False, warn=warn)
+        return iterate_rows(source, layout=Layout(header=False), warn=warn)
 
     results.put(contents(open_token_cache(read, ["x"], tokenizer, 9)))
 

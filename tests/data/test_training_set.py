@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from simcse_pl.data import training_set
+from simcse_pl.data.readers.row_reader import rows_of
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
@@ -97,12 +99,28 @@ def test_held_out_rows_are_not_trained_on(read):
     assert all(batch[name].equal(tensor) for name, tensor in expected.items() if name != "roles")
 
 
-def test_a_copy_in_another_format_is_read_in_its_own_way(tokenizer, tmp_path):
-    for name, width in (("a.txt", 1), ("a.tsv", 2)):
-        (tmp_path / name).write_text("first\tsecond\nOne sentence.\tAnother.\nTwo.\tMore.\n")
-        dataset = TrainingSet(tmp_path / name)
+def test_a_file_that_is_read_in_another_way_has_other_tokens(tokenizer, tmp_path):
+    (tmp_path / "a.txt").write_text("first\tsecond\nOne sentence.\tAnother.\nTwo.\tMore.\n")
+    ways = ({"format": "text"}, {}, {"header": True}, {"separator": " "})
+    shapes = []
+    for options in ways:
+        dataset = TrainingSet(tmp_path / "a.txt", on_invalid_row="drop", **options)
         dataset.read(tokenizer, 16)
-        assert len(dataset.rows[0]) == width
+        shapes.append((len(dataset.rows), len(dataset.rows[0])))
+    assert shapes == [(3, 1), (3, 2), (2, 2), (2, 1)]
+
+
+def test_a_file_that_changes_while_it_is_read_is_an_error(tokenizer, tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("One sentence.\nAnother.\n")
+
+    def changing(table, source, *options):
+        yield from rows_of(table, source, *options)
+        path.write_text("One.\nAnother.\n")
+
+    monkeypatch.setattr(training_set, "rows_of", changing)
+    with pytest.raises(UserError, match="changed while it was read"):
+        TrainingSet(path).read(tokenizer, 16)
 
 
 @pytest.fixture

@@ -88,9 +88,11 @@ def test_columns_are_chosen_by_name_or_position(write):
     expected = ScoredPairs(write(*SCORED)).sets
     assert ScoredPairs(named, columns=["satz1", "satz2", "wert"]).sets == expected
     assert ScoredPairs(named, columns=[2, 4, 1]).sets == expected, "the header is guessed"
+    files = {"a": write(*SCORED), "b": {"file": named, "columns": [2, 4, 1], "header": True}}
+    assert ScoredPairs(files).sets[VALIDATION] == dict.fromkeys(files, expected[VALIDATION][""])
     found = Retrieval(named, columns=["satz1", "satz2"]).sets[VALIDATION][""]
     assert found["a b"] == ["c d", "g h"] and len(found) == 4
-    with pytest.raises(UserError, match="no column satz in .*named.tsv"):
+    with pytest.raises(UserError, match="columns: no column satz in .*named.tsv"):
         ScoredPairs(named, columns=["satz1", "satz"])
 
 

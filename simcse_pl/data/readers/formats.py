@@ -8,22 +8,33 @@ import csv
 import itertools
 import json
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.data.readers.layout import (
+    DETECTED,
+    SEPARATORS,
+    Layout,
+    format_of,
+    is_header,
+    is_quoted,
+    separator_of,
+)
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import STANDARD_INPUT, check_is_file, read_lines
 
 Records = Iterator[tuple[str, Sequence[Any]]]  # a place such as `line 7`, and the cells of the row there
+Lines = Iterable[str]
+
+TEXT = "a sentence per line"
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
-_MAX_WORDS_OF_A_NAME = 3
-_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
+_INSPECTED = 1000  # lines, to find out how a file is written
+_SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
 
 
 @dataclass(frozen=True)
@@ -34,45 +45,59 @@ class OpenedTable:
         records: the rows.
         width: the number of columns that a row should have.
         header: the columns' names, or None if the file has none.
+        layout: how the file was read, in words.
     """
 
     records: Records
     width: int
     header: list[str] | None = None
+    layout: str = ""
 
     def name(self, column: int) -> str | int:
         """Return a column's name, or its position if the file has no names."""
         return column if self.header is None else self.header[column]
 
+    def problem(self, cells: Sequence[Any]) -> str | None:
+        """Return why a row does not have the columns of the file, or None."""
+        if len(cells) != self.width:
+            return f"{len(cells)} columns where there should be {self.width}"
+        return "the columns' names again" if list(cells) == self.header else None
 
-def open_table(path: Path, header: bool | None = True) -> OpenedTable:
-    """Open a file, whose format follows from the end of its name.
+
+def open_table(path: Path, layout: Layout = DETECTED, named: bool = False) -> OpenedTable:
+    """Open a file.
 
     Args:
-        path: ends in .txt, .csv, .tsv or .jsonl, or in one of these and .gz, or in .parquet; or `-`, standard input
-            as text.
-        header: whether the first row of a csv or tsv file has the columns' names. None assumes that it has, and checks
-            that its cells look like names.
+        path: ends in .txt, .csv, .tsv, .jsonl or .json, or in one of these and .gz, or in .parquet; or `-`, standard
+            input as text.
+        layout: how the file is written. What it leaves open follows from the name and the first 1,000 lines.
+        named: whether columns are chosen by name; a table then has a header, unless `layout` says otherwise.
 
     Raises:
-        UserError: the file does not exist, has an unknown format or cannot be read (also from the iterator), or a
-            cell of the first row fails this check.
+        UserError: the file does not exist, has an unknown format or cannot be read (also from the iterator).
     """
-    match file_format(path):
-        case ".txt":
-            return OpenedTable(((place, [line]) for place, line in _lines(path)), width=1)
-        case ".csv":
-            return _delimited(path, _csv_records(path), header)
-        case ".tsv":  # no quoting: sentences have stray quotation marks
-            return _delimited(path, ((place, line.split("\t")) for place, line in _lines(path)), header)
-        case ".jsonl":
-            return _jsonl(path)
-        case ".parquet":
-            return _parquet(path)
-    raise UserError(f"{path}: its name should end in .txt, .csv, .tsv, .jsonl (or one of these and .gz) or .parquet")
+    ending = file_ending(path)
+    if "parquet" in (layout.format, ending.removeprefix(".")):
+        return _parquet(path)
+    lines = read_lines(path)
+    head = list(itertools.islice(lines, 0 if str(path) == STANDARD_INPUT else _INSPECTED))
+    lines = itertools.chain(head, lines)
+    with prefixed(str(path)):
+        kind = layout.format or format_of(ending, head)
+    if kind == "json":
+        return _json(path, lines, whole="".join(head).lstrip().startswith("["))
+    if kind == "text":
+        return OpenedTable(((place, [line]) for place, line in _numbered(lines)), 1, layout=TEXT)
+    separator = (layout.separator or "").replace("\\t", "\t")
+    if head and (line := _SEPARATOR_LINE.fullmatch(head[0].strip())):
+        separator = separator or line[1]
+        head, lines = head[1:], itertools.chain([""], itertools.islice(lines, 1, None))  # keeps the numbers of lines
+    separator = separator or separator_of(ending, head) or ","
+    header = True if named and layout.header is None else layout.header
+    return _table(path, lines, separator, is_quoted(head, separator), header)
 
 
-def file_format(path: Path) -> str:
+def file_ending(path: Path) -> str:
     """Return the ending of a file's name without .gz; that of standard input is .txt."""
     return ".txt" if str(path) == STANDARD_INPUT else Path(path.name.lower().removesuffix(".gz")).suffix
 
@@ -86,41 +111,30 @@ def text_problem(cell: Any) -> str | None:
     return None
 
 
-def is_number(cell: str) -> bool:
-    """Return whether a cell is a number, with a point or a comma for the decimals."""
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return True
-
-
-def looks_like_a_name(cell: str) -> bool:
-    """Return whether a cell is short, and neither a sentence nor a number."""
-    sentence = cell.rstrip(" \"'”’)").endswith(_SENTENCE_ENDS) or len(cell.split()) > _MAX_WORDS_OF_A_NAME
-    return not sentence and not is_number(cell)
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
+def _numbered(lines: Lines) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of each line that is not blank."""
-    return ((f"line {number}", line) for number, line in enumerate(read_lines(path), 1) if line.strip())
+    return ((f"line {number}", line) for number, line in enumerate(lines, 1) if line.strip())
 
 
-def _delimited(path: Path, records: Records, header: bool | None) -> OpenedTable:
-    place, first = next(records, ("", []))
-    if header is False:
-        return OpenedTable(itertools.chain([(place, first)] if place else [], records), len(first))
-    names = [name.strip() for name in first]
-    for name in names if header is None else ():
-        if not looks_like_a_name(name):
-            advice = "set header=false if the file has no header, header=true if this is the header"
-            raise UserError(f"{path}, {place}: {name[:40]!r} does not look like a column name; {advice}")
-    return OpenedTable(records, len(names), names)
+def _table(path: Path, lines: Lines, separator: str, quoted: bool, header: bool | None) -> OpenedTable:
+    if quoted:
+        records = _csv_records(path, lines, separator)
+    else:
+        records = ((place, line.split(separator)) for place, line in _numbered(lines))
+    head = list(itertools.islice(records, _INSPECTED))
+    names = None
+    if head and (is_header(head[0][1], [cells for _, cells in head[1:]]) if header is None else header):
+        names = [name.strip() for name in head.pop(0)[1]]
+    width = len(names or (head[0][1] if head else ()))
+    with_names = "without column names" if names is None else f"with the column names {', '.join(names)}"
+    quotes = " and quoted" if quoted and separator == "\t" else ""
+    separated = f" separated by {SEPARATORS.get(separator, separator)}{quotes}"
+    shape = f"{width} columns{separated}" if width > 1 else "1 column"
+    return OpenedTable(itertools.chain(head, records), width, names, f"{shape}, {with_names}")
 
 
-def _csv_records(path: Path) -> Records:
-    csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+def _csv_records(path: Path, lines: Lines, separator: str) -> Records:
+    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
     while True:
         place = f"line {reader.line_num + 1}"
         try:
@@ -133,19 +147,27 @@ def _csv_records(path: Path) -> Records:
             yield place, cells
 
 
-def _jsonl(path: Path) -> OpenedTable:
-    """The keys of the first object are the columns."""
+def _json(path: Path, lines: Lines, whole: bool) -> OpenedTable:
+    """Read an object per line, or an array of objects; the keys of the first 1,000 objects are the columns."""
 
     def objects() -> Iterator[tuple[str, dict[str, Any]]]:
-        for place, line in _lines(path):
+        if whole:
+            with reraise_as(f"{path}: not an array of JSON objects"):
+                yield from ((f"object {i}", dict(x.items())) for i, x in enumerate(json.loads("\n".join(lines)), 1))
+            return
+        for place, line in _numbered(lines):
             with reraise_as(f"{path}, {place}: not a JSON object"):
                 yield place, dict(json.loads(line).items())
 
     records = objects()
-    first = list(itertools.islice(records, 1))
-    keys = [key for _, values in first for key in values]
-    rows = ((place, [values.get(key) for key in keys]) for place, values in itertools.chain(first, records))
-    return OpenedTable(rows, len(keys), keys)
+    head = list(itertools.islice(records, _INSPECTED))
+    keys = list(dict.fromkeys(key for _, values in head for key in values))
+
+    def cells(values: dict[str, Any]) -> list[Any]:
+        return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
+
+    rows = ((place, cells(values)) for place, values in itertools.chain(head, records))
+    return OpenedTable(rows, len(keys), keys, f"JSON objects with the keys {', '.join(keys)}")
 
 
 def _parquet(path: Path) -> OpenedTable:
@@ -160,4 +182,9 @@ def _parquet(path: Path) -> OpenedTable:
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     names = list(file.schema_arrow.names)
-    return OpenedTable(((f"row {i}", row) for i, row in enumerate(rows(), 1)), len(names), names)
+    return OpenedTable(
+        ((f"row {i}", row) for i, row in enumerate(rows(), 1)),
+        len(names),
+        names,
+        f"parquet with the columns {', '.join(names)}",
+    )

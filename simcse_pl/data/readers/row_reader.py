@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simcse_pl.data.readers.formats import OpenedTable, file_format, is_number, open_table, text_problem
+from simcse_pl.data.readers.formats import TEXT, OpenedTable, file_ending, open_table, text_problem
+from simcse_pl.data.readers.layout import DETECTED, Layout, is_number
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import check_is_file, read_lines, sha256_of
@@ -24,7 +25,8 @@ Row = tuple[str, ...]
 NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label, score or the name of its document, if any
 Warn = Callable[[str], None]
 HUB = "hf://datasets/"
-_ROWS_CHECKED_FOR_NUMBERS = 100
+_ROWS_CHECKED = 100  # for columns without sentences
+_MOST_LABELS = 5
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
@@ -34,60 +36,102 @@ def read_rows(source: str | Path, columns: Sequence[int | str] | None = None, **
 
 
 def iterate_sentences(
-    source: str | Path, column: int | str | None = None, on_invalid_row: str = "error"
+    source: str | Path,
+    column: int | str | None = None,
+    on_invalid_row: str = "error",
+    layout: Layout = DETECTED,
 ) -> Iterator[str]:
     """Open a file and return an iterator over its sentences: its lines, or one column of a table.
 
     Args:
         source: see `iterate_rows`; or `-`, standard input, one sentence per line.
         column: the column's name, or its position from 0; required if there are several columns.
-        on_invalid_row: see `iterate_rows`.
+        on_invalid_row, layout: see `iterate_rows`.
 
     Raises:
         UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
             invalid row.
     """
-    table = open_source(str(source), True, "train")
+    table = open_source(str(source), layout, named=isinstance(column, str))
     if column is None and table.width > 1:
-        raise UserError(f"{source} has {table.width} columns: choose the one with the sentences")
-    positions = [0] if column is None else [position_of(source, table, column)]
-    return (row[0] for row, _ in _valid_rows(source, table, positions, None, on_invalid_row, log.warning))
+        raise UserError(f"{source} has {table.layout}: choose the column with the sentences")
+    return (row[0] for row, _ in rows_of(table, source, [column or 0], on_invalid_row))
 
 
 def iterate_rows(
     source: str | Path,
     columns: Sequence[int | str] | None = None,
     on_invalid_row: str = "error",
-    header: bool | None = True,
+    layout: Layout = DETECTED,
     split: str = "train",
     label_column: int | str | None = None,
     score_column: int | str | None = None,
     warn: Warn = log.warning,
 ) -> NamedRows:
-    """Open a source and return an iterator over its rows of sentences, each with its label or score.
+    """Open a source and return an iterator over its rows; the arguments and errors are those of both functions below.
+
+    `open_source` takes the source, its layout and split, and `rows_of` the rest.
+    """
+    named = any(isinstance(column, str) for column in (*(columns or ()), label_column, score_column))
+    table = open_source(str(source), layout, split, named)
+    return rows_of(table, source, columns, on_invalid_row, label_column, score_column, warn)
+
+
+def open_source(name: str, layout: Layout = DETECTED, split: str = "train", named: bool = False) -> OpenedTable:
+    """Open a file or a data set, and log the layout of a file that is not plain text.
+
+    Args:
+        name: a file (see `formats.open_table`), `hf://datasets/OWNER/NAME/FILE` for a file of a dataset on the
+            Hugging Face Hub, or `hf://datasets/OWNER/NAME` for the dataset itself.
+        layout: how the file is written.
+        split: the split of a dataset on the Hub.
+        named: whether columns are chosen by name.
+
+    Raises:
+        UserError: the source does not exist or cannot be read.
+    """
+    place = _locate(name)
+    if isinstance(place, Path):
+        table = open_table(place, layout, named)
+        if table.layout != TEXT:
+            log.info("%s: %s", name, table.layout)
+        return table
+    dataset = load_hub_dataset(place, split)
+    names = list(dataset.column_names)
+    records = ((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1))
+    return OpenedTable(records, len(names), names, f"a data set with the columns {', '.join(names)}")
+
+
+def rows_of(
+    table: OpenedTable,
+    source: str | Path,
+    columns: Sequence[int | str] | None = None,
+    on_invalid_row: str = "error",
+    label_column: int | str | None = None,
+    score_column: int | str | None = None,
+    warn: Warn = log.warning,
+) -> NamedRows:
+    """Return an iterator over the rows of sentences of a table, each with its label or score.
 
     A row is a sentence, or an anchor, its positive and any hard negatives.
 
     Args:
-        source: a file (see `formats.open_table`), `hf://datasets/OWNER/NAME/FILE` for a file of a dataset on the
-            Hugging Face Hub, or `hf://datasets/OWNER/NAME` for the dataset itself.
+        table: from `open_source`.
+        source: its name, for messages.
         columns: the columns of sentences, by name or by position from 0; None for all but the labels'.
-        on_invalid_row: `error` raises an error. `drop` skips rows with empty cells or a wrong number of columns, and
-            counts them in one warning. `blank` keeps an empty cell as an empty sentence if another cell of its row has
-            text, as the paper's code does, and raises an error for other invalid rows.
-        header: see `formats.open_table`.
-        split: the split of a dataset on the Hub.
+        on_invalid_row: `error` raises an error. `drop` skips rows with empty cells, with a wrong number of columns or
+            with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
+            sentence if another cell of its row has text, as the paper's code does, and raises an error for other
+            invalid rows.
         label_column: the column of the labels, text or integers, by name or by position from 0; if None, labels are
             None.
         score_column: in place of `label_column`, the column of the scores, finite numbers.
         warn: called with a warning after the last row.
 
     Raises:
-        UserError: the source or a column does not exist, there is no column of sentences beside the label's, or the
-            header does not look like one; from the iterator, an invalid row (the message has the file and the line),
-            no rows, or a column of numbers where there are several.
+        UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
+            an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
-    table = open_source(str(source), header, split)
     given = label_column if score_column is None else score_column
     label = None if given is None else position_of(source, table, given)
     if columns is None:
@@ -96,7 +140,8 @@ def iterate_rows(
         positions = [position_of(source, table, column) for column in columns]
     if label is not None and (label in positions or not positions):
         raise UserError(f"data.columns: {source} needs columns of sentences other than {given}, which has the labels")
-    return _valid_rows(source, table, positions, label, on_invalid_row, warn, score_column is not None)
+    rows = _valid_rows(source, table, positions, label, on_invalid_row, warn, score_column is not None)
+    return _with_sentences(source, table, positions, rows, chosen=columns is not None)
 
 
 def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: Warn = log.warning) -> NamedRows:
@@ -110,7 +155,7 @@ def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: W
         UserError: another kind of source, or as from `iterate_rows`.
     """
     path = _locate(str(source))
-    if not isinstance(path, Path) or file_format(path) != ".txt":
+    if not isinstance(path, Path) or file_ending(path) != ".txt":
         needed = "a .txt file with one sentence per line and a blank line between documents"
         raise UserError(f"{source} does not show which sentences follow each other in a document: give {needed}")
 
@@ -122,7 +167,7 @@ def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: W
             else:
                 document = f"line {number}"
 
-    table = OpenedTable(records(), 2, ["sentence", "document"])
+    table = OpenedTable(records(), 2)
     return _valid_rows(source, table, [0], 1, on_invalid_row, warn)
 
 
@@ -135,36 +180,41 @@ def _valid_rows(
     warn: Warn,
     scores: bool = False,
 ) -> NamedRows:
-    """Yield the valid rows; raise an error if one of several columns has only numbers: scores, classes or ids."""
+    """Yield the valid rows."""
+    rows = dropped = blank = 0
+    first_dropped = ""
+    for place, cells in table.records:
+        row = _row(table, cells, positions, label, on_invalid_row == "blank", scores)
+        if not isinstance(row, str):
+            rows += 1
+            blank += row[0].count("")
+            yield row
+        elif on_invalid_row == "drop":
+            first_dropped = first_dropped or f"{place}: {row}"
+            dropped += 1
+        else:
+            advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
+            raise UserError(f"{source}, {place}: {row} ({advice})")
+    if not rows:
+        raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
+    if blank:
+        warn(f"{source}: {blank} empty cells are read as empty sentences")
+    if dropped:
+        warn(f"{source}: {dropped} invalid rows dropped, the first at {first_dropped}")
 
-    def valid() -> NamedRows:
-        rows = dropped = blank = 0
-        first_dropped = ""
-        for place, cells in table.records:
-            row = _row(table, cells, positions, label, on_invalid_row == "blank", scores)
-            if not isinstance(row, str):
-                rows += 1
-                blank += row[0].count("")
-                yield row
-            elif on_invalid_row == "drop":
-                first_dropped = first_dropped or f"{place}: {row}"
-                dropped += 1
-            else:
-                advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
-                raise UserError(f"{source}, {place}: {row} ({advice})")
-        if not rows:
-            raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
-        if blank:
-            warn(f"{source}: {blank} empty cells are read as empty sentences")
-        if dropped:
-            warn(f"{source}: {dropped} invalid rows dropped, the first at {first_dropped}")
 
-    rows = valid()
-    head = list(itertools.islice(rows, _ROWS_CHECKED_FOR_NUMBERS if table.width > 1 else 0))
+def _with_sentences(
+    source: str | Path, table: OpenedTable, positions: list[int], rows: NamedRows, chosen: bool
+) -> NamedRows:
+    """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, a few words: labels."""
+    head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
-        if all(map(is_number, sentences)):
+        kinds = set(sentences)
+        few = len(head) == _ROWS_CHECKED and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
+        if all(map(is_number, sentences)) or (few and not chosen):
+            what = f"only {', '.join(sorted(kinds))}" if few else "numbers"
             raise UserError(
-                f"{source}: column {table.name(i)} has numbers, not sentences (in training, data.columns=[...] chooses "
+                f"{source}: column {table.name(i)} has {what}, not sentences (in training, data.columns=[...] chooses "
                 "the columns of sentences, data.label_column a column of classes, data.score_column one of scores)"
             )
     yield from itertools.chain(head, rows)
@@ -177,8 +227,8 @@ def _row(
 
     With `blank`, some but not all sentences may be empty.
     """
-    if len(cells) != table.width:
-        return f"{len(cells)} columns where there should be {table.width}"
+    if problem := table.problem(cells):
+        return problem
     texts = {}
     for i in [*positions, *([] if label is None else [label])]:
         cell = "" if cells[i] is None else cells[i]
@@ -220,16 +270,6 @@ def fingerprint(source: str | Path, split: str = "train") -> str:
         return str(load_hub_dataset(place, split)._fingerprint)
     check_is_file(place)
     return sha256_of(place)
-
-
-def open_source(name: str, header: bool | None, split: str) -> OpenedTable:
-    """Open a file, or a split of a dataset on the Hugging Face Hub (see formats.open_table)."""
-    place = _locate(name)
-    if isinstance(place, Path):
-        return open_table(place, header)
-    dataset = load_hub_dataset(place, split)
-    names = list(dataset.column_names)
-    return OpenedTable(((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1)), len(names), names)
 
 
 def _locate(name: str) -> Path | str:

@@ -42,15 +42,17 @@ def test_tables_are_read_back(name, tmp_path):
 
 
 def test_line_numbers_count_lines_not_rows(tmp_path):
-    (tmp_path / "data.csv").write_text('a,b\n"one\nmore",two\n\nthree,four\n')
+    (tmp_path / "data.csv").write_text('text,label\n"one\nmore",two\n\nthree,four\n')
     assert [place for place, _ in open_table(tmp_path / "data.csv").records] == ["line 2", "line 5"]
 
 
-def test_the_first_object_of_jsonl_names_the_columns(tmp_path):
-    (tmp_path / "data.jsonl").write_text('{"a": "x", "b": 1}\n\n{"b": "y", "c": 2}\n')
-    table = open_table(tmp_path / "data.jsonl")
-    assert table.header == ["a", "b"]
-    assert list(table.records) == [("line 1", ["x", 1]), ("line 3", [None, "y"])]
+def test_the_keys_of_all_objects_are_the_columns(tmp_path):
+    objects = ['{"a": "x", "b": 1}', '{"b": "y", "c": 2}']
+    expected = [["x", 1, None], [None, "y", 2]]
+    for name, text in (("d.jsonl", "\n\n".join(objects)), ("d.json", "[" + ",\n".join(objects) + "]")):
+        (tmp_path / name).write_text(text)
+        table = open_table(tmp_path / name)
+        assert table.header == ["a", "b", "c"] and [cells for _, cells in table.records] == expected
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,19 @@ NLI = "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n"
 @pytest.mark.parametrize(
     ("name", "text", "options", "message"),
     [
-        ("d.csv", "x,y\na,b\nc, \n", {}, "d.csv, line 3: column y is empty"),
+        ("d.csv", "text,label\na,b\nc, \n", {}, "d.csv, line 3: column label is empty"),
         ("d.csv", "x,y\na,b,c\n", {}, "line 2: 3 columns where there should be 2"),
         ("d.jsonl", '{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
         ("d.csv", "", {}, "d.csv has no rows"),
-        ("d.csv", "x,y\na,\n", {"on_invalid_row": "drop"}, "d.csv has no valid rows"),
+        ("d.csv", "text,label\na,\n", {"on_invalid_row": "drop"}, "d.csv has no valid rows"),
         ("d.csv", "x,y,score\na,b,4.2\nc,d,0\n", {}, "column score has numbers, not sentences"),
+        (
+            "d.txt",
+            "".join(f"猫{i}\t犬{i}\t蕴含\n" for i in range(100)),
+            {},
+            "column 2 has only 蕴含, not",
+        ),
+        ("d.csv", "text,label\na b,x\ntext,label\nc d,y\n", {}, "line 3: the columns' names again"),
         ("d.csv", NLI, {"label_column": 1, "columns": [0, "gold_label"]}, "data.columns: .* other than 1, which"),
     ],
 )
@@ -45,26 +52,10 @@ def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(file, caplog
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("d.tsv", "A\tB\t4.2\nC\tD\t1.0\n"),
-        ("d.tsv", "半年。\t半\nx\ty\n"),
-    ],
-)
-def test_a_first_row_that_does_not_look_like_names_is_not_a_header(name, text, file):
-    path = file(name, text)
-    with pytest.raises(UserError, match=f"{name}, line 1: '.*' does not look like a column name; set header=false"):
-        read_rows(path, header=None)
-    assert len(read_rows(path, [0, 1], header=False)) == 2
-    assert len(read_rows(path, [0, 1], header=True)) == 1
-    assert read_rows(file("d.csv", "Sentence 1,#2 String,\na,b,c\n"), header=None) == [("a", "b", "c")]
-
-
-@pytest.mark.parametrize(
     ("name", "text", "options", "expected"),
     [
         ("d.csv", NLI, {"label_column": "gold_label"}, [(("a", "b"), "neutral"), (("c", "d"), "entailment")]),
-        ("d.tsv", "1\ta\n0\tb\n", {"label_column": 0, "header": False}, [(("a",), "1"), (("b",), "0")]),
+        ("d.tsv", "1\ta\n0\tb\n", {"label_column": 0}, [(("a",), "1"), (("b",), "0")]),
         ("d.jsonl", '{"x": "a", "y": 2}\n{"x": "b", "y": 0}\n', {"label_column": "y"}, [(("a",), "2"), (("b",), "0")]),
     ],
 )
@@ -94,5 +85,5 @@ def test_sentences_are_lines_or_a_column(tmp_path):
     assert list(iterate_sentences(tmp_path / "c.txt")) == ["A dog.", "A cat.", "A dog."]
     for column in ("caption", 1):
         assert list(iterate_sentences(tmp_path / "c.csv", column)) == ["A dog, a cat.", "Rain."]
-    with pytest.raises(UserError, match="c.csv has 2 columns: choose the one with the sentences"):
+    with pytest.raises(UserError, match="c.csv has 2 columns.*, caption: choose the column with the sentences"):
         list(iterate_sentences(tmp_path / "c.csv"))

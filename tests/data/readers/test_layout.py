@@ -1,0 +1,99 @@
+"""How a file is written, found from its content: rows in text files, separators, quotation marks, headers."""
+
+import csv
+
+import pandas
+import pytest
+
+from simcse_pl.data.readers.layout import Layout
+from simcse_pl.data.readers.row_reader import open_source, read_rows
+
+PAIRS = [("花呗怎么还款", "怎样还花呗"), ("可以", "行"), ("他说：“好”", "他同意了")]
+GERMAN = [("Ein Mann, der tanzt.", "Ein Tanz"), ("Zwei Hunde, ein Ball, Schnee", "Spiel"), ("Ja.", "Nein, danke.")]
+QUOTED = [('He said "hi".', "Greeting"), ('"Yes."', "A\tyes"), ("Two\nlines", "One")]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, text):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "rows"),
+    [
+        ("a.txt", "\t", PAIRS),
+        ("a.txt", "||", PAIRS),
+        ("a.csv", "\t", PAIRS),
+        ("a.csv", ";", GERMAN),
+        ("a.tsv", ",", [("one", "two"), ("three", "four")]),
+        ("a.tsv", "\t", GERMAN),
+    ],
+)
+def test_the_separator_is_that_of_the_content(name, separator, rows, write):
+    assert read_rows(write(name, "".join(separator.join(row) + "\n" for row in rows))) == rows
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.tsv", "a.csv"])
+def test_objects_are_not_sentences(name, write):
+    assert read_rows(write(name, '{"text": "A dog."}\n{"text": "A cat."}\n')) == [("A dog.",), ("A cat.",)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["One tab\there.", "None here.", "Commas, commas, commas."],
+        ["a, b", "c, d"],
+        ["{braces} are text", "[MASK] is too"],
+    ],
+)
+def test_sentences_are_not_rows(lines, write):
+    assert read_rows(write("a.txt", "\n".join(lines))) == [(line,) for line in lines]
+
+
+@pytest.mark.parametrize("separator", ["\t", ";", ","])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_what_pandas_writes_is_read_back(name, separator, quoting, tmp_path):
+    pandas.DataFrame(QUOTED, columns=["a", "b"]).to_csv(tmp_path / name, sep=separator, quoting=quoting, index=False)
+    assert read_rows(tmp_path / name, ["a", "b"]) == QUOTED
+
+
+def test_marks_of_text_separated_by_tabs_stay(write):
+    rows = [('"Go!" he said', "He spoke"), ('"Yes."', '"No."'), ('5" screen', "Small")]
+    assert read_rows(write("a.tsv", "\n".join(map("\t".join, rows)))) == rows
+
+
+def test_a_line_of_a_spreadsheet_names_the_separator(write):
+    path = write("a.csv", "sep=;\ntext;label\nOne, two;x\nThree;y\n")
+    assert read_rows(path) == [("One, two", "x"), ("Three", "y")]
+    assert next(open_source(str(path)).records)[0] == "line 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("sent0\tsent1\nA dog runs.\tAn animal moves.\n", True),
+        ("Sentence 1\t#2 String\na\tb\n", True),
+        ("句子1\t句子2\n花呗怎么还款\t怎样还花呗\n", True),
+        ("frage\tantwort\nWo ist der Hund?\tIm Garten hinter dem Haus\n", True),
+        ("甲\t乙\t丙\n花呗怎么还款\t怎样还花呗\t1\n可以\t行\t0\n", True),
+        ("花呗怎么还款\t怎样还花呗\n可以\t行\n", False),
+        ("半年。\t半\nx\ty\n", False),
+        ("花呗\t借呗\t1\n可以\t行\t0\n", False),
+        ("a dog\ta cat\nthe dog\tthe cat\n", False),
+        ("Hello\tWorld\nYes\tNo\n", False),
+        ("A\tB\t4.2\nC\tD\t1.0\n", False),
+    ],
+)
+def test_a_header_is_found(text, header, write, caplog):
+    caplog.set_level("INFO")
+    path = write("a.tsv", text)
+    assert (open_source(str(path)).header is not None) == header
+    assert caplog.messages[0].endswith("with the column names " + ", ".join(text.split("\n")[0].split("\t"))) == header
+    for given in (True, False):
+        assert (open_source(str(path), Layout(header=given)).header is not None) == given
+    assert open_source(str(path), named=True).header is not None
