@@ -103,6 +103,7 @@ FILES = {
         ("dev.tsv", "test.tsv", "dev_de.tsv", "dev_en.tsv", "my_dev.tsv", "my_test.tsv", "de_dev.tsv"), SCORED
     ),
     "queries.tsv": QUERIES,
+    "dev_zh.csv": rows_of("{3},这只动物有{0}条腿。,它的腿有{0}条。\n"),
     "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     + rows_of("{0}\t1\t2\tWhere are the {0} {1}?\tWhere did the {0} {1} go?\t1\n"),
     "snli_1.0_train.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),
@@ -111,7 +112,12 @@ FILES = {
     "glove.840B.300d.txt": "".join(f"{word} {i} 1 {i * i % 7} 2 {i % 3} {i % 4}\n" for i, word in enumerate(WORDS)),
     "enwiki_vocab_min200.txt": "the 900\na 800\nman 30\ndog 20\nis 500\nof 600\n",
 }
-FILES |= {"wikipedia.txt": FILES["captions.txt"], "mine.txt": FILES["captions.txt"], "my_pairs.csv": FILES["pairs.csv"]}
+FILES |= {
+    "wikipedia.txt": FILES["captions.txt"],
+    "mine.txt": FILES["captions.txt"],
+    "my_text.txt": FILES["captions.txt"],
+    "my_pairs.csv": FILES["pairs.csv"],
+}
 
 
 def commands_of(page: Path) -> list[str]:

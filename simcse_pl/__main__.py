@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import logging
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,8 @@ def main() -> None:
     command = importlib.import_module(module)  # only this one: importing torch takes seconds
     parser = Parser(prog=f"simcse {name}", description=command.__doc__)
     command.add_arguments(parser)
+    logging.basicConfig(format="%(message)s")  # on standard error
+    logging.getLogger("simcse_pl").setLevel(logging.INFO)
     run(parser, command.run, rest)
 
 

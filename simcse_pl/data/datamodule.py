@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import NonNegativeInt, ValidationError
+from pydantic import NonNegativeInt
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -21,7 +21,7 @@ from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import rank, world_size
-from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import to_device
 
@@ -112,13 +112,8 @@ class SentenceDataModule(LightningDataModule):
         every: Mapping[str, Any] = sets or {"": {}}
         self.sets: dict[str, TrainingSet] = {}
         for name, given in every.items():
-            with naming(name):
-                try:
-                    self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
-                except ValidationError as error:
-                    problem = error.errors()[0]
-                    value = f"{problem['loc'][0]}={problem['input']}: " if problem["loc"] else ""
-                    raise UserError(f"{value}{problem['msg'].removeprefix('Value error, ')}") from error
+            with naming(name), reraise_invalid_options():
+                self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
         self.sampling = sampling
         self.max_length = max_length
         self.make_evaluators = evaluators or {}

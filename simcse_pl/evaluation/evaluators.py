@@ -15,7 +15,7 @@ from simcse_pl.data.readers.evaluation_files import Columns, EvaluationFile, rea
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.numbers import as_number
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
 
@@ -54,7 +54,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
             self.split = split
             named = files if isinstance(files, Mapping) else {"": str(files)} if files else {}
             for name, file in named.items():
-                with prefixed(f"data.{split}"):
+                with prefixed(f"data.{split}"), reraise_invalid_options():
                     options = file if isinstance(file, Mapping) else {"file": file}
                     self.sets[split][str(name)] = self.read(EvaluationFile(**{**shared, **options}))
 
