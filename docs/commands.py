@@ -103,6 +103,10 @@ FILES = {
         ("dev.tsv", "test.tsv", "dev_de.tsv", "dev_en.tsv", "my_dev.tsv", "my_test.tsv", "de_dev.tsv"), SCORED
     ),
     "queries.tsv": QUERIES,
+    "my_pairs_1.csv": "question,answer\n" + rows_of("Where is {0}?,It is here.\n"),
+    "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
+    "xnli.dev.tsv": "language\tgold_label\tsentence1\tsentence2\n"
+    + rows_of("de\tentailment\tHier sind {0}.\tEs gibt {0}.\nde\tcontradiction\tHier sind {0}.\tHier ist nichts.\n"),
     "dev_zh.csv": rows_of("{3},这只动物有{0}条腿。,它的腿有{0}条。\n"),
     "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     + rows_of("{0}\t1\t2\tWhere are the {0} {1}?\tWhere did the {0} {1} go?\t1\n"),

@@ -61,28 +61,30 @@ def add_column(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file is written, and which of its columns has the sentences."""
     about = "name or position (from 0) of the column with the sentences, for files with several columns"
     parser.add_argument("--column", type=column, help=about)
-    _add_layout(parser)
+    add_layout(parser)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file of pairs is written, and which are its two columns."""
     about = "names or positions (from 0) of the columns of the pairs (default: 0 1)"
     parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
-    _add_layout(parser)
+    add_layout(parser)
 
 
-def _add_layout(parser: argparse.ArgumentParser) -> None:
+def add_layout(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how a file is written."""
     found = "(default: found from the file's name and content)"
     parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {found}")
     parser.add_argument("--separator", metavar="TEXT", help=f"what separates the cells of a table, such as ';' {found}")
     about = f"whether the first row of a table has the columns' names {found}"
     parser.add_argument("--header", choices=("true", "false"), help=about)
+    parser.add_argument("--encoding", help="how the characters are written, such as gb18030 (default: UTF-8)")
 
 
 def layout(arguments: argparse.Namespace) -> Layout:
     """Return how the file of a command is written, as far as the arguments say."""
     header = None if arguments.header is None else arguments.header == "true"
-    return Layout(arguments.format, arguments.separator, header)
+    return Layout(arguments.format, arguments.separator, header, arguments.encoding)
 
 
 def load_or_build_index(simcse: SimCSE, source: str, arguments: argparse.Namespace) -> None:

@@ -33,7 +33,8 @@ from simcse_pl.cli.common import (
     layout,
     load_simcse,
 )
-from simcse_pl.data.readers.row_reader import fingerprint, iterate_sentences
+from simcse_pl.data.readers.row_reader import iterate_sentences
+from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, Quantizer
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError

@@ -15,7 +15,8 @@ from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers.layout import Format, Layout
-from simcse_pl.data.readers.row_reader import NamedRows, Warn, fingerprint, iterate_documents, open_source, rows_of
+from simcse_pl.data.readers.row_reader import NamedRows, Warn, iterate_documents, rows_of
+from simcse_pl.data.readers.sources import fingerprint, open_source
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
@@ -74,9 +75,9 @@ class TrainingSet:
     out.
 
     Args:
-        train: the data (see row_reader.open_source).
+        train: the data (see sources.open_source).
         columns, on_invalid_row: how to read it (see row_reader.rows_of).
-        format, separator, header: how the file is written (see layout.Layout).
+        format, separator, header, encoding: how the file is written (see layout.Layout).
         split: the split of a data set of the hub.
         label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
         score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
@@ -105,12 +106,13 @@ class TrainingSet:
         fingerprint: a hash of the content of `train`, after `read`.
     """
 
-    train: str | Path
+    train: str | Path | Sequence[str]
     columns: Sequence[int | str] | None = None
     on_invalid_row: Literal["error", "drop", "blank"] = "error"
     format: Format | None = None
     separator: str | None = None
     header: bool | None = None
+    encoding: str | None = None
     split: str = "train"
     label_column: int | str | None = None
     score_column: int | str | None = None
@@ -159,20 +161,20 @@ class TrainingSet:
         """
         columns = (*(self.columns or ()), self.label_column, self.score_column)
         named = any(isinstance(column, str) for column in columns)
-        layout = Layout(self.format, self.separator, self.header)
-        table = open_source(str(self.train), layout, self.split, named)
+        layout = Layout(self.format, self.separator, self.header, self.encoding)
+        table = open_source(self.train, layout, self.split, named)
         how = self.columns, self.on_invalid_row, self.label_column, self.score_column
 
         def read(warn: Warn) -> NamedRows:
             if self._documents:
-                yield from iterate_documents(self.train, self.on_invalid_row, warn)
+                yield from iterate_documents(self.train, self.on_invalid_row, self.encoding, warn)
             else:
-                yield from rows_of(table, self.train, *how, warn)
+                yield from rows_of(table, *how, warn)
             if fingerprint(self.train, self.split) != self.fingerprint:
                 raise UserError(f"{self.train} changed while it was read: start again")
 
         self.fingerprint = fingerprint(self.train, self.split)
-        key = self.fingerprint, table.layout, self._documents, *how
+        key = self.fingerprint, table.layout, self.encoding, self._documents, *how
         self.rows = open_token_cache(read, key, tokenizer, max_length)
         self.seed = seed
         self._set_roles(len(self.rows[0]))

@@ -3,13 +3,14 @@
 import errno
 import gzip
 import hashlib
+import io
 import json
 import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
 
 STANDARD_INPUT = "-"
+_SAMPLE = 100_000  # bytes, to guess an encoding
 _SAVING = ".saving-"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing raises these
 
@@ -128,26 +130,41 @@ def check_is_file(path: Path) -> None:
         raise UserError(f"no file {path}")
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     r"""Yield the lines of a file, gzipped if its name ends in .gz, without their ends. The path `-` is standard input.
 
     Only \n and \r\n end a line; U+0085 and U+2028 are text.
 
     Raises:
-        UserError: the file does not exist or cannot be read, or a line is not UTF-8.
+        UserError: the file does not exist or cannot be read, or a line is not in the encoding, by default UTF-8. The
+            message then names the most likely encoding.
     """
     if str(path) != STANDARD_INPUT:
         check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
+        if encoding is not None:
+            lines = io.TextIOWrapper(file, encoding, newline="\n")
+            yield from (line.removesuffix("\n").removesuffix("\r") for line in lines)
+            return
         for number, raw in enumerate(file, 1):
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
             try:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise UserError(f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
+                byte = f"byte {error.object[error.start]:#04x}"
+                raise UserError(f"{path}, line {number}: not UTF-8 ({byte}){_likely_encoding(path)}") from error
 
 
-def _open(path: Path) -> AbstractContextManager[Iterable[bytes]]:
+def _likely_encoding(path: Path) -> str:
+    from charset_normalizer import from_bytes  # only for this message
+
+    with _open(path) as file:
+        start = b"" if str(path) == STANDARD_INPUT else file.read(_SAMPLE)
+    best = from_bytes(start).best()
+    return f"; if it is {best.encoding}, set data.encoding={best.encoding}" if best else ""
+
+
+def _open(path: Path) -> AbstractContextManager[Any]:
     if str(path) == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
     return gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")

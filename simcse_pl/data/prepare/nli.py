@@ -1,28 +1,39 @@
-"""Convert SNLI, MultiNLI and ANLI as published to training files: `simcse prepare nli`."""
+"""Convert files of natural language inference to training files: `simcse prepare nli`."""
 
-import json
+import logging
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simcse_pl.data.prepare.conversion import (
     INVALID,
     REPEATED,
     USED,
     ConversionStats,
-    Parsed,
     check_paths,
-    usable_rows,
+    checked_row,
     write_csv,
 )
+from simcse_pl.data.readers.formats import OpenedTable, text_problem
+from simcse_pl.data.readers.layout import DETECTED, Layout
+from simcse_pl.data.readers.row_reader import position_of
+from simcse_pl.data.readers.sources import open_source
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.terminal import tracked
+
+log = logging.getLogger(__name__)
 
 LABELS = ("entailment", "neutral", "contradiction")
 
-_NO_GOLD_LABEL = "-"
-_MEANINGS = {label: label for label in LABELS} | {"e": LABELS[0], "n": LABELS[1], "c": LABELS[2]}  # ANLI has letters
-_FIELDS = (
-    ("sentence1", "sentence2", "gold_label"),  # SNLI and MultiNLI
+_NO_GOLD_LABEL = ("-", "", "-1")
+_WRITTEN = (LABELS, "enc", ("蕴含", "中立", "矛盾"), ("蘊含", "中立", "矛盾"))  # letters in ANLI
+_COLUMNS = (  # the first names that a file has
+    ("sentence1", "sentence2", "gold_label"),  # SNLI, MultiNLI, XNLI, CNSD and KorNLI
+    ("sentence1", "sentence2", "label"),  # OCNLI and CMNLI
+    ("premise", "hypothesis", "gold_label"),  # KLUE
+    ("premise", "hypothesis", "label"),  # XNLI on the hub
     ("context", "hypothesis", "label"),  # ANLI
 )
 
@@ -31,6 +42,7 @@ RELABELED = "the same pair again with another label"
 OTHER_LABEL = "another label"
 CANDIDATE = "candidates for hard negatives"
 NO_NEGATIVE = "no hard negative for the premise"
+UNKNOWN_LABEL = "an unknown label"
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,16 @@ KINDS = {
 }
 
 
-def convert(kind: str, files: Sequence[str | Path], out: str | Path, seed: int = 42) -> tuple[ConversionStats, int]:
+def convert(
+    kind: str,
+    files: Sequence[str | Path],
+    out: str | Path,
+    seed: int = 42,
+    columns: Sequence[int | str] | None = None,
+    labels: Sequence[str] | None = None,
+    where: str | None = None,
+    layout: Layout = DETECTED,
+) -> tuple[ConversionStats, int]:
     """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
 
     Each entailment of a premise gives one triplet, with a random contradiction of that premise. Premises are compared
@@ -75,20 +96,32 @@ def convert(kind: str, files: Sequence[str | Path], out: str | Path, seed: int =
 
     Args:
         kind: one of `KINDS`.
-        files: any number of jsonl files as published. Rows that cannot be read are left out and counted.
+        files: any number of files as published, or data sets on the Hub (see sources.open_source). Rows that cannot be
+            read are left out and counted.
         out: the csv file to write, atomically.
         seed: seed of the choice of hard negatives.
+        columns: the columns of the premise, the hypothesis and the label, by name or by position from 0; None for those
+            of SNLI, MultiNLI, ANLI, XNLI, CNSD, OCNLI, CMNLI, KorNLI or KLUE, or for the first three of a file without
+            column names.
+        labels: how the files write entailment, neutral and contradiction, in this order; None for these words, their
+            first letters or the Chinese words.
+        where: `COLUMN=VALUE`, to use only the rows with this value, such as `language=de` in the files of XNLI.
+        layout: how the files are written.
 
     Returns:
         The counts of input rows by outcome, and the number of rows written.
 
     Raises:
-        UserError: a file does not exist, there are no rows, or `out` is not valid.
+        UserError: a file or a column does not exist, there are no rows, or `out` is not valid.
     """
-    paths, out = [Path(file) for file in files], Path(out)
-    check_paths(paths, out)
+    out = Path(out)
+    check_paths([Path(file) for file in files if "://" not in str(file)], out)
     stats = ConversionStats()
-    pairs = (pair for path in paths for pair in usable_rows(path, _pair, stats))
+    written = _WRITTEN if labels is None else (labels,)
+    meanings = {text: label for texts in written for text, label in zip(texts, LABELS, strict=True)}
+    named = any(isinstance(column, str) for column in columns or ())
+    tables = (open_source(file, layout, named=named) for file in files)
+    pairs = (pair for table in tables for pair in _pairs(table, columns, meanings, where, stats))
     return stats, write_csv(out, KINDS[kind].columns, _make_rows(pairs, KINDS[kind], seed, stats), stats)
 
 
@@ -105,6 +138,7 @@ def _make_rows(
         else:
             known[hypothesis] = label
             first_pairs.append((premise, hypothesis))
+    premises = set()
     for premise, hypothesis in first_pairs:
         label = labels[premise][hypothesis]
         if label not in kind.labels:
@@ -115,19 +149,46 @@ def _make_rows(
         ]
         if all(candidates):
             negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
+            premises.add(premise)
             yield (premise, hypothesis, *negatives, *([label] if "label" in kind.columns else []))
         stats[USED if all(candidates) else NO_NEGATIVE] += 1
+    log.info("%d of %d premises gave a row", len(premises), len(labels))
 
 
-def _pair(line: str) -> Parsed:
-    """Return the premise, the hypothesis and the label of a row."""
-    try:
-        row = json.loads(line)
-        cells: list[str] = next([row[name] for name in names] for names in _FIELDS if set(names) <= set(row))
-        " ".join(cells).encode()  # JSON allows half a character, UTF-8 does not
-    except (ValueError, TypeError, StopIteration, RecursionError):
+def _pairs(
+    table: OpenedTable,
+    columns: Sequence[int | str] | None,
+    meanings: dict[str, str],
+    where: str | None,
+    stats: ConversionStats,
+) -> Iterator[list[str]]:
+    """Yield the premise, the hypothesis and the label of each row that can be used."""
+    if columns is None:
+        names = set(table.header or ())
+        columns = next((known for known in _COLUMNS if names.issuperset(known)), (0, 1, 2) if not names else None)
+    if columns is None:
+        raise UserError(f"{table.source} has {table.layout}: give those of premise, hypothesis and label by --columns")
+    positions = [position_of(table, column) for column in columns]
+    column, _, wanted = (where or "").partition("=")
+    place = position_of(table, column) if where else None
+    for _, cells in tracked(table.records, f"reading {table.source}"):
+        if place is not None and not isinstance(cells, str) and place < len(cells) and cells[place] != wanted:
+            continue
+        row = _triple(table, cells, positions, meanings)
+        if usable := checked_row(row, stats):
+            yield usable
+
+
+def _triple(
+    table: OpenedTable, cells: Sequence[Any] | str, positions: Sequence[int], meanings: dict[str, str]
+) -> list[str] | str:
+    """Return the premise, the hypothesis and the label of a row, or why it is not used."""
+    if isinstance(cells, str) or max(positions) >= len(cells):
         return INVALID
-    premise, hypothesis, label = cells
-    if label == _NO_GOLD_LABEL:
+    *texts, label = (cells[i] for i in positions)
+    if any(map(text_problem, texts)):
+        return INVALID
+    label = "" if label is None else str(label).strip()
+    if label in _NO_GOLD_LABEL:
         return NO_LABEL
-    return (premise, hypothesis, _MEANINGS[label]) if label in _MEANINGS else INVALID
+    return [*texts, meanings[label]] if label in meanings else UNKNOWN_LABEL

@@ -1,5 +1,6 @@
 """Rows of validation and test files: scored pairs, and queries with their positives."""
 
+import unicodedata
 from collections.abc import Sequence
 
 from pydantic import ConfigDict
@@ -7,7 +8,8 @@ from pydantic.dataclasses import dataclass
 
 from simcse_pl.data.readers.formats import text_problem
 from simcse_pl.data.readers.layout import Layout, is_number
-from simcse_pl.data.readers.row_reader import open_source, position_of
+from simcse_pl.data.readers.row_reader import position_of
+from simcse_pl.data.readers.sources import open_source
 from simcse_pl.utils.errors import UserError, prefixed
 
 Columns = Sequence[int | str] | None
@@ -20,7 +22,7 @@ class EvaluationFile(Layout):
     Args:
         file: the file, or a dataset of the hub.
         columns: the columns to read, by name or by position from 0; None for all.
-        format, separator, header: how the file is written; see Layout.
+        format, separator, header, encoding: how the file is written; see Layout.
     """
 
     file: str
@@ -46,12 +48,12 @@ def read_cells(
     file, columns = source.file, source.columns
     table = open_source(file, source, split, named=any(isinstance(column, str) for column in columns or ()))
     with prefixed("columns"):
-        chosen = None if columns is None else [position_of(file, table, column) for column in columns]
+        chosen = None if columns is None else [position_of(table, column) for column in columns]
     at_least = sentences + score
     rows = []
     for place, cells in table.records:
-        if chosen is None and not more and (problem := table.problem(cells)):
-            raise UserError(f"{file}, {place}: {problem}")
+        if isinstance(cells, str) or (chosen is None and not more and table.problem(cells)):
+            raise UserError(f"{file}, {place}: {table.problem(cells)}")
         if chosen is not None:
             cells = [cells[i] for i in chosen if i < len(cells)]
         if len(cells) < at_least:
@@ -60,7 +62,7 @@ def read_cells(
         for i, cell in enumerate(texts):
             if not (score and i == sentences) and (problem := text_problem(cell)):
                 raise UserError(f"{file}, {place}: column {i} {problem}")
-        rows.append((place, [str(cell).strip() for cell in texts]))
+        rows.append((place, [unicodedata.normalize("NFC", str(cell).strip()) for cell in texts]))
     if not rows:
         raise UserError(f"{file} has no rows")
     for i in range(max(len(cells) for _, cells in rows)):

@@ -27,7 +27,8 @@ from simcse_pl.data.readers.layout import (
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import STANDARD_INPUT, check_is_file, read_lines
 
-Records = Iterator[tuple[str, Sequence[Any]]]  # a place such as `line 7`, and the cells of the row there
+# A place such as `line 7`, and the cells of the row there, or why it cannot be read.
+Records = Iterator[tuple[str, Sequence[Any] | str]]
 Lines = Iterable[str]
 
 TEXT = "a sentence per line"
@@ -42,12 +43,14 @@ class OpenedTable:
     """A file's rows, read one by one.
 
     Args:
+        source: its name, for messages.
         records: the rows.
         width: the number of columns that a row should have.
         header: the columns' names, or None if the file has none.
         layout: how the file was read, in words.
     """
 
+    source: str
     records: Records
     width: int
     header: list[str] | None = None
@@ -57,8 +60,10 @@ class OpenedTable:
         """Return a column's name, or its position if the file has no names."""
         return column if self.header is None else self.header[column]
 
-    def problem(self, cells: Sequence[Any]) -> str | None:
-        """Return why a row does not have the columns of the file, or None."""
+    def problem(self, cells: Sequence[Any] | str) -> str | None:
+        """Return why a row cannot be read or does not have the columns of the file, or None."""
+        if isinstance(cells, str):
+            return cells
         if len(cells) != self.width:
             return f"{len(cells)} columns where there should be {self.width}"
         return "the columns' names again" if list(cells) == self.header else None
@@ -79,7 +84,7 @@ def open_table(path: Path, layout: Layout = DETECTED, named: bool = False) -> Op
     ending = file_ending(path)
     if "parquet" in (layout.format, ending.removeprefix(".")):
         return _parquet(path)
-    lines = read_lines(path)
+    lines = read_lines(path, layout.encoding)
     head = list(itertools.islice(lines, 0 if str(path) == STANDARD_INPUT else _INSPECTED))
     lines = itertools.chain(head, lines)
     with prefixed(str(path)):
@@ -87,7 +92,7 @@ def open_table(path: Path, layout: Layout = DETECTED, named: bool = False) -> Op
     if kind == "json":
         return _json(path, lines, whole="".join(head).lstrip().startswith("["))
     if kind == "text":
-        return OpenedTable(((place, [line]) for place, line in _numbered(lines)), 1, layout=TEXT)
+        return OpenedTable(str(path), ((place, [line]) for place, line in _numbered(lines)), 1, layout=TEXT)
     separator = (layout.separator or "").replace("\\t", "\t")
     if head and (line := _SEPARATOR_LINE.fullmatch(head[0].strip())):
         separator = separator or line[1]
@@ -130,7 +135,7 @@ def _table(path: Path, lines: Lines, separator: str, quoted: bool, header: bool 
     quotes = " and quoted" if quoted and separator == "\t" else ""
     separated = f" separated by {SEPARATORS.get(separator, separator)}{quotes}"
     shape = f"{width} columns{separated}" if width > 1 else "1 column"
-    return OpenedTable(itertools.chain(head, records), width, names, f"{shape}, {with_names}")
+    return OpenedTable(str(path), itertools.chain(head, records), width, names, f"{shape}, {with_names}")
 
 
 def _csv_records(path: Path, lines: Lines, separator: str) -> Records:
@@ -150,24 +155,28 @@ def _csv_records(path: Path, lines: Lines, separator: str) -> Records:
 def _json(path: Path, lines: Lines, whole: bool) -> OpenedTable:
     """Read an object per line, or an array of objects; the keys of the first 1,000 objects are the columns."""
 
-    def objects() -> Iterator[tuple[str, dict[str, Any]]]:
+    def objects() -> Iterator[tuple[str, Any]]:
         if whole:
-            with reraise_as(f"{path}: not an array of JSON objects"):
-                yield from ((f"object {i}", dict(x.items())) for i, x in enumerate(json.loads("\n".join(lines)), 1))
+            with reraise_as(f"{path}: not JSON"):
+                yield from ((f"object {i}", value) for i, value in enumerate(json.loads("\n".join(lines)), 1))
             return
         for place, line in _numbered(lines):
-            with reraise_as(f"{path}, {place}: not a JSON object"):
-                yield place, dict(json.loads(line).items())
+            try:
+                yield place, json.loads(line)
+            except (ValueError, RecursionError):
+                yield place, None
 
     records = objects()
     head = list(itertools.islice(records, _INSPECTED))
-    keys = list(dict.fromkeys(key for _, values in head for key in values))
+    keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
 
-    def cells(values: dict[str, Any]) -> list[Any]:
+    def cells(values: Any) -> list[Any] | str:
+        if not isinstance(values, dict):
+            return "not a JSON object"
         return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
 
-    rows = ((place, cells(values)) for place, values in itertools.chain(head, records))
-    return OpenedTable(rows, len(keys), keys, f"JSON objects with the keys {', '.join(keys)}")
+    rows: Records = ((place, cells(values)) for place, values in itertools.chain(head, records))
+    return OpenedTable(str(path), rows, len(keys), keys, f"JSON objects with the keys {', '.join(keys)}")
 
 
 def _parquet(path: Path) -> OpenedTable:
@@ -182,9 +191,5 @@ def _parquet(path: Path) -> OpenedTable:
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
     names = list(file.schema_arrow.names)
-    return OpenedTable(
-        ((f"row {i}", row) for i, row in enumerate(rows(), 1)),
-        len(names),
-        names,
-        f"parquet with the columns {', '.join(names)}",
-    )
+    records: Records = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
+    return OpenedTable(str(path), records, len(names), names, f"parquet with the columns {', '.join(names)}")

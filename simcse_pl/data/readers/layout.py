@@ -50,11 +50,13 @@ class Layout:
             of objects; or `parquet`.
         separator: what separates the cells of a table, such as `;` or `||`.
         header: whether the first row of a table has the columns' names.
+        encoding: how the characters are written, such as `gb18030`; None for UTF-8.
     """
 
     format: Format | None = None
     separator: str | None = None
     header: bool | None = None
+    encoding: str | None = None
 
 
 DETECTED = Layout()

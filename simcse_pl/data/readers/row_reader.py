@@ -1,42 +1,37 @@
-"""Row readers: rows of sentences from a local file or from the Hugging Face Hub, each row checked."""
+"""Row readers: rows of sentences from a source, each row checked."""
 
 import itertools
 import logging
-import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from simcse_pl.data.readers.formats import TEXT, OpenedTable, file_ending, open_table, text_problem
+from simcse_pl.data.readers.formats import OpenedTable, file_ending, text_problem
 from simcse_pl.data.readers.layout import DETECTED, Layout, is_number
-from simcse_pl.utils import hub
+from simcse_pl.data.readers.sources import Source, locate, open_source
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import check_is_file, read_lines, sha256_of
+from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.numbers import as_number
-
-if TYPE_CHECKING:
-    import datasets
 
 log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
 NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label, score or the name of its document, if any
 Warn = Callable[[str], None]
-HUB = "hf://datasets/"
 _ROWS_CHECKED = 100  # for columns without sentences
 _MOST_LABELS = 5
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
-def read_rows(source: str | Path, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
+def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
     """Read all rows of a source; the arguments and errors are those of `iterate_rows`."""
     return [row for row, _ in iterate_rows(source, columns, **options)]
 
 
 def iterate_sentences(
-    source: str | Path,
+    source: Source,
     column: int | str | None = None,
     on_invalid_row: str = "error",
     layout: Layout = DETECTED,
@@ -52,14 +47,14 @@ def iterate_sentences(
         UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
             invalid row.
     """
-    table = open_source(str(source), layout, named=isinstance(column, str))
+    table = open_source(source, layout, named=isinstance(column, str))
     if column is None and table.width > 1:
         raise UserError(f"{source} has {table.layout}: choose the column with the sentences")
-    return (row[0] for row, _ in rows_of(table, source, [column or 0], on_invalid_row))
+    return (row[0] for row, _ in rows_of(table, [column or 0], on_invalid_row))
 
 
 def iterate_rows(
-    source: str | Path,
+    source: Source,
     columns: Sequence[int | str] | None = None,
     on_invalid_row: str = "error",
     layout: Layout = DETECTED,
@@ -73,38 +68,12 @@ def iterate_rows(
     `open_source` takes the source, its layout and split, and `rows_of` the rest.
     """
     named = any(isinstance(column, str) for column in (*(columns or ()), label_column, score_column))
-    table = open_source(str(source), layout, split, named)
-    return rows_of(table, source, columns, on_invalid_row, label_column, score_column, warn)
-
-
-def open_source(name: str, layout: Layout = DETECTED, split: str = "train", named: bool = False) -> OpenedTable:
-    """Open a file or a data set, and log the layout of a file that is not plain text.
-
-    Args:
-        name: a file (see `formats.open_table`), `hf://datasets/OWNER/NAME/FILE` for a file of a dataset on the
-            Hugging Face Hub, or `hf://datasets/OWNER/NAME` for the dataset itself.
-        layout: how the file is written.
-        split: the split of a dataset on the Hub.
-        named: whether columns are chosen by name.
-
-    Raises:
-        UserError: the source does not exist or cannot be read.
-    """
-    place = _locate(name)
-    if isinstance(place, Path):
-        table = open_table(place, layout, named)
-        if table.layout != TEXT:
-            log.info("%s: %s", name, table.layout)
-        return table
-    dataset = load_hub_dataset(place, split)
-    names = list(dataset.column_names)
-    records = ((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1))
-    return OpenedTable(records, len(names), names, f"a data set with the columns {', '.join(names)}")
+    table = open_source(source, layout, split, named)
+    return rows_of(table, columns, on_invalid_row, label_column, score_column, warn)
 
 
 def rows_of(
     table: OpenedTable,
-    source: str | Path,
     columns: Sequence[int | str] | None = None,
     on_invalid_row: str = "error",
     label_column: int | str | None = None,
@@ -113,11 +82,11 @@ def rows_of(
 ) -> NamedRows:
     """Return an iterator over the rows of sentences of a table, each with its label or score.
 
-    A row is a sentence, or an anchor, its positive and any hard negatives.
+    A row is a sentence, or an anchor, its positive and any hard negatives. Unicode is normalized to NFC: an accented
+    letter is one character.
 
     Args:
         table: from `open_source`.
-        source: its name, for messages.
         columns: the columns of sentences, by name or by position from 0; None for all but the labels'.
         on_invalid_row: `error` raises an error. `drop` skips rows with empty cells, with a wrong number of columns or
             with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
@@ -133,46 +102,49 @@ def rows_of(
             an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
     given = label_column if score_column is None else score_column
-    label = None if given is None else position_of(source, table, given)
+    label = None if given is None else position_of(table, given)
     if columns is None:
         positions = [i for i in range(table.width) if i != label]
     else:
-        positions = [position_of(source, table, column) for column in columns]
+        positions = [position_of(table, column) for column in columns]
     if label is not None and (label in positions or not positions):
-        raise UserError(f"data.columns: {source} needs columns of sentences other than {given}, which has the labels")
-    rows = _valid_rows(source, table, positions, label, on_invalid_row, warn, score_column is not None)
-    return _with_sentences(source, table, positions, rows, chosen=columns is not None)
+        raise UserError(
+            f"data.columns: {table.source} needs columns of sentences other than {given}, which has the labels"
+        )
+    rows = _valid_rows(table, positions, label, on_invalid_row, warn, score_column is not None)
+    return _with_sentences(table, positions, rows, chosen=columns is not None)
 
 
-def iterate_documents(source: str | Path, on_invalid_row: str = "error", warn: Warn = log.warning) -> NamedRows:
+def iterate_documents(
+    source: Source, on_invalid_row: str = "error", encoding: str | None = None, warn: Warn = log.warning
+) -> NamedRows:
     """Return an iterator over the sentences of a text file in order, rows of one, each with its document's name.
 
     Args:
         source: a .txt file, local or on the Hub: one sentence per line, a blank line between documents.
-        on_invalid_row, warn: see `iterate_rows`.
+        on_invalid_row, encoding, warn: see `rows_of` and `Layout`.
 
     Raises:
         UserError: another kind of source, or as from `iterate_rows`.
     """
-    path = _locate(str(source))
-    if not isinstance(path, Path) or file_ending(path) != ".txt":
+    paths = locate(source)
+    if isinstance(paths, str) or len(paths) > 1 or file_ending(path := paths[0]) != ".txt":
         needed = "a .txt file with one sentence per line and a blank line between documents"
         raise UserError(f"{source} does not show which sentences follow each other in a document: give {needed}")
 
     def records() -> Iterator[tuple[str, Sequence[str]]]:
         document = "start"
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(read_lines(path, encoding), 1):
             if line.strip():
                 yield f"line {number}", [line, document]
             else:
                 document = f"line {number}"
 
-    table = OpenedTable(records(), 2)
-    return _valid_rows(source, table, [0], 1, on_invalid_row, warn)
+    table = OpenedTable(str(source), records(), 2)
+    return _valid_rows(table, [0], 1, on_invalid_row, warn)
 
 
 def _valid_rows(
-    source: str | Path,
     table: OpenedTable,
     positions: list[int],
     label: int | None,
@@ -194,18 +166,16 @@ def _valid_rows(
             dropped += 1
         else:
             advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
-            raise UserError(f"{source}, {place}: {row} ({advice})")
+            raise UserError(f"{table.source}, {place}: {row} ({advice})")
     if not rows:
-        raise UserError(f"{source} has no {'valid ' if dropped else ''}rows")
+        raise UserError(f"{table.source} has no {'valid ' if dropped else ''}rows")
     if blank:
-        warn(f"{source}: {blank} empty cells are read as empty sentences")
+        warn(f"{table.source}: {blank} empty cells are read as empty sentences")
     if dropped:
-        warn(f"{source}: {dropped} invalid rows dropped, the first at {first_dropped}")
+        warn(f"{table.source}: {dropped} invalid rows dropped, the first at {first_dropped}")
 
 
-def _with_sentences(
-    source: str | Path, table: OpenedTable, positions: list[int], rows: NamedRows, chosen: bool
-) -> NamedRows:
+def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, chosen: bool) -> NamedRows:
     """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, a few words: labels."""
     head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
@@ -214,21 +184,21 @@ def _with_sentences(
         if all(map(is_number, sentences)) or (few and not chosen):
             what = f"only {', '.join(sorted(kinds))}" if few else "numbers"
             raise UserError(
-                f"{source}: column {table.name(i)} has {what}, not sentences (in training, data.columns=[...] chooses "
-                "the columns of sentences, data.label_column a column of classes, data.score_column one of scores)"
+                f"{table.source}: column {table.name(i)} has {what}, not sentences (in training, data.columns=[...] "
+                "chooses the columns of sentences, data.label_column one of classes, data.score_column one of scores)"
             )
     yield from itertools.chain(head, rows)
 
 
 def _row(
-    table: OpenedTable, cells: Sequence[Any], positions: list[int], label: int | None, blank: bool, scores: bool
+    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: int | None, blank: bool, scores: bool
 ) -> tuple[Row, str | None] | str:
     """Return the sentences and the label or score of a row, or why it is invalid.
 
     With `blank`, some but not all sentences may be empty.
     """
-    if problem := table.problem(cells):
-        return problem
+    if (problem := table.problem(cells)) or isinstance(cells, str):
+        return str(problem)
     texts = {}
     for i in [*positions, *([] if label is None else [label])]:
         cell = "" if cells[i] is None else cells[i]
@@ -236,7 +206,7 @@ def _row(
             cell = str(cell)
         if problem := text_problem(cell):
             return f"column {table.name(i)} {problem}"
-        texts[i] = cell.strip()
+        texts[i] = unicodedata.normalize("NFC", cell.strip())
     row = tuple(texts[i] for i in positions)
     for i, text in texts.items():
         if not text and not (blank and any(row) and i != label):
@@ -248,7 +218,7 @@ def _row(
     return row, None if label is None else texts[label]
 
 
-def position_of(source: str | Path, table: OpenedTable, column: int | str) -> int:
+def position_of(table: OpenedTable, column: int | str) -> int:
     """Return the position of a column, given by name or by position; raise UserError if it does not exist."""
     if isinstance(column, int) and 0 <= column < table.width:
         return column
@@ -256,50 +226,4 @@ def position_of(source: str | Path, table: OpenedTable, column: int | str) -> in
         return table.header.index(str(column))
     unnamed = f"no column names: give a position from 0 to {table.width - 1}"
     has = unnamed if table.header is None else f"the columns {', '.join(table.header)}"
-    raise UserError(f"no column {column} in {source}, which has {has}")
-
-
-def fingerprint(source: str | Path, split: str = "train") -> str:
-    """Return a string that changes with the content: a file's SHA-256, or the fingerprint of a dataset on the Hub.
-
-    Raises:
-        UserError: the source does not exist.
-    """
-    place = _locate(str(source))
-    if not isinstance(place, Path):
-        return str(load_hub_dataset(place, split)._fingerprint)
-    check_is_file(place)
-    return sha256_of(place)
-
-
-def _locate(name: str) -> Path | str:
-    """Return the path of a file, or the repository of a dataset on the Hub."""
-    if not name.startswith(HUB):
-        return Path(name)
-    owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
-    if file:
-        return hub.download(f"{owner}/{repository}", file, repo_type="dataset")
-    return f"{owner}/{repository}"
-
-
-def load_hub_dataset(repository: str, split: str) -> "datasets.Dataset":
-    """Load a split of a dataset on the Hugging Face Hub, downloaded or from the cache.
-
-    Raises:
-        UserError: it does not exist, or the Hub cannot be reached and the cache has no copy.
-    """
-    import datasets  # slow to import
-
-    unavailable = hub.unavailable(repository, "dataset")
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    offline = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
-    try:
-        with hub.quiet("huggingface_hub", "datasets"):
-            return datasets.load_dataset(repository, split=split)
-    except Exception as error:  # the library has dozens of kinds
-        why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
-        raise UserError(f"dataset {repository}, split {split}, cannot be loaded: {why}") from error
-    finally:
-        datasets.config.HF_HUB_OFFLINE = offline
+    raise UserError(f"no column {column} in {table.source}, which has {has}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simcse_pl.data import sample
-from simcse_pl.data.readers.row_reader import load_hub_dataset
+from simcse_pl.data.readers.sources import load_hub_dataset
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.numbers import as_number
 

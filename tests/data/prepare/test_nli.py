@@ -65,6 +65,38 @@ def test_pairs_of_each_kind_in_the_order_of_the_file(tmp_path, kind, expected):
         assert stats.total() == len(PAIRS)
 
 
+CHINESE = dict(zip(LABELS, ("蕴含", "中立", "矛盾"), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "rows", "options"),
+    [
+        ("ocnli.txt", None, PAIRS, {}),
+        ("cnsd.tsv", None, [(*pair, CHINESE.get(label, label)) for *pair, label in PAIRS], {}),
+        ("kor.tsv", ("sentence1", "sentence2", "gold_label"), PAIRS, {}),
+        ("klue.json", ("premise", "hypothesis", "gold_label"), PAIRS, {}),
+        ("hub.jsonl", ("premise", "hypothesis", "label"), PAIRS, {}),
+        ("numbers.csv", None, [(*p, (*LABELS, "-").index(label)) for *p, label in PAIRS[:7]], {"labels": "012"}),
+        ("own.csv", ("Urteil", "a", "b"), [(x, a, b) for a, b, x in PAIRS], {"columns": ["a", "b", "Urteil"]}),
+        (
+            "xnli.tsv",
+            ("language", "gold_label", "sentence1", "sentence2"),
+            [row for a, b, x in PAIRS for row in (("de", x, a, b), ("fr", "neutral", a, b))],
+            {"where": "language=de"},
+        ),
+    ],
+)
+def test_files_as_they_are_published(name, columns, rows, options, tmp_path):
+    frame = pd.DataFrame(rows, columns=columns)
+    if "json" in name:
+        frame.to_json(tmp_path / name, orient="records", lines=name.endswith("l"))
+    else:
+        separator = "," if name.endswith("csv") else "\t"
+        frame.to_csv(tmp_path / name, sep=separator, header=columns is not None, index=False)
+    _, made = converted(tmp_path, "labelled", [tmp_path / name], **options)
+    assert made == PAIRS[:7]
+
+
 def test_a_draw_depends_on_the_seed_and_not_on_other_premises_or_other_hard_negatives(tmp_path):
     pairs = [(f"Premise {i}.", f"It is {label} {j}.", label) for i in range(30) for label in LABELS for j in range(3)]
     source = snli(tmp_path / "train.jsonl", pairs)
@@ -100,8 +132,9 @@ def test_triplets_are_those_of_pandas(tmp_path):
     assert all(negative in contradictions[anchor] for anchor, _, negative in rows)
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
+def test_the_command(tmp_path, monkeypatch, capsys, caplog):
     source, out = snli(tmp_path / "train.jsonl", PAIRS), tmp_path / "out.csv"
     monkeypatch.setattr(sys, "argv", ["simcse", "prepare", "nli", "triplets", str(source), str(out), "--seed", "1"])
     main()
     assert capsys.readouterr().out.endswith(f"\n2 rows in {out}\n")
+    assert "1 of 2 premises gave a row" in caplog.messages

@@ -13,7 +13,7 @@ from simcse_pl.utils.errors import UserError
 # Line breaks to Python's splitlines but not to a file, what is no character, what joins, and what runs the other way.
 ODD = (
     *("\u0085", "\u2028", "\u2029", "\x1c", "\x1e", "\x0b", "\x0c", "\r", "\t", "\xa0", "\u3000", "\ufeff", "\x00"),
-    *("\u200b", "\u200d", "\ufffd", "\U0010ffff", "e\u0301", "\U0001f469\u200d\U0001f467", "\u202e", "\u05e9\u05dc"),
+    *("\u200b", "\u200d", "\ufffd", "\U0010ffff", "\u00e9", "\U0001f469\u200d\U0001f467", "\u202e", "\u05e9\u05dc"),
     *('"', "'", ",", "\\", "[MASK]", "</s>", "#", "\u534a\u5e74"),
 )
 

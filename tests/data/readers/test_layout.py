@@ -6,7 +6,8 @@ import pandas
 import pytest
 
 from simcse_pl.data.readers.layout import Layout
-from simcse_pl.data.readers.row_reader import open_source, read_rows
+from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.data.readers.sources import open_source
 
 PAIRS = [("花呗怎么还款", "怎样还花呗"), ("可以", "行"), ("他说：“好”", "他同意了")]
 GERMAN = [("Ein Mann, der tanzt.", "Ein Tanz"), ("Zwei Hunde, ein Ball, Schnee", "Spiel"), ("Ja.", "Nein, danke.")]

@@ -79,6 +79,10 @@ def test_blank_lines_separate_documents(text, lengths, tmp_path):
     assert len(set(documents)) == len(lengths)
 
 
+def test_an_accented_letter_is_one_character(file):
+    assert read_rows(file("d.txt", "Cafe\u0301\n")) == [("Caf\u00e9",)]
+
+
 def test_sentences_are_lines_or_a_column(tmp_path):
     (tmp_path / "c.txt").write_text("A dog.\n\nA cat.\nA dog.\n")
     (tmp_path / "c.csv").write_text('id,caption\n1,"A dog, a cat."\n2,Rain.\n')

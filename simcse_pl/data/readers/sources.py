@@ -1,0 +1,132 @@
+"""Sources of rows: local files, several of them, and data sets on the Hugging Face Hub."""
+
+import glob
+import hashlib
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simcse_pl.data.readers.formats import TEXT, OpenedTable, Records, file_ending, open_table
+from simcse_pl.data.readers.layout import DETECTED, FORMATS, Layout
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import check_is_file, sha256_of
+
+if TYPE_CHECKING:
+    import datasets
+
+log = logging.getLogger(__name__)
+
+Source = str | Path | Sequence[str]
+HUB = "hf://datasets/"
+
+
+def open_source(source: Source, layout: Layout = DETECTED, split: str = "train", named: bool = False) -> OpenedTable:
+    """Open files or a data set, and log the layout of files that are not plain text.
+
+    Args:
+        source: a file (see `formats.open_table`), a pattern such as `shards/*.parquet`, a folder of files, or a list of
+            these, all with the same columns; `hf://datasets/OWNER/NAME/FILE` for a file of a data set on the Hugging
+            Face Hub; or `hf://datasets/OWNER/NAME` or `hf://datasets/OWNER/NAME:SUBSET` for the data set itself.
+        layout: how the files are written.
+        split: the split of a data set on the Hub.
+        named: whether columns are chosen by name.
+
+    Raises:
+        UserError: the source does not exist or cannot be read; from the iterator, a file has other columns.
+    """
+    place = locate(source)
+    if isinstance(place, str):
+        dataset = load_hub_dataset(place, split)
+        names = list(dataset.column_names)
+        rows: Records = ((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1))
+        return OpenedTable(str(source), rows, len(names), names, f"a data set with the columns {', '.join(names)}")
+    first, *others = place
+    table = open_table(first, layout, named)
+    if table.layout != TEXT:
+        log.info("%s: %s%s", first, table.layout, f", and {len(others)} more files" if others else "")
+    if not others:
+        return table
+
+    def records() -> Records:
+        yield from table.records
+        for path in others:
+            other = open_table(path, layout, named)
+            if (other.width, other.header) != (table.width, table.header):
+                raise UserError(f"{path} has {other.layout}, but {first} has {table.layout}")
+            yield from ((f"{path.name}, {row}", cells) for row, cells in other.records)
+
+    return OpenedTable(f"{len(place)} files", records(), table.width, table.header, table.layout)
+
+
+def fingerprint(source: Source, split: str = "train") -> str:
+    """Return a string that changes with the content: of files, the SHA-256; of a data set on the Hub, its fingerprint.
+
+    Raises:
+        UserError: the source does not exist.
+    """
+    place = locate(source)
+    if isinstance(place, str):
+        return str(load_hub_dataset(place, split)._fingerprint)
+    for path in place:
+        check_is_file(path)
+    checksums = [sha256_of(path) for path in place]
+    return checksums[0] if len(place) == 1 else hashlib.sha256("".join(checksums).encode()).hexdigest()
+
+
+def locate(source: Source) -> list[Path] | str:
+    """Return the paths of the files, or the name of a data set on the Hub.
+
+    Raises:
+        UserError: no file fits a pattern, or a folder has none that can be read.
+    """
+    if not isinstance(source, str | Path):
+        several = [locate(each) for each in source]
+        if not several or any(isinstance(place, str) for place in several):
+            raise UserError(f"{', '.join(source) or 'an empty list'}: a list of sources is a list of files")
+        return [path for place in several if not isinstance(place, str) for path in place]
+    name = str(source)
+    if name.startswith(HUB):
+        owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
+        repository = f"{owner}/{repository}"
+        return [hub.download(repository, file, repo_type="dataset")] if file else repository
+    path = Path(name)
+    if path.is_dir():
+        files = [file for file in sorted(path.iterdir()) if file_ending(file) in FORMATS]
+    elif glob.has_magic(name) and not path.exists():
+        files = [Path(file) for file in sorted(glob.glob(name, recursive=True))]
+    else:
+        return [path]
+    if not files:
+        raise UserError(f"no files {name}")
+    return files
+
+
+def load_hub_dataset(name: str, split: str) -> "datasets.Dataset":
+    """Load a split of a data set on the Hugging Face Hub, downloaded or from the cache.
+
+    Args:
+        name: OWNER/NAME, or OWNER/NAME:SUBSET.
+        split: the name of the split.
+
+    Raises:
+        UserError: it does not exist, or the Hub cannot be reached and the cache has no copy.
+    """
+    import datasets  # slow to import
+
+    repository, _, subset = name.partition(":")
+    unavailable = hub.unavailable(repository, "dataset")
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    offline = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
+    try:
+        with hub.quiet("huggingface_hub", "datasets"):
+            return datasets.load_dataset(repository, subset or None, split=split)
+    except Exception as error:  # the library has dozens of kinds
+        why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
+        raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline
