@@ -38,7 +38,8 @@ EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group, choice):
     given = [f"{group}={choice}", *MISSING.get(choice, [])]
-    command, needed = ("evaluate", ["encoder=folder"]) if group == "postprocess" else ("train", [])
+    evaluated = group in ("postprocess", "test_sets")
+    command, needed = ("evaluate", ["encoder=folder"]) if evaluated else ("train", [])
     config = composed(*given, *needed, config=command)
     OmegaConf.resolve(config)
     assert not OmegaConf.missing_keys(config)
@@ -51,6 +52,7 @@ def of(group):
 ROWS = {
     "sts": "A dog runs.\tA dog is running.\t5\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t3\n",
     "binary": "A dog runs.\tA dog is running.\t1\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t0\n",
+    "bitext": "A dog runs.\tEin Hund rennt.\nHe reads.\tEr liest.\n",
     "retrieval": "Where is it?\tIn the hall.\nWho reads?\tHe reads.\tA man.\n",
 }
 

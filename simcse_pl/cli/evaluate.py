@@ -70,7 +70,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 def read_suite(config: DictConfig) -> Suite:
     """Read the data of all tasks, and print which could not be read, before the encoder is loaded."""
     tasks = config.tasks or []
-    options: Any = OmegaConf.to_container(config.data)
+    options: Any = OmegaConf.to_container(config.data, resolve=True)
     evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
     if config.split not in ("dev", "test"):
         raise UserError(f"split={config.split}: it should be dev or test")

@@ -5,7 +5,10 @@ from typing import Literal, get_args
 Aggregation = Literal["all", "mean", "wmean"]  # of the subsets of an STS task
 AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 SPEARMAN = "spearman"  # the metric of a run that does not name one
-_SHARES = ("spearman", "pearson", "accuracy", "average_precision", "f1", "map", "mrr", "ndcg", "precision", "recall")
+_SHARES = (
+    *("spearman", "pearson", "accuracy", "reverse_accuracy", "average_precision", "f1"),
+    *("map", "mrr", "ndcg", "precision", "recall"),
+)
 _LOWER = ("alignment", "uniformity", "loss", "perplexity")
 CURVES = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")  # of GeometryCurves; not scores
 _HEADINGS = {"spearman": "Spearman", "pearson": "Pearson"}

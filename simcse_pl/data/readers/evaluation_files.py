@@ -22,11 +22,13 @@ class EvaluationFile(Layout):
     Args:
         file: the file, or a dataset of the hub.
         columns: the columns to read, by name or by position from 0; None for all.
+        split: the split of a dataset of the hub; None for the split that is measured.
         format, separator, header, encoding: how the file is written; see Layout.
     """
 
     file: str
     columns: Columns = None
+    split: str | None = None
 
 
 def read_cells(
@@ -37,7 +39,7 @@ def read_cells(
     Args:
         source: the file.
         sentences: the number of columns of sentences.
-        split: the split of a dataset of the hub.
+        split: the split that is measured.
         score: whether a column of numbers follows.
         more: whether all further columns have sentences too; their number may differ.
 
@@ -46,7 +48,9 @@ def read_cells(
             column of sentences has only numbers.
     """
     file, columns = source.file, source.columns
-    table = open_source(file, source, split, named=any(isinstance(column, str) for column in columns or ()))
+    table = open_source(
+        file, source, source.split or split, named=any(isinstance(column, str) for column in columns or ())
+    )
     with prefixed("columns"):
         chosen = None if columns is None else [position_of(table, column) for column in columns]
     at_least = sentences + score

@@ -39,7 +39,7 @@ def open_source(source: Source, layout: Layout = DETECTED, split: str = "train",
     """
     place = locate(source)
     if isinstance(place, str):
-        dataset = load_hub_dataset(place, split)
+        dataset = load_hub_dataset(place, split).flatten()  # the field b of a is the column a.b
         names = list(dataset.column_names)
         rows: Records = ((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1))
         return OpenedTable(str(source), rows, len(names), names, f"a data set with the columns {', '.join(names)}")
