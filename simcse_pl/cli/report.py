@@ -13,8 +13,7 @@ from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
-from simcse_pl.results.run_files import CURVES_FILE
-from simcse_pl.results.trajectory import run_label
+from simcse_pl.results.run_files import CURVES_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_text
 from simcse_pl.utils.terminal import show

@@ -41,6 +41,6 @@ def run_table(results: Mapping[str, Any]) -> Table:
 def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:
     """Return the paths of a run's files, and of `dashboards`, in lines that are never wrapped."""
     places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "results": RESULTS_FILE}
-    where = [f"{what:<13}{folder / path}" for what, path in places.items()]
+    where = [f"{what:<13}{folder / path}" for what, path in places.items() if (folder / path).exists()]
     where += [f"{'W&B':<13}{place}" for place in dashboards]
     return Text("\n".join(where))
