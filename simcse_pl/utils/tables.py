@@ -7,6 +7,7 @@ from typing import Literal
 
 import pandas as pd
 import rich.table
+from rich.console import Group
 from rich.text import Text
 
 _MISSING = "–"
@@ -37,17 +38,17 @@ class Table:
         }
         return pd.DataFrame(columns, dtype=str)
 
-    def printed(self) -> rich.table.Table:
-        """Return the table for the terminal."""
-        caption = Text("\n".join(self.notes), style="dim") if self.notes else None
-        table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
+    def printed(self) -> Group:
+        """Return the table for the terminal, with the title and the notes in lines of its full width."""
+        table = rich.table.Table()
         for heading, cells in (shown := self.shown()).items():
             widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
             table.add_column(Text(heading), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
             table.add_row(*map(Text, row))
-        return table
+        notes = [Text(note, style="dim") for note in self.notes]
+        return Group(Text(self.title, style="italic"), table, *notes)
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""
