@@ -6,10 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
-from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job, read_sweeps
-from simcse_pl.reports.sweeps.sweep_tables import sweep_table
+from simcse_pl.reports.sweeps.sweep_report import sweep_report
+from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
@@ -37,13 +35,9 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
         if run.points.empty and (job := read_job(Path(folder), run.label)).run:  # it has no path in a figure
             table = run_table(job.run.model_dump())
             tables.append(replace(table, name=f"run_{number}", title=f"{run.label}: {table.title}"))
-    groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
-    for number, group in enumerate(groups, 1):
-        name = "sweep" if len(groups) == 1 else f"sweep_{number}"
-        tables.append(sweep_table(group, name))
-        if figure := sweep_figure(group):
-            figures[name] = figure
-    files = save(output, tables, figures)
+    of_sweeps, their_figures = sweep_report(sweeps)
+    tables += of_sweeps
+    files = save(output, tables, figures | their_figures)
     for table in tables:
         show(table.printed())
     for file in files:
@@ -67,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders of the same sweep are combined",
     )
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
-    text = "output folder for tables and figures (default: %(default)s)"
-    parser.add_argument("--output", metavar="DIR", default="outputs/report", help=text)
+    text = "output folder for tables and figures (default: FOLDER if it is the only one, else outputs/report)"
+    parser.add_argument("--output", metavar="DIR", help=text)
     text = "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
     parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=text)
     text = "write an HTML page of runs and sweeps with interactive charts instead of tables and figures"
@@ -83,7 +77,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"labels are {given}: give one per folder by --labels, and each encoder, run or sweep its own")
     folders = list(zip(labels, arguments.folders, strict=True))
     if not arguments.html:
-        write_report(folders, arguments.output, arguments.aggregation)
+        alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
+        write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
         return
     from simcse_pl.reports.page import page  # Plotly is in the extra `html`
 

@@ -14,7 +14,7 @@ def run(command, tmp_path):
 
 
 def test_encoders_runs_and_sweeps_have_tables_and_figures(
-    run, write_sweep, job, write_results, write_run, make_report, bert, tmp_path
+    run, command, write_sweep, job, write_results, write_run, make_report, bert, tmp_path
 ):
     folders = [
         write_sweep("grid", job(0.7, options={"a": 1}), job(0.8, options={"a": 2})),
@@ -35,6 +35,8 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
     assert json.loads((output / "sts.json").read_text())["rows"][0]["encoder"] == "mine"
     assert "my run" in (output / "training_paths.svg").read_text()
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
+    command("report", folders[0])  # a single one has its own
+    assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
 
 
 def test_a_page_is_written(command, write_sweep, job, tmp_path):

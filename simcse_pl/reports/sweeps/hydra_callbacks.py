@@ -12,7 +12,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import FailureError, UserError
+from simcse_pl.utils.files import read_json
 from simcse_pl.utils.terminal import show
 
 
@@ -25,7 +26,7 @@ class _Tables(Callback, ABC):
         finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]
         try:
             complete = self.print_tables(config, finished) if finished else True
-        except UserError as error:  # Hydra turns other exceptions of a callback into warnings
+        except (UserError, FailureError) as error:  # Hydra turns other exceptions of a callback into warnings
             print(f"error: {error}", file=sys.stderr)
             complete = False
         if failed := [job.name for job in jobs if job not in finished]:
@@ -39,7 +40,7 @@ class _Tables(Callback, ABC):
 
 
 class SweepTable(_Tables):
-    """Print the tables of `simcse report` when the last training job has ended."""
+    """Print and save what `simcse report` does when the last training job has ended."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the sweep's folder and how to continue the sweep."""
@@ -47,17 +48,16 @@ class SweepTable(_Tables):
         print(f"sweep in {folder}; to continue it, repeat the command with hydra.sweep.dir={folder}", flush=True)
 
     def print_tables(self, config: DictConfig, jobs: list[Path]) -> bool:
-        """Print the table of each sweep in the folder."""
-        from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-        from simcse_pl.reports.sweeps.sweep_results import read_sweeps
-        from simcse_pl.reports.sweeps.sweep_tables import sweep_table
+        """Print the table of each sweep in the folder, and save it there with its figure."""
+        from simcse_pl.reports.evaluation_report import save
+        from simcse_pl.reports.sweeps.sweep_report import sweep_report
 
-        folder = jobs[0].parent
-        sweeps = read_sweeps({str(folder): folder})
-        for sweep in sweeps:
-            show(sweep_table(group_by_seed(sweep)).printed())
-        print(f"figure and files: simcse report {config.hydra.sweep.dir}")
-        return not any(run.failed for sweep in sweeps for run in sweep.runs)
+        folder = config.hydra.sweep.dir
+        tables, figures = sweep_report({folder: folder})
+        for table in tables:
+            show(table.printed())
+        print(f"in {folder}: {', '.join(file.name for file in save(folder, tables, figures))}")
+        return not any(read_json(job / RESULTS_FILE).get("failed") for job in jobs)
 
 
 class EvaluationTables(_Tables):

@@ -36,7 +36,9 @@ def test_a_sweep_whose_jobs_all_failed_has_no_table(callback, write_sweep, job, 
 
 
 def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(write_sweep, job, end):
-    status, out, err = end(SweepTable, write_sweep("s", job(0.7, options={"a": 1}), job(options={"a": 2})))
+    folder = write_sweep("s", job(0.7, options={"a": 1}), job(options={"a": 2}))
+    status, out, err = end(SweepTable, folder)
     assert (status, err) == (1, "error: 1 of 2 jobs failed: 1\n") and "70.00 (1)" in out
+    assert "70.00 (1)" in (folder / "sweep.md").read_text() and (folder / "sweep.png").exists()
     status, out, err = end(SweepTable, write_sweep("t", job(0.7, failed={"TREC": "no file"})))
     assert (status, err) == (1, "") and "failed: TREC: no file (0)" in out

@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 
+from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 
 
@@ -92,3 +93,15 @@ def test_a_star_marks_a_gain_beyond_the_spread_of_seeds_and_no_loss(compare, of_
     stars = {name: cell.startswith("*") for name, cell in column(table, "difference on dev").items()}
     assert stars == {"simcse": False, "esimcse": True, "mixcse": False, "pcl": False}
     assert not any("*" in cell for cell in column(table, "dev").values())
+
+
+def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep, job, group):
+    given = {"size": "mini", "optimizer.lr": "1e-6", "logger": "csv", "model.dropout": 0.1}
+    settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
+    jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
+    groups = group(write_sweep("s", *jobs, table="table_3_dropout", size="mini"))
+    table, note = sweep_table(groups), "all runs: optimizer.lr=1e-6 model.dropout=0.1"
+    assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in table.latex()
+    assert [row["optimizer.lr"] for row in data(table)] == ["1e-6"] * len(data(table))
+    assert sweep_figure(groups).get_suptitle() == note.removeprefix("all runs: ")
+    assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
