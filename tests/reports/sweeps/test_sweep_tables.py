@@ -1,4 +1,4 @@
-"""The tables of a sweep, read back cell by cell."""
+"""The tables of a sweep, read back cell by cell, and the notes below them."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
-from simcse_pl.reports.sweeps.sweep_tables import sweep_table
+from simcse_pl.reports.sweeps.sweep_tables import sweep_notes, sweep_table
 
 
 def shown(table):
@@ -105,3 +105,11 @@ def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_swee
     assert [row["optimizer.lr"] for row in data(table)] == ["1e-6"] * len(data(table))
     assert sweep_figure(groups).get_suptitle() == note.removeprefix("all runs: ")
     assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
+
+
+def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep, job, group):
+    other = {"validation": "sample", "monitor": "mrr", "best": {"mrr": 0.5}}
+    jobs = [job(0.7, options={"a": 1}), job(0.7, options={"a": 2}, **other)]
+    notes = " ".join(sweep_notes(group(write_sweep("s", *jobs))))
+    for warning in ("validated on different data", "checkpoints chosen by different metrics", "one seed per row"):
+        assert f"warning: {warning}" in notes
