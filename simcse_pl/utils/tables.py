@@ -1,6 +1,5 @@
-"""A table that can be printed, and written as Markdown, CSV, JSON and LaTeX."""
+"""A table that can be printed, and written as Markdown, CSV and LaTeX."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -62,11 +61,6 @@ class Table:
         """Return the frame as CSV. Numbers have full precision, and missing ones are empty."""
         return str(self.frame.to_csv(index=False))
 
-    def json(self) -> str:
-        """Return title, rows and notes. Numbers have full precision, and missing ones are null."""
-        rows = self.frame.astype(object).where(self.frame.notna(), None).to_dict("records")
-        return json.dumps({"title": self.title, "rows": rows, "notes": self.notes}, indent=2, ensure_ascii=False) + "\n"
-
     def latex(self) -> str:
         """Return a table environment, which needs booktabs, below the notes as comments."""
         shown = self.shown().map(_latex)
@@ -82,7 +76,7 @@ class Table:
 
     def files(self) -> dict[str, bytes]:
         """Return the content of each file by its name."""
-        forms = {"md": self.markdown(), "csv": self.csv(), "json": self.json(), "tex": self.latex()}
+        forms = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
 
 

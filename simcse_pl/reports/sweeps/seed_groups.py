@@ -196,12 +196,7 @@ class Difference:
 
         The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
         """
-        return reach(self.count) * float(self.by_seed.std())
-
-
-def reach(count: int) -> float:
-    """Return half the width of a t-interval of the mean over seeds, in sample standard deviations."""
-    return float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) / math.sqrt(count) if count > 1 else math.nan
+        return float(t.ppf((1 + CONFIDENCE) / 2, self.count - 1) * self.by_seed.sem())
 
 
 def differences(groups: SeedGroups, score: str) -> list[Difference]:
