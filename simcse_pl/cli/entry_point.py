@@ -149,9 +149,9 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
 def _run_job(config: DictConfig) -> float | None:
     """Run a job of the command line, and print an error as `main` does.
 
-    In a multirun, the other jobs still run, SweepTable lists the job as failed, and an error that an earlier job had,
-    too, is not printed again. A SweepError ends the multirun, as does an error on one of several ranks, because the
-    others would wait.
+    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. An error that an earlier job
+    had, too, is not printed again. A SweepError ends the multirun, as does an error on one of several ranks, because
+    the others would wait.
     """
     _ignore_expected_warnings()  # before the filters of modules imported since
     if not is_first_process():

@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
-from simcse_pl.reports.sweeps.sweep_report import sweep_report
-from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job
+from simcse_pl.reports.sweeps.seed_groups import group_by_seed
+from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
+from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job, read_sweeps
+from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
@@ -18,7 +20,7 @@ from simcse_pl.utils.terminal import show
 
 
 def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> None:
-    """Print tables, save tables and figures, and print the paths of the files.
+    """Print tables, save tables and figures, and print the names of the files.
 
     Args:
         folders: labels and folders of evaluations, training runs and sweeps.
@@ -35,13 +37,16 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
         if run.points.empty and (job := read_job(Path(folder), run.label)).run:  # it has no path in a figure
             table = run_table(job.run.model_dump())
             tables.append(replace(table, name=f"run_{number}", title=f"{run.label}: {table.title}"))
-    of_sweeps, their_figures = sweep_report(sweeps)
-    tables += of_sweeps
-    files = save(output, tables, figures | their_figures)
+    groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
+    for number, group in enumerate(groups, 1):
+        name = "sweep" if len(groups) == 1 else f"sweep_{number}"
+        tables.append(sweep_table(group, name))
+        if figure := sweep_figure(group):
+            figures[name] = figure
+    files = save(output, tables, figures)
     for table in tables:
         show(table.printed())
-    for file in files:
-        print(file)
+    print(f"in {output}: {', '.join(file.name for file in files)}")
 
 
 def default_label(folder: str) -> str:
