@@ -12,7 +12,7 @@ from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.methods import baselines, published_score, setting_of
 from simcse_pl.reports.paper import Ablation, ablation
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, in_common, score_names
+from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, as_words, differing, in_common, score_names
 from simcse_pl.reports.tables.score_tables import shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals
 
@@ -54,9 +54,9 @@ class SeedGroups:
         return f"{title}, size={self.sweep.size}" if self.sweep.size else title
 
     @property
-    def given(self) -> dict[str, str]:
-        """The given options that are the same in all finished jobs."""
-        return in_common([job for job in self.sweep.jobs if job.run])
+    def given(self) -> str:
+        """The options that were given to all finished jobs; a row of the sweep may replace one."""
+        return as_words(in_common([job for job in self.sweep.jobs if job.run]))
 
     @property
     def score_name(self) -> str:

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.paper import Ablation
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences
-from simcse_pl.reports.sweeps.sweep_results import as_words
 from simcse_pl.utils.numbers import as_number
 
 _SHARED_WIDTH = 110  # characters of the line above the panels
@@ -95,17 +94,17 @@ def _of_methods(groups: SeedGroups, gains: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panels(panels: Mapping[str, pd.DataFrame], given: Mapping[str, str], varied: str = "") -> Figure:
+def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") -> Figure:
     """Draw panels side by side, by the label of their axis, with a line per name of what is varied.
 
-    The options that all runs share are above them.
+    The options that were given to all jobs are above them.
     """
     drawn = list(panels.values())
     names = list(dict.fromkeys(name for points in reversed(drawn) for name in points["name"]))  # in the paper's order
     if all(as_number(name.partition("=")[2]) is not None for name in names):
         names.sort(key=lambda name: float(name.partition("=")[2]))
     series = [points["series"].nunique() for points in drawn]
-    shared = textwrap.wrap(as_words(given), _SHARED_WIDTH)
+    shared = textwrap.wrap(f"given: {given}", _SHARED_WIDTH) if given else []
     height = max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.12 * len(shared) + 0.9
     figure = Figure((WIDTH, height), layout="constrained")
     figure.suptitle("\n".join(shared), fontsize=6)

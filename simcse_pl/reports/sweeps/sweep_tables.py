@@ -1,7 +1,7 @@
 """The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -28,15 +28,15 @@ class SeedTable(Table):
 
     Args:
         best: which cells have a star, by column.
-        given: the options that all rows share, which are columns of the CSV.
+        given: the options that were given to all jobs, a column of the CSV.
     """
 
     best: pd.DataFrame = field(default_factory=pd.DataFrame)
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: str = ""
 
     def csv(self) -> str:
-        """Return the frame and the shared options as CSV."""
-        return str(self.frame.assign(**self.given).to_csv(index=False))
+        """Return the frame and the given options as CSV."""
+        return str(self.frame.assign(given=self.given).to_csv(index=False))
 
     def shown(self) -> pd.DataFrame:
         """Return every cell as text. The number of seeds is left out where it equals that on dev."""
@@ -156,7 +156,7 @@ def _about_scores(groups: SeedGroups) -> list[str]:
         "dev before training": " to ".join(dict.fromkeys(f"{end:.{groups.decimals}f}" for end in before)),
     }
     notes.append("; ".join(f"{name} {value}" for name, value in facts.items() if value))
-    return [*notes, f"all runs: {as_words(groups.given)}"] if groups.given else notes
+    return [*notes, f"given: {groups.given}"] if groups.given else notes
 
 
 def _data_of(job: Job) -> str | None:

@@ -100,10 +100,10 @@ def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_swee
     settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
     jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
     groups = group(write_sweep("s", *jobs, table="table_3_dropout", size="mini"))
-    table, note = sweep_table(groups), "all runs: optimizer.lr=1e-6 model.dropout=0.1"
+    table, note = sweep_table(groups), "given: optimizer.lr=1e-6 model.dropout=0.1"
     assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in table.latex()
-    assert [row["optimizer.lr"] for row in data(table)] == ["1e-6"] * len(data(table))
-    assert sweep_figure(groups).get_suptitle() == note.removeprefix("all runs: ")
+    assert {row["given"] for row in data(table)} == {note.removeprefix("given: ")}
+    assert sweep_figure(groups).get_suptitle() == note
     assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
 
 
