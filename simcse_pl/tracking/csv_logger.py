@@ -76,10 +76,9 @@ class TensorBoardCurves(TensorBoardLogger):
 
     def log_results(self, results: Mapping[str, Any], measured: Any = None) -> None:
         """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""
-        monitor = results["monitor"]
-        scores = {f"best/{name}": results[stage].get(monitor) for name, stage in (("dev", "best"), ("test", "test"))}
-        known = {name: score for name, score in scores.items() if score is not None}
-        self.log_hyperparams(self.hparams, known, results["best_step"])
+        stages = {"best/dev": results["best"], "best/test": results["test"]}
+        scores = {name: own[results["monitor"]] for name, own in stages.items() if results["monitor"] in own}
+        self.log_hyperparams(self.hparams, scores, results["best_step"])
         super().finalize("success")
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,17 +10,10 @@ _CLONE = Path(__file__).parents[2]
 
 
 def versions() -> str:
-    """Return the versions of the project, with the commit if it is a clone, and of torch and transformers."""
+    """Return the versions of the project, torch and transformers; in a clone also the commit, and if files differ."""
     own = sys.modules["simcse_pl"].__version__  # importing it here would be a circle of packages
-    return f"simcse_pl {own}{_commit()}, torch {version('torch')}, transformers {version('transformers')}"
-
-
-def _commit() -> str:
-    """Return the commit of the clone, marked if files have changed since; empty without a clone or git."""
-    if not (_CLONE / ".git").exists():  # the package may be installed below another repository
-        return ""
-    command = ["git", "-C", str(_CLONE), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
-    try:
-        return f" ({subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()})"
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+    if (_CLONE / ".git").exists():  # an installed package may be below another repository
+        command = ["git", "-C", str(_CLONE), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+        with suppress(OSError):  # there is no git
+            own += f" {subprocess.run(command, capture_output=True, text=True).stdout.strip()}"
+    return f"simcse_pl {own}, torch {version('torch')}, transformers {version('transformers')}"

@@ -129,16 +129,14 @@ def differing(jobs: Sequence[Job]) -> list[str]:
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
 
 
-def in_common(jobs: Sequence[Job]) -> dict[str, str]:
-    """Return the given options that are the same in all jobs, without those of logs, and those that titles have."""
-    values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
+def shared(jobs: Sequence[Job], *also: str) -> str:
+    """Return the given options that are the same in all jobs, without those of logs and those that titles have.
+
+    `also` are names of options to return even if they are not given.
+    """
+    values = {name: {job.value(name) for job in jobs} for name in [*also, *keys_of(job.options for job in jobs)]}
     same = {name: own.pop() for name, own in values.items() if len(own) == 1 and name not in _IN_TITLES}
-    return {name: value for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS}
-
-
-def as_words(options: Mapping[str, str]) -> str:
-    """Return options as on the command line."""
-    return " ".join(f"{name}={value}" for name, value in options.items())
+    return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
 
 
 def is_sweep(path: str | Path) -> bool:

@@ -11,7 +11,7 @@ from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.methods import published_score, setting_of
 from simcse_pl.reports.paper import published
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, METHOD, SCORES, SeedGroups, differences
-from simcse_pl.reports.sweeps.sweep_results import Job, as_words, differing
+from simcse_pl.reports.sweeps.sweep_results import Job, differing
 from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.utils.tables import Table
 
@@ -231,7 +231,7 @@ def _failures(groups: SeedGroups) -> list[str]:
     notes = failure_notes({job.name: job.run.failed for job in jobs if job.run})
     for state in ("failed or unfinished", "pruned by the search"):
         names = [
-            f"{job.name} ({as_words({name: value for name, value in job.options.items() if name in varied})})"
+            f"{job.name} ({' '.join(f'{name}={value}' for name, value in job.options.items() if name in varied)})"
             for job in jobs
             if job.state == state
         ]
