@@ -12,7 +12,15 @@ from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups, group_by_seed
-from simcse_pl.reports.sweeps.sweep_results import Job, differing, is_sweep, read_job, read_sweeps, score_names, shared
+from simcse_pl.reports.sweeps.sweep_results import (
+    Job,
+    differing,
+    is_sweep,
+    read_job,
+    read_sweeps,
+    same_options,
+    score_names,
+)
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.results.metrics import decimals
@@ -78,7 +86,7 @@ def runs_table(jobs: Sequence[Job]) -> Table:
     validations = " or ".join(dict.fromkeys(run.validation for run in finished))
     notes = [f"dev: {score_names(finished)} on {validations}; before: dev before training"] if finished else []
     notes += [
-        f"all runs: {shared(jobs, 'model')}",
+        f"all runs: {same_options(jobs, 'model')}",
         *failure_notes({job.name: job.run.failed for job in jobs if job.run}),
     ]
     return Table("runs", "Runs", frame, {name: digits.get(name, 2) for name in frame}, notes)

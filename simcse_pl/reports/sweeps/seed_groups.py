@@ -12,7 +12,7 @@ from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.methods import baselines, published_score, setting_of
 from simcse_pl.reports.paper import Ablation, ablation
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, shared, score_names
+from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, same_options, score_names
 from simcse_pl.reports.tables.score_tables import shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals
 
@@ -56,7 +56,7 @@ class SeedGroups:
     @property
     def given(self) -> str:
         """The options that were given to all finished jobs; a row of the sweep may replace one."""
-        return shared([job for job in self.sweep.jobs if job.run])
+        return same_options([job for job in self.sweep.jobs if job.run])
 
     @property
     def score_name(self) -> str:

@@ -129,7 +129,7 @@ def differing(jobs: Sequence[Job]) -> list[str]:
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
 
 
-def shared(jobs: Sequence[Job], *also: str) -> str:
+def same_options(jobs: Sequence[Job], *also: str) -> str:
     """Return the given options that are the same in all jobs, without those of logs and those that titles have.
 
     `also` are names of options to return even if they are not given.
