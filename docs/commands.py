@@ -207,8 +207,6 @@ class Page:
                 error = self._prepare(command) or self._run(command)
                 reason = f"failed: {error}" if error else "ran"
             yield command, reason, time.monotonic() - started
-            for checkpoint in self.folder.glob("multirun/**/*.ckpt"):  # 400 MB per job; no command reads them
-                checkpoint.unlink()
         self._stop_server()
 
     def _prepare(self, command: str) -> str:

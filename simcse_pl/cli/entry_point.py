@@ -35,6 +35,7 @@ from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 
 _DEBUG_OPTION = "debug=true"
 _GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
+_ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -148,8 +149,9 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
 def _run_job(config: DictConfig) -> float | None:
     """Run a job of the command line, and print an error as `main` does.
 
-    In a multirun, the other jobs still run, and SweepTable lists the job as failed. A SweepError ends the multirun, as
-    does an error on one of several ranks, because the others would wait.
+    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. An error that an earlier job
+    had, too, is not printed again. A SweepError ends the multirun, as does an error on one of several ranks, because
+    the others would wait.
     """
     _ignore_expected_warnings()  # before the filters of modules imported since
     if not is_first_process():
@@ -163,8 +165,11 @@ def _run_job(config: DictConfig) -> float | None:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None  # ends a multirun too
         readable = _readable(error, command, runtime.overrides.task, config)
-        status = report_error(readable, config.debug is True, _DEBUG_OPTION)
         in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
+        if in_multirun and str(readable) in _ERRORS_OF_JOBS:
+            return None
+        _ERRORS_OF_JOBS.add(str(readable))
+        status = report_error(readable, config.debug is True, _DEBUG_OPTION)
         if in_multirun and not isinstance(error, SweepError):
             return None
         raise SystemExit(status) from None

@@ -21,7 +21,7 @@ from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.figures.encoders import dimension_curves
 from simcse_pl.reports.paper import named_row
 from simcse_pl.results.evaluation_results import Result
-from simcse_pl.results.run_files import RESULTS_FILE
+from simcse_pl.results.run_files import RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.terminal import show
@@ -113,8 +113,9 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
             fit: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["fit_columns", "fit_limit", "nli"]))
             settings["postprocess"] |= fit | {"fit_seed": config.seed}
         after = f"{postprocess.name} ({fit_on})"
+    path = Path(config.encoder)
     parts = [
-        config.encoder,
+        run_label(path.parent) if path.name == "encoder" and path.is_dir() else config.encoder,  # short for a column
         config.pooling,
         config.template,
         config.num_layers and f"first {config.num_layers} layers",

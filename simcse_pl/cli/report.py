@@ -13,15 +13,14 @@ from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
-from simcse_pl.results.run_files import CURVES_FILE
-from simcse_pl.results.trajectory import run_label
+from simcse_pl.results.run_files import CURVES_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_text
 from simcse_pl.utils.terminal import show
 
 
 def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> None:
-    """Print tables, save tables and figures, and print the paths of the files.
+    """Print tables, save tables and figures, and print the names of the files.
 
     Args:
         folders: labels and folders of evaluations, training runs and sweeps.
@@ -47,8 +46,7 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     files = save(output, tables, figures)
     for table in tables:
         show(table.printed())
-    for file in files:
-        print(file)
+    print(f"in {output}: {', '.join(file.name for file in files)}")
 
 
 def default_label(folder: str) -> str:
@@ -68,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders of the same sweep are combined",
     )
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
-    text = "output folder for tables and figures (default: %(default)s)"
-    parser.add_argument("--output", metavar="DIR", default="outputs/report", help=text)
+    text = "output folder for tables and figures (default: FOLDER if it is the only one, else outputs/report)"
+    parser.add_argument("--output", metavar="DIR", help=text)
     text = "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
     parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=text)
     text = "write an HTML page of runs and sweeps with interactive charts instead of tables and figures"
@@ -84,7 +82,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError(f"labels are {given}: give one per folder by --labels, and each encoder, run or sweep its own")
     folders = list(zip(labels, arguments.folders, strict=True))
     if not arguments.html:
-        write_report(folders, arguments.output, arguments.aggregation)
+        alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
+        write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
         return
     from simcse_pl.reports.page import page  # Plotly is in the extra `html`
 

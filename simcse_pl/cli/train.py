@@ -3,7 +3,7 @@
 import inspect
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
@@ -17,6 +17,7 @@ from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.tracking.wandb_runs import closing_run
+from simcse_pl.training.checkpoints import remove_checkpoints
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.training.job import Job, started_job
 from simcse_pl.training.module import SimCSEModule
@@ -76,12 +77,15 @@ def train_job(job: Job) -> dict[str, Any]:
             (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
 
     with closing_run():
-        dashboards = start_loggers(config, trainer, job.description["choices"])
-        log_settings(run_settings(trainer, module, data, job.description["choices"]), dashboards)
-        results = job.description | train_and_test(trainer, module, data, job.metadata, job.checkpoint)
+        choices = job.description["choices"]
+        settings = run_settings(trainer, module, data, choices)
+        loggers = start_loggers(config, trainer, {"choices": choices, "settings": settings})
+        log_settings(settings, loggers)
+        tested = train_and_test(trainer, module, data, job.metadata, job.checkpoint)
+        results = job.description | {"settings": settings} | tested
         if trainer.is_global_zero:
             module.save(job.folder / "encoder")
-            write_results(job, results, suite, module, data, dashboards)
+            write_results(job, results, suite, module, data, loggers)
     return results
 
 
@@ -120,20 +124,25 @@ def check_dropout(config: DictConfig, module: SimCSEModule, data: SentenceDataMo
         check_views_differ(module.encoder, sets)
 
 
-def start_loggers(config: DictConfig, trainer: pl.Trainer, choices: Mapping[str, str]) -> list[Any]:
-    """Give the trainer its loggers, log the options, and return the loggers of W&B."""
+def start_loggers(config: DictConfig, trainer: pl.Trainer, also: Mapping[str, Any]) -> list[Any]:
+    """Give the trainer its loggers, log the options and what else describes the run, and return those of results."""
     trainer.loggers = list(instantiate(config.get("logger") or {}).values())
     options: Any = OmegaConf.to_container(config, resolve=True)
     for logger in trainer.loggers:
-        logger.log_hyperparams(options | {"choices": choices})
-    return [logger for logger in trainer.loggers if hasattr(logger, "log_results")]  # a Dashboard of W&B
+        logger.log_hyperparams(options | also)
+    return [logger for logger in trainer.loggers if hasattr(logger, "log_results")]
 
 
-def log_settings(settings: Mapping[str, str], dashboards: list[Any]) -> None:
+def dashboards(loggers: Sequence[Any]) -> list[str]:
+    """Return where the runs of W&B are; rank 0 only."""
+    return [logger.place for logger in loggers if hasattr(logger, "place")]
+
+
+def log_settings(settings: Mapping[str, str], loggers: Sequence[Any]) -> None:
     """Log what is trained, and where the curves are."""
     for name, value in settings.items():
         log.info("%-13s %s", name, value)
-    for place in (dashboard.place for dashboard in dashboards if is_first_process()):
+    for place in dashboards(loggers) if is_first_process() else ():
         log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
 
 
@@ -143,22 +152,24 @@ def write_results(
     suite: "Suite | None",
     module: SimCSEModule,
     data: SentenceDataModule,
-    dashboards: list[Any],
+    loggers: Sequence[Any],
 ) -> None:
-    """Measure the saved encoder on the tasks, and write, log and print all results."""
+    """Measure the saved encoder on the tasks, write, log and print all results, and remove checkpoints."""
     score = best_score(results)
     if job.trial:
         results["trial"] = job.trial.tell(score)
-    shown = dashboards if math.isfinite(score) else []
+    shown = loggers if math.isfinite(score) else []
     stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
-    shown_task = next(filter(None, stsb), None) if shown else None
+    shown_task = next(filter(None, stsb), None) if dashboards(shown) else None
     measured = measure_tasks(module.encoder, suite, shown_task) if suite or shown_task else None
     if suite and measured:
         results |= task_scores(measured, suite)
     write_json(job.folder / RESULTS_FILE, results)
-    for dashboard in shown:
-        dashboard.log_results(results, measured)
+    for logger in shown:
+        logger.log_results(results, measured)
+    if not job.config.keep_checkpoints:
+        remove_checkpoints(job.folder)
     show(run_table(results).printed())
-    show(run_places(job.folder, [dashboard.place for dashboard in dashboards]))
+    show(run_places(job.folder, dashboards(loggers)))
     if results.get("failed"):
         raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))

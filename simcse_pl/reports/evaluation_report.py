@@ -59,7 +59,7 @@ def encoder_figures(
 
 
 def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
-    """Write tables (md, csv, json, tex) and figures (png, svg) atomically, and return their paths.
+    """Write tables (md, csv, tex) and figures (png, svg) atomically, and return their paths.
 
     Raises:
         WriteError: a file cannot be written.

@@ -12,9 +12,17 @@ from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups, group_by_seed
-from simcse_pl.reports.sweeps.sweep_results import Job, differing, is_sweep, read_job, read_sweeps, score_names
+from simcse_pl.reports.sweeps.sweep_results import (
+    Job,
+    differing,
+    is_sweep,
+    read_job,
+    read_sweeps,
+    same_options,
+    score_names,
+)
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
-from simcse_pl.reports.tables.score_tables import failure_notes, keys_of
+from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.results.metrics import decimals
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.results.trajectory import read_curves
@@ -75,11 +83,12 @@ def runs_table(jobs: Sequence[Job]) -> Table:
     frame = frame.join(pd.DataFrame(scores, dtype=float).dropna(axis="columns", how="all"))
     digits = dict.fromkeys(("dev", "test", "before"), max((decimals(run.monitor) for run in finished), default=2))
     digits |= {"alignment": 3, "uniformity": 3, "best step": 0}
-    options = {name: {job.value(name) for job in jobs} for name in ["model", *keys_of(job.options for job in jobs)]}
-    same = [f"{name}={value}" for name, values in options.items() if len(values) == 1 for value in values]
     validations = " or ".join(dict.fromkeys(run.validation for run in finished))
     notes = [f"dev: {score_names(finished)} on {validations}; before: dev before training"] if finished else []
-    notes += [f"all runs: {' '.join(same)}", *failure_notes({job.name: job.run.failed for job in jobs if job.run})]
+    notes += [
+        f"all runs: {same_options(jobs, 'model')}",
+        *failure_notes({job.name: job.run.failed for job in jobs if job.run}),
+    ]
     return Table("runs", "Runs", frame, {name: digits.get(name, 2) for name in frame}, notes)
 
 

@@ -1,5 +1,6 @@
 """How tables and figures name and scale the metrics of evaluators."""
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 Aggregation = Literal["all", "mean", "wmean"]  # of the subsets of an STS task
@@ -17,6 +18,20 @@ _HEADINGS = {"spearman": "Spearman", "pearson": "Pearson"}
 def _kind(metric: str) -> str:
     """Return the kind of a metric: `recall` for `german/recall@5`."""
     return metric.rpartition("/")[2].partition("@")[0]
+
+
+def by_file(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return metrics by the name of their file, which stands before the slash: `german` for `german/spearman`.
+
+    `mean` has the means over several files. Otherwise a file without a name is empty.
+    """
+    files: dict[str, dict[str, float]] = {}
+    for name, value in metrics.items():
+        file, _, metric = name.rpartition("/")
+        files.setdefault(file, {})[metric] = value
+    means = files.pop("", {})
+    of_files = {metric for values in files.values() for metric in values}
+    return files | ({"mean" if of_files & means.keys() else "": means} if means else {})
 
 
 def factor(metric: str) -> int:

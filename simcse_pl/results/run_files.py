@@ -13,3 +13,8 @@ def job_folders(folder: Path) -> list[Path]:
     """Return the folders of a sweep's jobs in the order of their numbers."""
     numbered = (path for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
     return sorted(numbered, key=lambda path: int(path.name))
+
+
+def run_label(folder: Path) -> str:
+    """Return the default label of a run: the last two parts of its path."""
+    return "/".join(folder.absolute().parts[-2:])

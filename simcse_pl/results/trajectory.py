@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from simcse_pl.results.metrics import SPEARMAN
-from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, run_label
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import read_json
 
@@ -48,8 +48,3 @@ def read_curves(folder: Path) -> pd.DataFrame:
     file = folder / CURVES_FILE
     with reraise_as(f"{file} is damaged"):
         return pd.read_csv(file).astype(float)
-
-
-def run_label(folder: Path) -> str:
-    """Return the default label of a run: the last two parts of its path."""
-    return "/".join(folder.absolute().parts[-2:])

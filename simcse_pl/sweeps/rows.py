@@ -20,6 +20,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from simcse_pl.results.run_files import run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cache_folder
 
@@ -95,14 +96,14 @@ def sweep_group(_root_: DictConfig) -> str | None:
 
 
 def job_name(_root_: DictConfig) -> str:
-    """Return the name of a run in W&B: `run_name`, and in a sweep the options that differ between the jobs."""
-    name = str(_root_.run_name)
+    """Return the name of a run in W&B: its folder; in a sweep, `run_name` and the options that differ between jobs."""
     if not in_sweep():
-        return name
+        return run_label(Path(_root_.run_dir))
     hydra = HydraConfig.get()
     multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's sweeper writes the options of all jobs here
     given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
-    return " ".join([name, *(option.replace("'", "") for option in hydra.overrides.task if option not in given)])
+    options = (option.replace("'", "") for option in hydra.overrides.task if option not in given)
+    return " ".join([str(_root_.run_name), *options])
 
 
 for _resolver in (cache_folder, job_name, row_names, sweep_group):

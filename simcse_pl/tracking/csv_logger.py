@@ -63,11 +63,23 @@ class CurvesLogger(CSVLogger):
 
 
 class TensorBoardCurves(TensorBoardLogger):
-    """Lightning's TensorBoard logger with the step numbers of metrics.csv."""
+    """Lightning's TensorBoard logger with the step numbers of metrics.csv, in one file of events."""
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a point to each curve."""
         super().log_metrics(metrics, steps_done(metrics, step))
+
+    def finalize(self, status: str) -> None:
+        """Write the file, without closing it: a run validates, trains and tests, and each would start another."""
+        if self._experiment is not None:
+            self.save()
+
+    def log_results(self, results: Mapping[str, Any], measured: Any = None) -> None:
+        """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""
+        stages = {"best/dev": results["best"], "best/test": results["test"]}
+        scores = {name: own[results["monitor"]] for name, own in stages.items() if results["monitor"] in own}
+        self.log_hyperparams(self.hparams, scores, results["best_step"])
+        super().finalize("success")
 
 
 class _Curves(ExperimentWriter):

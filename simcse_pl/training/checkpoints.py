@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from simcse_pl.utils.tensors import read_torch_file
 
 log = logging.getLogger(__name__)
 
-LAST_CHECKPOINT = Path("checkpoints") / "last.ckpt"
+BEST_CHECKPOINT, LAST_CHECKPOINT = Path("checkpoints") / "best.ckpt", Path("checkpoints") / "last.ckpt"
 
 # The groups whose options decide the weights, and names in them that do not: files, whose content is compared, and
 # what only costs time or memory.
@@ -55,18 +55,17 @@ class BestCheckpoint(ModelCheckpoint):
         return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the state, also if the run's folder was moved. A run that continues in another has no best yet."""
+        """Restore the state, also if the run's folder was moved; without the file, there is no best checkpoint yet."""
 
         def here(path: str) -> str:
             return str(Path(self.dirpath or "") / Path(path).name)
 
-        if Path(here(state_dict["best_model_path"])).is_file():
-            paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path")}
-            models = {here(path): score for path, score in state_dict["best_k_models"].items()}
-            state_dict = state_dict | paths | {"dirpath": self.dirpath, "best_k_models": models}
-        super().load_state_dict(state_dict)
-        if self.best_model_score is not None:
-            self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
+        if not Path(here(state_dict["best_model_path"])).is_file():
+            return  # the run continues in another folder
+        paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path")}
+        models = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict(state_dict | paths | {"dirpath": self.dirpath, "best_k_models": models})
+        self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -170,8 +169,8 @@ def resume_option(given: str | None) -> str | None:
 def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Path | None:
     """Return the checkpoint to resume from, and prepare the run's folder.
 
-    If it is the last checkpoint of this folder, the run continues the folder's curves after the
-    checkpoint's step, and its W&B run. Otherwise the run starts new curves and a new W&B run.
+    If it is the last checkpoint of this folder, whose run has not finished, the run continues the folder's curves
+    after the checkpoint's step, and its W&B run. Otherwise the run starts new curves and a new W&B run.
 
     Args:
         given: the option `resume`: a checkpoint; `auto` for the folder's last checkpoint, if it exists;
@@ -194,6 +193,7 @@ def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Pa
     else:
         checkpoint = Path(resume)
     continues = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
+    continues &= not (folder / RESULTS_FILE).exists()  # a finished run has no best checkpoint to compare with
     if first and not continues:
         if resume != "auto" and _holds_run(folder):
             raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
@@ -205,6 +205,15 @@ def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Pa
         why = f"resume={given}" if given else "this is a job of a sweep, where resume=auto is the default"
         log.info("resuming from step %d, because %s: %s", steps, why, checkpoint)
     return checkpoint
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove what a finished run does not need: best.ckpt, whose weights `encoder` has, and in a sweep last.ckpt."""
+    (folder / BEST_CHECKPOINT).unlink(missing_ok=True)
+    if in_sweep():
+        (folder / LAST_CHECKPOINT).unlink(missing_ok=True)
+        with suppress(OSError):  # it has checkpoints of the user's callbacks
+            (folder / LAST_CHECKPOINT.parent).rmdir()
 
 
 def _holds_run(folder: Path) -> bool:

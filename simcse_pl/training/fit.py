@@ -22,6 +22,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import learning_rate
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
+from simcse_pl.utils.versions import versions
 
 if TYPE_CHECKING:
     from simcse_pl.evaluation.suite import Suite
@@ -119,7 +120,7 @@ def _load_best(trainer: pl.Trainer, module: SimCSEModule, best: BestCheckpoint) 
 def run_settings(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return the settings that a run prints at its start; `choices` are the files of Hydra's config groups."""
+    """Return what names, `auto` and -1 in the options became; `choices` are the files of Hydra's config groups."""
     encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
     steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
     auxiliary = list(getattr(module, "auxiliary", ()))
@@ -136,6 +137,7 @@ def run_settings(
         "precision": str(trainer.precision),
         "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
         "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
+        "versions": versions(),
     }
 
 

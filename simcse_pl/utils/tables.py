@@ -1,12 +1,12 @@
-"""A table that can be printed, and written as Markdown, CSV, JSON and LaTeX."""
+"""A table that can be printed, and written as Markdown, CSV and LaTeX."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import pandas as pd
 import rich.table
+from rich.console import Group
 from rich.text import Text
 
 _MISSING = "–"
@@ -37,17 +37,17 @@ class Table:
         }
         return pd.DataFrame(columns, dtype=str)
 
-    def printed(self) -> rich.table.Table:
-        """Return the table for the terminal."""
-        caption = Text("\n".join(self.notes), style="dim") if self.notes else None
-        table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
+    def printed(self) -> Group:
+        """Return the table for the terminal, with the title and the notes in lines of its full width."""
+        table = rich.table.Table()
         for heading, cells in (shown := self.shown()).items():
             widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
             table.add_column(Text(heading), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
             table.add_row(*map(Text, row))
-        return table
+        notes = [Text(note, style="dim") for note in self.notes]
+        return Group(Text(self.title, style="italic"), table, *notes)
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""
@@ -60,11 +60,6 @@ class Table:
     def csv(self) -> str:
         """Return the frame as CSV. Numbers have full precision, and missing ones are empty."""
         return str(self.frame.to_csv(index=False))
-
-    def json(self) -> str:
-        """Return title, rows and notes. Numbers have full precision, and missing ones are null."""
-        rows = self.frame.astype(object).where(self.frame.notna(), None).to_dict("records")
-        return json.dumps({"title": self.title, "rows": rows, "notes": self.notes}, indent=2, ensure_ascii=False) + "\n"
 
     def latex(self) -> str:
         """Return a table environment, which needs booktabs, below the notes as comments."""
@@ -81,7 +76,7 @@ class Table:
 
     def files(self) -> dict[str, bytes]:
         """Return the content of each file by its name."""
-        forms = {"md": self.markdown(), "csv": self.csv(), "json": self.json(), "tex": self.latex()}
+        forms = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
 
 

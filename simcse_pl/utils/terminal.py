@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-import rich.table
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -16,7 +15,7 @@ def is_terminal(console: Console) -> bool:
     return console.is_terminal and console.file.isatty()
 
 
-def show(what: rich.table.Table | Text) -> None:
+def show(what: Group | Text) -> None:
     """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
     console = Console(width=None if is_terminal(Console()) else 100)
     console.print(what, crop=False, soft_wrap=isinstance(what, Text))

@@ -79,6 +79,12 @@ def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
 
 
+def test_an_error_that_several_jobs_have_is_printed_once(job, capsys):
+    for _ in range(3):
+        assert job(lambda: raise_(UserError("of all jobs")), RunMode.MULTIRUN) is None
+    assert capsys.readouterr().err == "error: of all jobs\n"
+
+
 @pytest.mark.parametrize(
     ("option", "expected"),
     [

@@ -22,7 +22,13 @@ CURVES = [
 
 
 def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentences, make_model):
-    given = ["data=text", f"data.train={sentences}", "model.head=mlp", *tiny(make_model("bert"))]
+    given = [
+        "data=text",
+        f"data.train={sentences}",
+        "model.head=mlp",
+        "keep_checkpoints=true",
+        *tiny(make_model("bert")),
+    ]
     done, folder = train(*given, fresh=True, FORCE_COLOR="1")
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
@@ -53,11 +59,16 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert results["steps"] == 4 and results["best_step"] in (3, 4)
 
     (run,) = offline_runs(folder)
-    assert (run.started.display_name, run.started.job_type, run.exit) == ("minilm-text", "train", 0)
+    assert (run.started.display_name, run.started.job_type, run.exit) == (f"{folder.parent.name}/run", "train", 0)
     assert f"W&B          wandb sync {folder}/wandb" in done.stdout
     for name in CURVES:
         assert run.curve(name) == pytest.approx(curves[name].dropna().tolist()), name
     assert run.config["choices"] == results["choices"] and run.config["seed"] == 42
+    assert run.config["trainer"]["precision"] == "auto" != run.config["settings"]["precision"]
+    assert run.config["settings"] == results["settings"]
+    assert re.fullmatch(
+        r"simcse_pl [\d.]+( \w+(-dirty)?)?, torch 2.+, transformers 5.+", results["settings"]["versions"]
+    )
     assert run.summary["test/spearman"] == pytest.approx(results["test"]["spearman"])
     assert all(run.image(f"evaluation/{name}").is_file() for name in ("training_paths", "spectra", "similarities"))
 
@@ -77,12 +88,14 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
     for value, score in zip(("0.05", "0.1"), scores, strict=True):
         assert any(row[0] == value and f"{100 * score:.2f} (1)" in row[1] for row in table), done.stdout
     runs = [run for job in range(2) for run in offline_runs(sweep / str(job))]
+    assert not any((sweep / str(job) / "checkpoints").exists() for job in range(2))
     names = [f"minilm-text model.dropout={value}" for value in (0.05, 0.1)]
     assert [run.started.display_name for run in runs] == names
     assert {(run.started.run_group, *run.started.tags, run.exit) for run in runs} == {("sweep", "night", 0)}
     assert len({run.started.run_id for run in runs}) == 2
 
     _, alone = train("model.dropout=0.1", "logger=csv", *common, folder="alone")
+    assert [path.name for path in (alone / "checkpoints").iterdir()] == ["last.ckpt"]
     timeless = [column for column in CURVES if not column.startswith("speed")]
     curves = [pandas.read_csv(folder / "metrics.csv")[timeless] for folder in (sweep / "1", alone, sweep / "0")]
     pandas.testing.assert_frame_equal(curves[0], curves[1], check_exact=True)
@@ -93,6 +106,7 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
 
 def test_a_language_model_is_trained_and_saved(train, sentences, make_masked_language_model):
     given = ["setting=mlm", f"data.train={sentences}", "data.hold_out=0.3", "logger=csv", "data.max_length=32"]
+    given.append("keep_checkpoints=true")
     done, folder = train(*given, *tiny(make_masked_language_model("bert")), folder="stage")
     results = json.loads((folder / "results.json").read_text())
     assert (results["monitor"], results["mode"]) == ("perplexity", "min") and "perplexity" in done.stdout

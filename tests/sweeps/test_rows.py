@@ -1,11 +1,12 @@
-"""Rows of a sweep: all rows compose, set their options only, and are omitted if they need a missing file."""
+"""Rows of a sweep: all compose, set their options only, and are omitted without their file; groups and names in W&B."""
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
 from simcse_pl.config.options import check_options
 from simcse_pl.reports.paper import ablation
-from simcse_pl.sweeps.rows import row_names, with_row
+from simcse_pl.sweeps.rows import in_sweep, job_name, row_names, sweep_group, with_row
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
 
@@ -68,3 +69,13 @@ def test_rows_that_need_a_missing_file_are_omitted(composed, monkeypatch):
     config.sweep.row = "ParaNMT (5m)"
     with pytest.raises(UserError, match=r"^sweep.row=ParaNMT \(5m\): data.train has no value; see what the row needs"):
         with_row(config)
+
+
+def test_the_group_is_the_table_and_the_folder_of_the_sweep_and_a_single_run_is_its_folder(composed):
+    config = composed("sweep=table_3_dropout", "hydra.job.num=0")
+    assert sweep_group(config) == "table_3_dropout monday"
+    assert sweep_group(composed("hydra.job.num=0")) == "monday"
+    single = composed("hydra.mode=RUN", "seed=1")
+    assert sweep_group(single) is None and not in_sweep() and job_name(single) == "tmp/run"
+    HydraConfig.instance().cfg = None
+    assert sweep_group(config) is None

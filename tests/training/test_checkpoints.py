@@ -171,11 +171,14 @@ def test_a_job_of_a_sweep_continues_its_folder_and_the_log_says_why(tmp_path, mo
     assert (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
 
 
-def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path):
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path, finished):
     write_run(tmp_path)
+    if finished:
+        (tmp_path / "results.json").touch()
     curves = (tmp_path / "metrics.csv").read_bytes()
     with pytest.raises(UserError, match="already holds a run"):
-        find_checkpoint(None, tmp_path)
+        find_checkpoint(f"{tmp_path}/checkpoints/last.ckpt" if finished else None, tmp_path)
     assert (tmp_path / "metrics.csv").read_bytes() == curves
 
 

@@ -12,7 +12,7 @@ from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.methods import baselines, published_score, setting_of
 from simcse_pl.reports.paper import Ablation, ablation
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, score_names
+from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, same_options, score_names
 from simcse_pl.reports.tables.score_tables import shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals
 
@@ -52,6 +52,11 @@ class SeedGroups:
         title = f"{name} ({self.sweep.label})" if name else self.sweep.label
         title = f"Table {self.paper.number} of the paper, {self.paper.varied}" if self.paper else title
         return f"{title}, size={self.sweep.size}" if self.sweep.size else title
+
+    @property
+    def given(self) -> str:
+        """The options that were given to all finished jobs; a row of the sweep may replace one."""
+        return same_options([job for job in self.sweep.jobs if job.run])
 
     @property
     def score_name(self) -> str:
@@ -191,12 +196,7 @@ class Difference:
 
         The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
         """
-        return reach(self.count) * float(self.by_seed.std())
-
-
-def reach(count: int) -> float:
-    """Return half the width of a t-interval of the mean over seeds, in sample standard deviations."""
-    return float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) / math.sqrt(count) if count > 1 else math.nan
+        return float(t.ppf((1 + CONFIDENCE) / 2, self.count - 1) * self.by_seed.sem())
 
 
 def differences(groups: SeedGroups, score: str) -> list[Difference]:

@@ -14,6 +14,7 @@ from simcse_pl.reports.paper import Ablation
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences
 from simcse_pl.utils.numbers import as_number
 
+_SHARED_WIDTH = 110  # characters of the line above the panels
 _OUTLIER = 5  # times the median difference, or 1 point; other differences cannot be read beside a larger one
 
 
@@ -34,7 +35,7 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     panels, paper = {f"dev ({groups.score_name})": _measured(groups)}, groups.paper
     if paper and paper.rows and groups.has_rows and groups.comparable:
         panels[f"paper, dev ({groups.score_name})"] = _papers(groups, paper)
-    return _panels(panels, paper.varied if paper and groups.has_rows else "")
+    return _panels(panels, groups.given, paper.varied if paper and groups.has_rows else "")
 
 
 def _measured(groups: SeedGroups) -> pd.DataFrame:
@@ -83,7 +84,7 @@ def _of_methods(groups: SeedGroups, gains: pd.DataFrame) -> Figure:
     theirs = gains.assign(series="published", mean=gains["published"], error=np.nan, seeds=[[]] * len(gains))
     if groups.comparable and theirs["mean"].any():
         panels["published difference,\nSTS average on test"] = theirs.dropna(subset="mean")
-    figure = _panels(panels)
+    figure = _panels(panels, groups.given)
     sizes = gains["mean"].abs()
     if sizes.max() > _OUTLIER * max(sizes.median(), 1):
         figure.axes[0].set_xscale("symlog", linthresh=1)  # linear from -1 to 1, then logarithmic
@@ -93,14 +94,20 @@ def _of_methods(groups: SeedGroups, gains: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panels(panels: Mapping[str, pd.DataFrame], varied: str = "") -> Figure:
-    """Draw panels side by side, by the label of their axis, with a line per name of what is varied."""
+def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") -> Figure:
+    """Draw panels side by side, by the label of their axis, with a line per name of what is varied.
+
+    The options that were given to all jobs are above them.
+    """
     drawn = list(panels.values())
     names = list(dict.fromkeys(name for points in reversed(drawn) for name in points["name"]))  # in the paper's order
     if all(as_number(name.partition("=")[2]) is not None for name in names):
         names.sort(key=lambda name: float(name.partition("=")[2]))
     series = [points["series"].nunique() for points in drawn]
-    figure = Figure((WIDTH, max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.9), layout="constrained")
+    shared = textwrap.wrap(f"given: {given}", _SHARED_WIDTH) if given else []
+    height = max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.12 * len(shared) + 0.9
+    figure = Figure((WIDTH, height), layout="constrained")
+    figure.suptitle("\n".join(shared), fontsize=6)
     (grid,) = figure.subplots(1, len(drawn), sharey=True, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
         _draw(axes, points.assign(place=points["name"].map(names.index)), hollow=axes is not grid[0])

@@ -14,6 +14,9 @@ from simcse_pl.results.metrics import SPEARMAN, factor, score_name
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 
+_IN_TITLES = ("sweep", "sweep.table", "sweep.row", "size", "seed")
+_OF_LOGS = ("logger", "log_every", "resume", "debug", "keep_checkpoints")
+
 
 class Place(Shape):
     """The place of a job in a sweep."""
@@ -51,6 +54,7 @@ class TrainingRun(Shape):
     steps: int | None = None
     best_step: int | None = None
     seed: int | None = None
+    settings: Mapping[str, str] = {}
     sweep: Place | None = None
     trial: Trial | None = None
     sts: Mapping[str, Number] = {}
@@ -123,6 +127,16 @@ def score_names(runs: Sequence[TrainingRun]) -> str:
 def differing(jobs: Sequence[Job]) -> list[str]:
     """Return the options that differ between jobs, in the order in which they first appear."""
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
+
+
+def same_options(jobs: Sequence[Job], *also: str) -> str:
+    """Return the given options that are the same in all jobs, without those of logs and those that titles have.
+
+    `also` are names of options to return even if they are not given.
+    """
+    values = {name: {job.value(name) for job in jobs} for name in [*also, *keys_of(job.options for job in jobs)]}
+    same = {name: own.pop() for name, own in values.items() if len(own) == 1 and name not in _IN_TITLES}
+    return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
 
 
 def is_sweep(path: str | Path) -> bool:

@@ -1,5 +1,6 @@
 """The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.methods import published_score, setting_of
 from simcse_pl.reports.paper import published
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, METHOD, SCORES, SeedGroups, differences
-from simcse_pl.reports.sweeps.sweep_results import differing
+from simcse_pl.reports.sweeps.sweep_results import Job, differing
 from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.utils.tables import Table
 
@@ -27,9 +28,15 @@ class SeedTable(Table):
 
     Args:
         best: which cells have a star, by column.
+        given: the options that were given to all jobs, a column of the CSV.
     """
 
     best: pd.DataFrame = field(default_factory=pd.DataFrame)
+    given: str = ""
+
+    def csv(self) -> str:
+        """Return the frame and the given options as CSV."""
+        return str(self.frame.assign(given=self.given).to_csv(index=False))
 
     def shown(self) -> pd.DataFrame:
         """Return every cell as text. The number of seeds is left out where it equals that on dev."""
@@ -62,7 +69,7 @@ def sweep_table(groups: SeedGroups, name: str = "sweep") -> SeedTable:
             frame = frame.join(_papers_figures(groups, score))
     shown = {name: 0 if name.endswith(" n") else _DECIMALS.get(name.split(" ")[0], groups.decimals) for name in frame}
     title = f"{groups.title}: {groups.score_name}"
-    return SeedTable(name, title, frame, shown, sweep_notes(groups), _marks(groups, frame))
+    return SeedTable(name, title, frame, shown, sweep_notes(groups), _marks(groups, frame), groups.given)
 
 
 def _labels(groups: SeedGroups) -> pd.DataFrame:
@@ -143,12 +150,19 @@ def _about_scores(groups: SeedGroups) -> list[str]:
     before = pd.Series([run.score(run.before) for run in runs]).agg(["min", "max"]).dropna()
     facts = {
         "model": _or(job.choices.get("model") for job in jobs),
-        "data": _or(job.choices.get("data") for job in jobs),
+        "data": _or(map(_data_of, jobs)),
         "steps": _or(run.steps for run in runs),
         "seeds": ", ".join(sorted(groups.runs["seed"].unique(), key=lambda seed: (len(seed), seed))),
         "dev before training": " to ".join(dict.fromkeys(f"{end:.{groups.decimals}f}" for end in before)),
     }
-    return [*notes, "; ".join(f"{name} {value}" for name, value in facts.items() if value)]
+    notes.append("; ".join(f"{name} {value}" for name, value in facts.items() if value))
+    return [*notes, f"given: {groups.given}"] if groups.given else notes
+
+
+def _data_of(job: Job) -> str | None:
+    """Return the files that a job was trained on and their rows; of older results, the choice of the group."""
+    files = job.run.settings.get("data") if job.run else None
+    return re.sub(r"(?<!\S)/[^;]*/", "", files) if files else job.choices.get("data")  # without absolute folders
 
 
 def _tasks(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Result
-from simcse_pl.results.metrics import decimals, factor, heading, scale_note
+from simcse_pl.results.metrics import by_file, decimals, factor, heading, scale_note
 from simcse_pl.utils.tables import Table
 
 # By the name in results.json: the name in the table, and the number of decimals.
@@ -71,19 +71,25 @@ def retrieval_table(results: Sequence[Result]) -> Table | None:
 
 
 def own_data_table(results: Sequence[Result]) -> Table | None:
-    """Return the metrics on own data, one row per encoder; None without results."""
+    """Return the metrics on own data, one row per encoder and file; None without results."""
     measured = {result.label: result.own for result in results if result.own is not None}
     if not measured:
         return None
-    frame = pd.DataFrame([data.metrics for data in measured.values()], dtype=float)
-    metrics = list(frame)
-    frame *= [factor(metric) for metric in metrics]
-    digits = {heading(metric, direction=True): decimals(metric) for metric in metrics}
-    frame.columns = pd.Index(digits)
-    frame.insert(0, "encoder", list(measured))
+    rows = {(label, file): own for label, data in measured.items() for file, own in by_file(data.metrics).items()}
+    metrics = keys_of(rows.values())
+    frame, digits = metric_frame([*rows.values()], metrics)
+    names = pd.DataFrame([*rows], columns=["encoder", "file"])
+    frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)
     where, notes = _in_common({label: data.data for label, data in measured.items()})
     scale = scale_note(*metrics)
     return Table("own_data", f"Own data{where}" + f" ({scale})" * bool(scale), frame, digits, notes)
+
+
+def metric_frame(rows: Sequence[Mapping[str, float]], metrics: Sequence[str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the metrics of each row as tables show them, mostly x 100, and the decimals of each column."""
+    frame = pd.DataFrame(rows).reindex(columns=metrics).astype(float) * [factor(metric) for metric in metrics]
+    digits = {heading(metric, direction=True): decimals(metric) for metric in metrics}
+    return frame.set_axis([*digits], axis=1), digits
 
 
 def _in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""The tables of a sweep, read back cell by cell."""
+"""The tables of a sweep, read back cell by cell, and the notes below them."""
 
 import csv
 import io
@@ -6,7 +6,8 @@ import io
 import numpy as np
 import pytest
 
-from simcse_pl.reports.sweeps.sweep_tables import sweep_table
+from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
+from simcse_pl.reports.sweeps.sweep_tables import sweep_notes, sweep_table
 
 
 def shown(table):
@@ -92,3 +93,23 @@ def test_a_star_marks_a_gain_beyond_the_spread_of_seeds_and_no_loss(compare, of_
     stars = {name: cell.startswith("*") for name, cell in column(table, "difference on dev").items()}
     assert stars == {"simcse": False, "esimcse": True, "mixcse": False, "pcl": False}
     assert not any("*" in cell for cell in column(table, "dev").values())
+
+
+def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep, job, group):
+    given = {"size": "mini", "optimizer.lr": "1e-6", "logger": "csv", "model.dropout": 0.1}
+    settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
+    jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
+    groups = group(write_sweep("s", *jobs, table="table_3_dropout", size="mini"))
+    table, note = sweep_table(groups), "given: optimizer.lr=1e-6 model.dropout=0.1"
+    assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in table.latex()
+    assert {row["given"] for row in data(table)} == {note.removeprefix("given: ")}
+    assert sweep_figure(groups).get_suptitle() == note
+    assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
+
+
+def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep, job, group):
+    other = {"validation": "sample", "monitor": "mrr", "best": {"mrr": 0.5}}
+    jobs = [job(0.7, options={"a": 1}), job(0.7, options={"a": 2}, **other)]
+    notes = " ".join(sweep_notes(group(write_sweep("s", *jobs))))
+    for warning in ("validated on different data", "checkpoints chosen by different metrics", "one seed per row"):
+        assert f"warning: {warning}" in notes

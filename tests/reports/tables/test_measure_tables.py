@@ -31,3 +31,10 @@ def test_own_data_of_encoders_is_compared_and_other_data_is_a_note(make_result):
         "encoder": ["one", "two"], "mrr ↑": ["50.00", "75.00"], "loss ↓": ["1.250", "–"], "Spearman ↑": ["–", "–"],
     }  # fmt: skip
     assert table.notes == ["one on de.tsv", "two on en.tsv"]
+
+
+def test_each_file_of_own_data_is_a_row(make_result):
+    metrics = {"de/mrr": 0.5, "de/map": 0.4, "en/mrr": 0.7, "en/map": 0.6, "mrr": 0.6, "map": 0.5}
+    table = own_data_table([make_result("one", own={"data": "de, en", "metrics": metrics})])
+    scores = [["de", "50.00", "40.00"], ["en", "70.00", "60.00"], ["mean", "60.00", "50.00"]]
+    assert table.shown().to_numpy().tolist() == [["one", *row] for row in scores]
