@@ -13,7 +13,7 @@ from simcse_pl.reports.figures.encoders import (
     spectra,
 )
 from simcse_pl.reports.figures.style import figure_files
-from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, retrieval_table
+from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, own_score_table, retrieval_table
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
@@ -37,6 +37,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         *geometry_tables(results),
         retrieval_table(results),
         own_data_table(every),
+        own_score_table(every),
     ]
     shown = [table for table in tables if table is not None]
     if shown:
