@@ -9,15 +9,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
 
 STANDARD_INPUT = "-"
 _SAVING = ".saving-"
+_CHECKSUMS = "sha256"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing raises these
 
 
@@ -34,10 +35,9 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is not valid JSON: {first_line(error)}") from error
 
 
-def write_json(path: Path, report: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write plain values to a JSON file atomically, with null for NaN and infinity."""
-    content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, content + "\n")
+    write_text(path, json.dumps(without_nan(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def without_nan(value: Any) -> Any:
@@ -58,12 +58,39 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def checksums(folder: Path, pattern: str) -> dict[str, dict[str, str]]:
+    """Return the entry of a JSON file by which `unchanged` checks the files beside it that match a pattern."""
+    return {_CHECKSUMS: {path.name: sha256_of(path) for path in sorted(folder.glob(pattern))}}
+
+
 @contextmanager
-def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
+def unchanged(manifest: Path | None) -> Iterator[None]:
+    """Check, after files were read in the block, that they are those whose `checksums` the manifest had before it.
+
+    A file that is not there is not checked: a hub repository is downloaded in part. None checks nothing.
+
+    Raises:
+        UserError: a file is damaged, or was replaced while it was read.
+    """
+    content = read_json(manifest) if manifest else None
+    yield
+    if manifest and isinstance(content, dict):
+        for name, checksum in content.get(_CHECKSUMS, {}).items():
+            path = manifest.with_name(Path(name).name)
+            if path.is_file() and sha256_of(path) != checksum:
+                raise UserError(f"{path} is damaged, or was not written with {manifest.name}: write the folder again")
+
+
+@contextmanager
+def atomic_write(folder: str | Path, last: str = "", stale: Collection[str] = ()) -> Iterator[Path]:
     """Yield a new folder to write files into, and move them to `folder` at the end.
 
     Files of the same name are replaced; other files stay. If the block raises an exception, `folder` does not change.
-    The presence of the file `last`, which is moved last, means that the others are complete.
+
+    Args:
+        folder: where the files end up.
+        last: the file that is moved last, so that its presence means that the others are complete.
+        stale: names of files to remove before the last one is moved, if they are not written.
 
     Raises:
         WriteError: the system rejects a write.
@@ -81,14 +108,40 @@ def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # otherwise a power failure can leave an empty file
+            left = {folder / name for name in stale} - {folder / file.relative_to(new) for file in files}
             for file in sorted(files, key=lambda path: path.name == last):  # nothing fails after this
+                if file.name == last:
+                    for path in left:
+                        path.unlink(missing_ok=True)
                 os.replace(file, folder / file.relative_to(new))
+
+
+@contextmanager
+def atomic_open(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
+    """Yield a new file, UTF-8 unless it is binary, and move it to `path` at the end, as `atomic_write` does.
+
+    Raises:
+        WriteError: the system rejects a write.
+    """
+    encoding = None if "b" in mode else "utf-8"
+    try:
+        with atomic_write(path.parent) as new, (new / path.name).open(mode, encoding=encoding, newline=newline) as file:
+            yield file
+    except WriteError as error:
+        raise WriteError(_final(path), error.why) from error.__cause__
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically; raise WriteError if the system rejects it."""
-    with atomic_write(path.parent) as new:
-        (new / path.name).write_text(text, encoding="utf-8")
+    with atomic_open(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed at the end; raise WriteError, which names its place, if the disk is full."""
+    with reraise_write_errors(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as name:
+        yield Path(name)
 
 
 @contextmanager
@@ -100,8 +153,12 @@ def reraise_write_errors(folder: Path) -> Iterator[None]:
         why = None if isinstance(error, UserError | FailureError) else _why_rejected(error, folder)
         if why is None:
             raise
-        final = Path(*(part for part in folder.parts if not part.startswith(_SAVING)))  # if nested
-        raise WriteError(final, why) from error
+        raise WriteError(_final(folder), why) from error
+
+
+def _final(path: Path) -> Path:
+    """Return where a file or folder ends up that is in a folder of `atomic_write`."""
+    return Path(*(part for part in path.parts if not part.startswith(_SAVING)))
 
 
 def _why_rejected(error: Exception, folder: Path) -> str | None:
@@ -134,17 +191,28 @@ def read_lines(path: Path) -> Iterator[str]:
     Only \n and \r\n end a line; U+0085 and U+2028 are text.
 
     Raises:
-        UserError: the file does not exist or cannot be read, or a line is not UTF-8.
+        UserError: the file does not exist, cannot be read or is written to meanwhile, or a line is not UTF-8.
     """
     if str(path) != STANDARD_INPUT:
         check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
+        before = _version(path)
         for number, raw in enumerate(file, 1):
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
             try:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise UserError(f"{path}, line {number}: not UTF-8 (byte {error.object[error.start]:#04x})") from error
+        if _version(path) != before:
+            raise UserError(f"{path} was changed while it was read: run the command again")
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is replaced or written to; None for standard input."""
+    if str(path) == STANDARD_INPUT:
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _open(path: Path) -> AbstractContextManager[Iterable[bytes]]:
