@@ -219,7 +219,7 @@ def load_saved(
         model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
     else:
         source = resolve(name)
-        with unchanged(find_file(source, SETTINGS_FILE)):
+        with unchanged(Path(source) / SETTINGS_FILE):
             spec = read_spec(source, given.get("pooling"), pooler)
             for option in ("num_layers", "bidirectional"):
                 if backbone.get(option) is None:

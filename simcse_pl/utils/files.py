@@ -64,21 +64,20 @@ def checksums(folder: Path, pattern: str) -> dict[str, dict[str, str]]:
 
 
 @contextmanager
-def unchanged(manifest: Path | None) -> Iterator[None]:
-    """Check, after files were read in the block, that they are those whose `checksums` the manifest had before it.
+def unchanged(manifest: Path) -> Iterator[None]:
+    """Check, after files were read in the block, that they are those whose `checksums` a JSON file had before it.
 
-    A file that is not there is not checked: a hub repository is downloaded in part. None checks nothing.
+    Nothing is checked if the JSON file does not exist, or has no checksums.
 
     Raises:
-        UserError: a file is damaged, or was replaced while it was read.
+        UserError: a file is missing or damaged, or was replaced while it was read.
     """
-    content = read_json(manifest) if manifest else None
+    content = read_json(manifest) if manifest.is_file() else None
     yield
-    if manifest and isinstance(content, dict):
-        for name, checksum in content.get(_CHECKSUMS, {}).items():
-            path = manifest.with_name(Path(name).name)
-            if path.is_file() and sha256_of(path) != checksum:
-                raise UserError(f"{path} is damaged, or was not written with {manifest.name}: write the folder again")
+    listed = content.get(_CHECKSUMS, {}) if isinstance(content, dict) else {}
+    for path, checksum in ((manifest.with_name(Path(name).name), listed[name]) for name in listed):
+        if not path.is_file() or sha256_of(path) != checksum:
+            raise UserError(f"{path} is damaged, or was not written with {manifest.name}: write the folder again")
 
 
 @contextmanager
