@@ -97,8 +97,6 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
         if number % world_size() == rank() and not shard.exists():
             with atomic_open(shard, "wb") as file:
                 np.savez(file, encode(chunk))
-    if fingerprint(arguments.sentences) != manifest["file"]:
-        raise UserError(f"{arguments.sentences} was changed while it was read: remove {folder}, and start again")
 
 
 def _join(folder: Path, out: Path, precision: str) -> None:

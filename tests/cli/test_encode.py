@@ -89,11 +89,14 @@ def test_a_damaged_shard_is_an_error(command, encoder, sentences, set_chunk_size
     command(*given)
 
 
-def test_a_table_that_changes_while_it_is_encoded_is_an_error(command, encoder, sentences, monkeypatch, tmp_path):
-    def encode_and_edit(simcse, *_, **__):
+def test_a_file_that_changes_while_it_is_encoded_is_an_error(
+    command, encoder, sentences, set_chunk_size, monkeypatch, tmp_path
+):
+    def encode_and_edit(simcse, chunk, **_):
         sentences.write_text("Another sentence.\n")
-        return np.zeros((len(SENTENCES), 32), np.float32)
+        return np.zeros((len(chunk), 32), np.float32)
 
+    set_chunk_size(3)
     monkeypatch.setattr(SimCSE, "encode", encode_and_edit)
     error = command("encode", *encoder, sentences, "--out", tmp_path / "v.npy", status=2).err
     assert f"{sentences} was changed while it was read" in error and not (tmp_path / "v.npy").exists()
