@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
-from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 import torch
@@ -258,10 +257,9 @@ def _load_weights(
     auto: type[AutoModel | AutoModelForMaskedLM], source: str, config: PreTrainedConfig, **options: Any
 ) -> tuple[Backbone, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
-    indexes = {SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME, getattr(config, "transformers_weights", None) or ""}
-    for index in indexes:
-        if index.endswith(".index.json"):
-            check_named_files(source, str(PurePosixPath(options.get("subfolder", ""), index)), "weight_map")
+    for index in (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME, getattr(config, "transformers_weights", None) or ""):
+        if index.endswith(".json"):
+            check_named_files(source, index, options.get("subfolder", ""), "weight_map")
     options = {"dtype": torch.float32, "output_loading_info": True} | options | loading_options(source)
     model, info = auto.from_pretrained(source, config=config, **options)
     return model, sorted(info["missing_keys"])

@@ -126,7 +126,7 @@ def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
 
 def _read(source: str, folder: str, file: str) -> dict[str, Any]:
     """Return a JSON object of a folder; an empty one if the file does not exist."""
-    path = find_file(source, str(PurePosixPath(folder, file)))
+    path = find_file(source, file, folder)
     return {} if path is None else dict(read_json(path))
 
 

@@ -43,8 +43,9 @@ def resolve(name: str) -> str:
     return str(folder)
 
 
-def find_file(source: str, file: str) -> Path | None:
+def find_file(source: str, file: str, subfolder: str = "") -> Path | None:
     """Return a file of a model folder or hub repository; None if it does not exist."""
+    file = str(PurePosixPath(subfolder, file))
     if Path(source).is_dir():
         return path if (path := Path(source) / file).is_file() else None
     return hub.find(source, file)
@@ -53,7 +54,7 @@ def find_file(source: str, file: str) -> Path | None:
 def find_weights(source: str, folder: str = "") -> Path:
     """Return the file of weights in a folder of a model folder or hub repository; raise UserError if there is none."""
     for name in ("model.safetensors", "pytorch_model.bin"):
-        if path := find_file(source, str(PurePosixPath(folder, name))):
+        if path := find_file(source, name, folder):
             return path
     raise UserError(f"{source}: the weights {PurePosixPath(folder, 'model.safetensors')} are missing")
 
@@ -90,9 +91,9 @@ def leaves_folder(name: str | PurePosixPath) -> bool:
     return path.is_absolute() or ".." in path.parts
 
 
-def check_named_files(source: str, file: str, key: str) -> None:
+def check_named_files(source: str, file: str, subfolder: str, key: str) -> None:
     """Raise UserError if the entry `key` of a JSON file of a model names a file outside of the model's folder."""
-    path = find_file(source, file)
+    path = find_file(source, file, subfolder)
     named = read_json(path).get(key, ()) if path else ()
     for name in named.values() if isinstance(named, dict) else named:
         if leaves_folder(name):
@@ -104,7 +105,7 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
     if (base := base_of(resolve(name))) is not None and not find_file(resolve(name), "tokenizer_config.json"):
         name = base
     with loading(name) as source:
-        check_named_files(source, str(PurePosixPath(subfolder, "tokenizer_config.json")), "fast_tokenizer_files")
+        check_named_files(source, "tokenizer_config.json", subfolder, "fast_tokenizer_files")
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source, subfolder=subfolder, **loading_options(source)
         )
@@ -116,7 +117,7 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
 
 def load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
     """Load the config of a model. Code in its folder or repository is never run."""
-    path = find_file(source, str(PurePosixPath(subfolder, "config.json")))
+    path = find_file(source, "config.json", subfolder)
     if path and (kernel := _HUB_KERNEL.search(json.dumps(read_json(path)))):
         raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
     config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **loading_options(source))
