@@ -81,7 +81,9 @@ def unchanged(manifest: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_write(folder: str | Path, last: str = "", stale: Collection[str] = ()) -> Iterator[Path]:
+def atomic_write(
+    folder: str | Path, last: str = "", stale: Collection[str] = (), what: Path | None = None
+) -> Iterator[Path]:
     """Yield a new folder to write files into, and move them to `folder` at the end.
 
     Files of the same name are replaced; other files stay. If the block raises an exception, `folder` does not change.
@@ -90,12 +92,13 @@ def atomic_write(folder: str | Path, last: str = "", stale: Collection[str] = ()
         folder: where the files end up.
         last: the file that is moved last, so that its presence means that the others are complete.
         stale: names of files to remove before the last one is moved, if they are not written.
+        what: what the message of WriteError names; None for the folder.
 
     Raises:
         WriteError: the system rejects a write.
     """
     folder = Path(folder)
-    with reraise_write_errors(folder):
+    with reraise_write_errors(folder, what):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # on the same disk
             new = Path(name)
@@ -122,12 +125,9 @@ def atomic_open(path: Path, mode: str = "w", newline: str | None = None) -> Iter
     Raises:
         WriteError: the system rejects a write.
     """
-    encoding = None if "b" in mode else "utf-8"
-    try:
-        with atomic_write(path.parent) as new, (new / path.name).open(mode, encoding=encoding, newline=newline) as file:
-            yield file
-    except WriteError as error:
-        raise WriteError(_final(path), error.why) from error.__cause__
+    how: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
+    with atomic_write(path.parent, what=path) as new, (new / path.name).open(mode, **how) as file:
+        yield file
 
 
 def write_text(path: Path, text: str) -> None:
@@ -144,20 +144,16 @@ def temporary_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def reraise_write_errors(folder: Path) -> Iterator[None]:
-    """Raise WriteError, which names `folder`, in place of an error from writing there."""
+def reraise_write_errors(folder: Path, what: Path | None = None) -> Iterator[None]:
+    """Raise WriteError, which names `what` or else the folder, in place of an error from writing to the folder."""
     try:
         yield
     except Exception as error:
         why = None if isinstance(error, UserError | FailureError) else _why_rejected(error, folder)
         if why is None:
             raise
-        raise WriteError(_final(folder), why) from error
-
-
-def _final(path: Path) -> Path:
-    """Return where a file or folder ends up that is in a folder of `atomic_write`."""
-    return Path(*(part for part in path.parts if not part.startswith(_SAVING)))
+        final = Path(*(part for part in (what or folder).parts if not part.startswith(_SAVING)))  # if nested
+        raise WriteError(final, why) from error
 
 
 def _why_rejected(error: Exception, folder: Path) -> str | None:
