@@ -9,7 +9,7 @@ DOCS_READY := $(ENV)/.simcse_pl-docs
 DEV_READY := $(ENV)/.simcse_pl-dev
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help install run test claims commands browser findings docs check dist
+.PHONY: help install run test claims commands browser findings docs check lock dist
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -44,6 +44,10 @@ check: $(DEV_READY)  ## check style, types and imports between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+lock: $(DEV_READY)  ## pin all packages that requirements.txt needs, with hashes, in requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" requirements.txt --output-file requirements.lock
 
 dist: $(DEV_READY)  ## build and check the wheel and the source archive, in dist/
 	rm -rf dist

@@ -84,10 +84,12 @@ def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
     return {"s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
 
 
-def write_lines(path: Path, lines: int) -> Path:
-    """Write distinct lines of text, and return the path."""
-    sentences = wikipedia_sentences()
-    path.write_text("".join(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines)), encoding="utf-8")
+def source_of(folder: Path, lines: int) -> Path:
+    """Return a file of distinct lines of text. It is written once: `datasets` tokenizes a newer file again."""
+    path = folder / f"{lines}.txt"
+    if not path.exists():
+        sentences = wikipedia_sentences()
+        path.write_text("".join(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines)), encoding="utf-8")
     return path
 
 
@@ -105,8 +107,8 @@ def main() -> None:
     cases = [(lines, way, start) for lines in arguments.lines for way in WAYS for start in ("cold", "warm")]
     with tempfile.TemporaryDirectory() as folder:
         for lines, way, start in tracked(cases, "measuring"):
-            source = write_lines(Path(folder) / f"{lines}.txt", lines)
-            row = run_json("-m", "benchmarks.data", "--one", way, source, Path(folder) / f"{way}-{lines}")
+            source, cache = source_of(Path(folder), lines), Path(folder) / f"{way}-{lines}"
+            row = run_json("-m", "benchmarks.data", "--one", way, source, cache)
             found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
     note = (
         f"cold: with an empty cache; warm: the second start; memory: the growth of the process after {BATCHES} batches "

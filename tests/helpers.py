@@ -38,6 +38,13 @@ def assert_same_run(folder, whole):
     assert results == whole[1] and encoder == whole[3]
 
 
+def flip_bit(path):
+    """Flip a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
 def save_checkpoint(encoder, path):
     """Save a checkpoint as Lightning's trainer writes it, and return the encoder in evaluation mode."""
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)

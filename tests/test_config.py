@@ -10,6 +10,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
@@ -149,6 +150,10 @@ def test_pins_satisfy_the_package():
     for line in project["dependencies"]:
         requirement = Requirement(line)
         assert requirement.specifier.contains(pins[requirement.name]), line
+    locked = (ROOT / "requirements.lock").read_text()
+    for name, version in pins.items():
+        assert f"\n{canonicalize_name(name)}=={version} \\\n    --hash=sha256:" in locked, name
+    assert "://" not in locked
 
 
 def test_a_job_of_slurm_has_the_trainers_nodes_and_devices():

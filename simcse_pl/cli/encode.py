@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -37,8 +37,8 @@ from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, Quantizer
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
-from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write, write_text
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import atomic_open, write_text
 
 _MANIFEST_FILE = "manifest.json"
 _DECIMALS = 8  # in JSON: float32 has no more
@@ -100,29 +100,34 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
         same = "continue with the same ones, or remove it to start again"
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
     for number, chunk in enumerate(chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
-        shard = folder / f"{number:06d}.npy"
+        shard = folder / f"{number:06d}.npz"  # which has a CRC
         if number % world_size() == rank() and not shard.exists():
-            with atomic_write(folder) as new, (new / shard.name).open("wb") as file:
-                _write(file, encode(chunk))
+            with atomic_open(shard, "wb") as file:
+                np.savez(file, encode(chunk))
 
 
 def _join(folder: Path, out: Path, precision: str) -> None:
     """Write one file with the vectors of all shards, atomically, and remove the folder."""
-    shards = sorted(folder.glob("[0-9]*.npy"))
-    quantizer = Quantizer.fitted(precision, first := np.load(shards[0]))
-    like, rows = quantizer.quantize(first[:1]), sum(len(np.load(shard, mmap_mode="r")) for shard in shards)
-    with atomic_write(out.parent, last=out.name) as new:
-        with (new / out.name).open("wb") as file:
-            _write(file, like[:0], rows)
-            for shard in shards:
-                file.write(quantizer.quantize(np.load(shard)).tobytes())
-        if quantizer.ranges is not None:
-            with (new / f"{out.name}.ranges.npy").open("wb") as file:
-                _write(file, quantizer.ranges)
+    shards = sorted(folder.glob("[0-9]*.npz"))
+    quantizer = Quantizer.fitted(precision, first := _read(shards[0]))
+    like, rows = quantizer.quantize(first[:1]), len(first) * (len(shards) - 1) + len(_read(shards[-1]))
+    if quantizer.ranges is not None:
+        with atomic_open(out.with_name(f"{out.name}.ranges.npy"), "wb") as file:
+            _write(file, quantizer.ranges)
+    with atomic_open(out, "wb") as file:
+        _write(file, like[:0], rows)
+        for shard in shards:
+            file.write(quantizer.quantize(_read(shard)).tobytes())
     shutil.rmtree(folder)
 
 
-def _write(file: BinaryIO, array: Array, rows: int | None = None) -> None:
+def _read(shard: Path) -> Array:
+    with reraise_as(f"{shard} is damaged: remove it, and run the command again"), np.load(shard) as arrays:
+        vectors: Array = arrays["arr_0"]
+    return vectors
+
+
+def _write(file: IO[bytes], array: Array, rows: int | None = None) -> None:
     """Write an array as .npy; with `rows`, for an array of so many rows. `np.save` does not notice a full disk."""
     shape = array.shape if rows is None else (rows, *array.shape[1:])
     header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}

@@ -68,6 +68,8 @@ def train_job(job: Job) -> dict[str, Any]:
         from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
 
         suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
+        if suite.failed:
+            raise UserError(f"test_tasks: {failures(suite.failed)}")
     data.setup()
     module.prepare(data.row_kinds)
     check_dropout(config, module, data)
@@ -172,4 +174,9 @@ def write_results(
     show(run_table(results).printed())
     show(run_places(job.folder, dashboards(loggers)))
     if results.get("failed"):
-        raise UserError("; ".join(f"{task}: {why}" for task, why in results["failed"].items()))
+        raise UserError(failures(results["failed"]))
+
+
+def failures(failed: Mapping[str, str]) -> str:
+    """Return the tasks that failed, and why, in one line."""
+    return "; ".join(f"{task}: {why}" for task, why in failed.items())

@@ -112,6 +112,9 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         UserError: a file or STS-B cannot be read, a score is not a number, or all scores of a file are equal.
     """
 
+    third_column = "a number"
+    labels: tuple[float, ...] = ()  # the possible numbers; empty for any
+
     def __init__(
         self,
         validation: Files = None,
@@ -139,8 +142,8 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         pairs = []
         for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
             score = as_number(text)
-            if score is None or not first or not second:
-                raise UserError(f"{file.file}, {place}: it should be two sentences and a number")
+            if score is None or score not in (self.labels or (score,)) or not first or not second:
+                raise UserError(f"{file.file}, {place}: it should be two sentences and {self.third_column}")
             pairs.append(ScoredPair(first, second, score))
         if len({pair.score for pair in pairs}) < 2:
             raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
@@ -176,18 +179,14 @@ class BinaryPairs(ScoredPairs):
         UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
     """
 
+    third_column = "the label 0 or 1"
+    labels = (0.0, 1.0)
+
     def __init__(
         self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
     ) -> None:
         FileEvaluator.__init__(self, validation, test, header, columns)
         self.stsb = {}
-
-    def read(self, file: EvaluationFile) -> list[ScoredPair]:
-        """Read two sentences and a label from each row."""
-        pairs = super().read(file)
-        if others := [pair.score for pair in pairs if pair.score not in (0, 1)]:
-            raise UserError(f"{file.file}: the label {others[0]:g} is neither 0 nor 1")
-        return pairs
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""

@@ -6,7 +6,6 @@ as in FAISS. `binary` stores 1 for x > 0 and otherwise 0, with 8 dimensions in a
 stored values are those of `quantize_embeddings` of sentence-transformers, where `binary` is named `ubinary`.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,16 +16,17 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simcse_pl.models.protocols import Encode
+from simcse_pl.models.protocols import Encode, checked_sentences
 from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, read_json
+from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
 from simcse_pl.utils.tensors import read_weights, unit_vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FLOAT32, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
 VECTORS_FILE = "vectors.safetensors"
+SENTENCES_FILE = "sentences.json"
 SETTINGS_FILE = "index.json"
 _BLOCK = 8192  # queries and vectors that are compared at once: 256 MB of similarities
 _DIGITS = 6  # of a similarity: float32 rounds the seventh
@@ -115,7 +115,7 @@ class SentenceIndex:
     def add(self, sentences: Sequence[str]) -> int:
         """Encode and append the sentences that are not in the index, and return their number."""
         known = set(self.sentences)
-        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]
+        new = [sentence for sentence in dict.fromkeys(checked_sentences(sentences)) if sentence not in known]
         if new:
             vectors = torch.from_numpy(self.quantizer.quantize(self._encode_to_unit(new).numpy()))
             self.vectors = torch.cat([self.vectors, vectors]) if known else vectors
@@ -139,10 +139,11 @@ class SentenceIndex:
             threshold: minimum cosine similarity; None for no minimum.
             leave_out_equal: omit a sentence that equals the query, as in Table 8 of the paper.
         """
+        queries = checked_sentences(queries)
         if not queries:
             return []
         results = []
-        nearest = self.nearest(self._encode_to_unit(list(queries)), top_k + leave_out_equal)
+        nearest = self.nearest(self._encode_to_unit(queries), top_k + leave_out_equal)
         for query, ranked in zip(queries, nearest, strict=True):
             near = [Neighbour(self.sentences[place], similarity) for place, similarity in ranked]
             near = [one for one in near if not (leave_out_equal and one.sentence == query)]
@@ -180,12 +181,13 @@ class SentenceIndex:
 
     def save(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
         """Write the sentences, their vectors and precision, and the encoder's settings, which `load` compares."""
-        saved = {"encoder": settings, "precision": self.quantizer.precision, "sentences": self.sentences}
+        saved = {"encoder": settings, "precision": self.quantizer.precision}
         ranges = self.quantizer.ranges
         tensors = {"vectors": self.vectors} | ({} if ranges is None else {"ranges": torch.from_numpy(ranges)})
         with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file(tensors, new / VECTORS_FILE)
-            (new / SETTINGS_FILE).write_text(json.dumps(saved, ensure_ascii=False, indent=1) + "\n", "utf-8")
+            write_json(new / SENTENCES_FILE, self.sentences)
+            write_json(new / SETTINGS_FILE, saved | checksums(new, "*"))
 
     @classmethod
     def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any]) -> "SentenceIndex":
@@ -195,14 +197,12 @@ class SentenceIndex:
             UserError: a file is missing or damaged, or the encoder or its settings differ.
         """
         path = Path(folder) / SETTINGS_FILE
-        with reraise_as(f"{folder} holds no index, or a damaged one"):
-            saved = read_json(path)
+        with reraise_as(f"{folder} holds no index, or a damaged one"), unchanged(path):
+            saved, sentences = read_json(path), read_json(path.with_name(SENTENCES_FILE))
             tensors = read_weights(path.with_name(VECTORS_FILE))
             ranges = tensors["ranges"].numpy() if "ranges" in tensors else None
             quantizer = Quantizer(PRECISIONS[PRECISIONS.index(saved["precision"])], ranges)
-            index = cls(encode, list(saved["sentences"]), tensors["vectors"], quantizer)
-            if len(index.vectors) != len(index):
-                raise ValueError(f"{len(index)} sentences, but {len(index.vectors)} vectors")
+            index = cls(encode, sentences, tensors["vectors"], quantizer)
         for name, value in saved["encoder"].items():
             if name != "encoder" and settings.get(name) != value:
                 raise UserError(

@@ -15,7 +15,7 @@ from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
-from simcse_pl.models.protocols import Encoder
+from simcse_pl.models.protocols import Encoder, checked_sentences
 from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors
@@ -100,7 +100,7 @@ class SimCSE:
         """Return the vectors of sentences.
 
         Args:
-            sentence: one or a list.
+            sentence: one; or a list, tuple, series or array of strings.
             device, batch_size, max_length: for this call; None for those of the constructor. Word vectors ignore
                 `max_length`.
             return_numpy: return an array instead of a tensor.
@@ -131,11 +131,12 @@ class SimCSE:
         Returns:
             [queries, keys]. If the query is a single sentence or vector, [keys]; if the key is too, a number.
         """
+        sides: tuple[Any, Any] = queries, keys
         one, other = (
             unit_vectors(torch.as_tensor(side).float()).numpy()
-            if isinstance(side, Tensor | np.ndarray)
+            if isinstance(side, Tensor) or (isinstance(side, np.ndarray) and side.dtype.kind in "fiu")
             else self.encode(side, device, return_numpy=True)
-            for side in (queries, keys)
+            for side in sides
         )
         similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
         if one.ndim == 2:
@@ -179,9 +180,11 @@ class SimCSE:
         layout: Layout = DETECTED,
     ) -> int:
         """Index further sentences, and return the number of new ones; for the arguments see `build_index`."""
-        index, sentences = self._built(), sentences_or_file_path
-        if isinstance(sentences, str | Path):
-            sentences = list(iterate_sentences(sentences, column, layout=layout))
+        index, given = self._built(), sentences_or_file_path
+        if isinstance(given, str | Path):
+            sentences = list(iterate_sentences(given, column, layout=layout))
+        else:
+            sentences = checked_sentences(given)
         index.encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
         return index.add(sentences)
 

@@ -36,11 +36,13 @@ class Encoder(Protocol):
 
 
 def checked_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return sentences as a list; raise UserError unless they are strings.
+    """Return a list, tuple, series or array of strings as a list; raise UserError for anything else.
 
-    One string would be a list of characters, and a data frame a list of its columns.
+    A string would be read as its characters, a data frame as the names of its columns, and a generator only once.
     """
-    is_flat = not isinstance(sentences, str) and getattr(sentences, "ndim", 1) == 1
-    if not is_flat or not all(isinstance(sentence, str) for sentence in sentences):
-        raise UserError("encode takes a list of strings")
+    is_ordered = isinstance(sentences, Sequence) and not isinstance(sentences, str)
+    is_flat = is_ordered or len(getattr(sentences, "shape", ())) == 1
+    wrong = [item for item in sentences if not isinstance(item, str)] if is_flat else [sentences]
+    if wrong:
+        raise UserError(f"sentences should be a list of strings: found {type(wrong[0]).__name__}")
     return list(sentences)

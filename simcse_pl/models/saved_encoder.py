@@ -5,10 +5,8 @@ The checkpoints released with the paper can be read as well. Their files do not 
 names do. A Lightning checkpoint is self-contained and can be moved anywhere.
 """
 
-import json
 import logging
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -43,7 +41,7 @@ from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_F
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, read_json
+from simcse_pl.utils.files import atomic_write, checksums, read_json, temporary_folder, unchanged, write_json
 from simcse_pl.utils.tensors import read_torch_file, read_weights
 from simcse_pl.utils.types import Backbone
 
@@ -53,12 +51,13 @@ Encoder = TypeVar("Encoder")
 CHECKPOINT_KEY = "simcse_pl.models.encoder"
 HEAD_FILE, POOLING_FILE = "head.safetensors", "pooling.safetensors"
 _EITHER = ("config.json", "model.safetensors", ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
+_REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE, *_EITHER)
 _RELEASED = re.compile(r"(?:.*/)?(unsup|sup)-simcse-(?:bert|roberta)-(?:base|large)(?:-uncased)?/?")
 
 
 def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, spec: EncoderSpec) -> None:
     """Write an encoder; see `SentenceEncoder.save_pretrained`."""
-    with atomic_write(folder, last=SETTINGS_FILE) as new, quiet_transformers():
+    with atomic_write(folder, last=SETTINGS_FILE, stale=_REPLACED) as new, quiet_transformers():
         backbone.save_pretrained(new)  # of an adapter, only its weights
         save_tokenizer(templates.tokenizer, new)
         for file, weights in ((HEAD_FILE, spec.head_weights), (POOLING_FILE, spec.pooling_weights)):
@@ -75,11 +74,7 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
             causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
             bidirectional = None if causal is None else not causal
             saved["base"] = {"num_layers": backbone.config.num_hidden_layers, "bidirectional": bidirectional}
-        (new / SETTINGS_FILE).write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
-        written = {path.name for path in new.iterdir()}
-    for file in (HEAD_FILE, POOLING_FILE, MODULES_FILE, POSTPROCESS_FILE, TENSORS_FILE, *_EITHER):
-        if file not in written:  # it belongs to an encoder that was saved here before
-            (Path(folder) / file).unlink(missing_ok=True)
+        write_json(new / SETTINGS_FILE, saved | checksums(new, "*.safetensors"))
 
 
 def read_spec(source: str, pooling: str | OfLayers | None = None, pooler: str | None = None) -> EncoderSpec:
@@ -156,8 +151,7 @@ def checkpoint_entry(
     It has the `settings`, and the `files` of config, adapter config and tokenizer by name. Files are stored as strings
     in latin-1, because torch's safe reader rejects empty bytes.
     """
-    with tempfile.TemporaryDirectory() as name, quiet_transformers():
-        folder = Path(name)
+    with temporary_folder() as folder, quiet_transformers():
         backbone.config.save_pretrained(folder)
         if has_adapter(backbone):
             next(iter(backbone.peft_config.values())).save_pretrained(str(folder))
@@ -181,8 +175,7 @@ def read_checkpoint(
         hint = "give the folder `encoder` of the run instead"
         raise UserError(f"{path} does not contain an encoder: another project or an older version wrote it; {hint}")
     damaged = reraise_as(f"{path} is damaged", users_too=True)
-    with tempfile.TemporaryDirectory() as temporary, quiet_transformers(), damaged:
-        folder = Path(temporary)
+    with damaged, temporary_folder() as folder, quiet_transformers():
         entry, weights = content[CHECKPOINT_KEY], content["state_dict"]
         settings = parse_settings(entry["settings"], CHECKPOINT_KEY)
         for name, text in entry["files"].items():
@@ -225,12 +218,14 @@ def load_saved(
             raise UserError(f"{unused[0]}: {name} takes no such option: give the folder `encoder` of its run")
         model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
     else:
-        spec = read_spec(resolve(name), given.get("pooling"), pooler)
-        for option in ("num_layers", "bidirectional"):
-            if backbone.get(option) is None:
-                backbone[option] = getattr(spec, option)
-        model = load_backbone(name, subfolder=spec.subfolder, **backbone)
-        tokenizer = load_tokenizer(name, spec.subfolder)
+        source = resolve(name)
+        with unchanged(Path(source) / SETTINGS_FILE):
+            spec = read_spec(source, given.get("pooling"), pooler)
+            for option in ("num_layers", "bidirectional"):
+                if backbone.get(option) is None:
+                    backbone[option] = getattr(spec, option)
+            model = load_backbone(name, subfolder=spec.subfolder, **backbone)
+            tokenizer = load_tokenizer(name, spec.subfolder)
         if not backbone.get("pretrained", True):
             spec = EncoderSpec(spec.settings)
         elif given.get("head") == "transform" and spec.settings.head == "none":

@@ -4,7 +4,6 @@ Folders of its versions 2 to 6 can be read, and all of these versions can read w
 library itself is not needed: it would take seconds to import, and the default encoder has this format.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -18,11 +17,11 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
-from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
+from simcse_pl.models.sources import find_file, find_weights, leaves_folder, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
 from simcse_pl.postprocessing.post_process import AffinePostProcess, PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import read_json
+from simcse_pl.utils.files import read_json, write_json
 from simcse_pl.utils.tensors import read_weights
 from simcse_pl.utils.types import Backbone
 
@@ -104,10 +103,10 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
     """Return the folder of each module by the name of its class, in order."""
     kinds, folders = [entry["type"].rpartition(".")[2] for entry in entries], []
     for entry, kind in zip(entries, kinds, strict=True):
-        path = PurePosixPath(entry["path"])
         if not entry["type"].startswith(_CLASSES) or kind not in _SUPPORTED:
             _unsupported(source, f"a module {entry['type']}")
-        if path.is_absolute() or ".." in path.parts:
+        path = PurePosixPath(entry["path"])
+        if leaves_folder(path):
             _unsupported(source, f"the folder {path} outside of it")
         folders.append(str(path) if path.parts else "")
     if kinds[:2] != ["Transformer", "Pooling"] or kinds != [kind for kind in _SUPPORTED if kind in kinds]:
@@ -127,7 +126,7 @@ def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
 
 def _read(source: str, folder: str, file: str) -> dict[str, Any]:
     """Return a JSON object of a folder; an empty one if the file does not exist."""
-    path = find_file(source, str(PurePosixPath(folder, file)))
+    path = find_file(source, file, folder)
     return {} if path is None else dict(read_json(path))
 
 
@@ -186,7 +185,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
     assert isinstance(pooling, Pooling)
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
     if pooling.layers != (-1,):
-        _write(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
+        write_json(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
         layer_weights = torch.zeros(num_layers + 1)
         layer_weights[list(pooling.layers)] = 1
         about = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
@@ -215,15 +214,15 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         entries.append({"idx": number, "name": str(number), "path": path, "type": f"{_CLASSES}models.{kind}"})
         if number:
             (folder / path).mkdir()
-            _write(folder / path / "config.json", about)
+            write_json(folder / path / "config.json", about)
         if weights:
             save_file(weights, folder / path / "model.safetensors")
     max_length = settings.max_length + templates.prefix_length
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     if templates.prefix:
         model |= {"prompts": {"default": templates.prefix}, "default_prompt_name": "default"}
-    _write(folder / "config_sentence_transformers.json", model)
-    _write(folder / MODULES_FILE, entries)
+    write_json(folder / "config_sentence_transformers.json", model)
+    write_json(folder / MODULES_FILE, entries)
 
 
 def _dense(activation: str, weight: Tensor, bias: Tensor) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
@@ -231,7 +230,3 @@ def _dense(activation: str, weight: Tensor, bias: Tensor) -> tuple[str, dict[str
     config = {"in_features": dim, "out_features": width, "bias": True, "activation_function": activation}
     weights = {"linear.weight": weight, "linear.bias": bias}
     return "Dense", config, {name: x.detach().float().cpu().contiguous() for name, x in weights.items()}
-
-
-def _write(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

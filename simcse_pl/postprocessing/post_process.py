@@ -1,7 +1,6 @@
 """The base classes of post-processing: fit, transform, save and load; affine maps."""
 
 import importlib
-import json
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, read_json
+from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
 from simcse_pl.utils.tensors import as_float64
 
 SETTINGS_FILE = "postprocess.json"
@@ -78,7 +77,7 @@ class PostProcess(ABC):
         settings = {"name": self.name, "width": self.width, "options": self.options}
         with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file({name: tensor.cpu().contiguous() for name, tensor in self.tensors().items()}, new / TENSORS_FILE)
-            (new / SETTINGS_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+            write_json(new / SETTINGS_FILE, settings | checksums(new, TENSORS_FILE))
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -161,7 +160,8 @@ def load(folder: str | Path) -> PostProcess:
         module = importlib.import_module(f"simcse_pl.postprocessing.{settings['name']}")
         postprocess: PostProcess = getattr(module, class_name)(**settings["options"])
         postprocess.check_width(settings["width"])
-    with reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}"):
+    belongs = reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}")
+    with belongs, unchanged(settings_path):
         postprocess.restore(settings["width"], load_file(tensors_path))
     postprocess.width = settings["width"]
     return postprocess

@@ -10,7 +10,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from simcse_pl.utils.errors import reraise_as
-from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.files import atomic_open
 from simcse_pl.utils.ranks import is_first_process
 
 
@@ -35,7 +35,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def write_rows(path: Path, names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Replace metrics.csv by rows with these columns."""
-    with atomic_write(path.parent) as new, (new / path.name).open("w", newline="", encoding="utf-8") as file:
+    with atomic_open(path, newline="") as file:
         writer = csv.DictWriter(file, [*names])
         writer.writeheader()
         writer.writerows(rows)

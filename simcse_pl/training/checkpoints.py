@@ -16,7 +16,7 @@ from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, VALIDATION_PR
 from simcse_pl.sweeps.rows import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows, write_rows
 from simcse_pl.utils.errors import UserError, WriteError
-from simcse_pl.utils.files import atomic_write, remove_half_written
+from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
 
@@ -76,9 +76,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write a checkpoint; raise WriteError if the system cannot write the file."""
-        path = Path(path)
         try:
-            with atomic_write(path.parent) as new, (new / path.name).open("wb") as file:
+            with atomic_open(Path(path), "wb") as file:
                 torch.save(checkpoint, file)  # given a path, torch does not say why it cannot write
         except WriteError as error:
             raise WriteError(path, error.why, "the previous checkpoint is intact: continue with resume=auto") from error

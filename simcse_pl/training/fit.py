@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
-import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.evaluation import TEST, VALIDATION, source_of
@@ -22,6 +21,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import learning_rate
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
+from simcse_pl.utils.tensors import read_torch_file
 from simcse_pl.utils.versions import versions
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -
 def _load_best(trainer: pl.Trainer, module: SimCSEModule, best: BestCheckpoint) -> None:
     """Load the best checkpoint on rank 0, because other machines may not have the file, and send it to the others."""
     first = trainer.is_global_zero
-    weights = torch.load(best.best_model_path, map_location="cpu", weights_only=True)["state_dict"] if first else {}
+    weights = read_torch_file(Path(best.best_model_path))["state_dict"] if first else {}
     module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
 
 

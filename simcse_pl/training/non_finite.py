@@ -7,6 +7,7 @@ from typing import Any
 from pytorch_lightning import Trainer
 
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_text
 
 FILE = "non_finite.jsonl"
 _ROWS_SHOWN = 8
@@ -29,7 +30,6 @@ def _write_rows(trainer: Trainer, datamodule: Any, step: int) -> str:
     numbers = [row + 1 for row in rows]
     if trainer.is_global_zero:
         line = {"step": step, "rows": numbers, "sentences": [list(dataset.rows[row]) for row in rows]}
-        text = json.dumps(line, ensure_ascii=False) + "\n"
-        (Path(trainer.default_root_dir) / FILE).write_text(text, encoding="utf-8")
+        write_text(Path(trainer.default_root_dir) / FILE, json.dumps(line, ensure_ascii=False) + "\n")
     more = f" and {len(rows) - _ROWS_SHOWN} more (all are in {FILE})" if len(rows) > _ROWS_SHOWN else ""
     return f"rows {', '.join(map(str, numbers[:_ROWS_SHOWN]))}{more} of {dataset.train}"

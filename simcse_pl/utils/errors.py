@@ -72,14 +72,15 @@ def did_you_mean(name: str, names: Collection[str]) -> str:
 
 @contextmanager
 def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
-    """Raise UserError with `what` before the message, in place of any other exception.
+    """Raise UserError with `what` before the message, in place of any other exception but a FailureError.
 
     Use it around a library that reads a file which may be damaged. With `users_too`, a UserError also gets `what`.
     """
+    kept = FailureError if users_too else FailureError | UserError
     try:
         yield
     except BaseException as error:
-        if not is_failure(error) or (isinstance(error, UserError) and not users_too):
+        if not is_failure(error) or isinstance(error, kept):
             raise
         raise UserError(f"{what}: {first_line(error)}") from error
 

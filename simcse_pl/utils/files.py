@@ -10,16 +10,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
 
 STANDARD_INPUT = "-"
 _SAMPLE = 100_000  # bytes, to guess an encoding
 _SAVING = ".saving-"
+_CHECKSUMS = "sha256"
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing raises these
 
 
@@ -36,10 +37,9 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is not valid JSON: {first_line(error)}") from error
 
 
-def write_json(path: Path, report: Mapping[str, Any]) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write plain values to a JSON file atomically, with null for NaN and infinity."""
-    content = json.dumps(without_nan(report), indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, content + "\n")
+    write_text(path, json.dumps(without_nan(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def without_nan(value: Any) -> Any:
@@ -60,18 +60,47 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def checksums(folder: Path, pattern: str) -> dict[str, dict[str, str]]:
+    """Return the entry of a JSON file by which `unchanged` checks the files beside it that match a pattern."""
+    return {_CHECKSUMS: {path.name: sha256_of(path) for path in sorted(folder.glob(pattern))}}
+
+
 @contextmanager
-def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
+def unchanged(manifest: Path) -> Iterator[None]:
+    """Check, after files were read in the block, that they are those whose `checksums` a JSON file had before it.
+
+    Nothing is checked if the JSON file does not exist, or has no checksums.
+
+    Raises:
+        UserError: a file is missing or damaged, or was replaced while it was read.
+    """
+    content = read_json(manifest) if manifest.is_file() else None
+    yield
+    listed = content.get(_CHECKSUMS, {}) if isinstance(content, dict) else {}
+    for path, checksum in ((manifest.with_name(Path(name).name), listed[name]) for name in listed):
+        if not path.is_file() or sha256_of(path) != checksum:
+            raise UserError(f"{path} is damaged, or was not written with {manifest.name}: write the folder again")
+
+
+@contextmanager
+def atomic_write(
+    folder: str | Path, last: str = "", stale: Collection[str] = (), what: Path | None = None
+) -> Iterator[Path]:
     """Yield a new folder to write files into, and move them to `folder` at the end.
 
     Files of the same name are replaced; other files stay. If the block raises an exception, `folder` does not change.
-    The presence of the file `last`, which is moved last, means that the others are complete.
+
+    Args:
+        folder: where the files end up.
+        last: the file that is moved last, so that its presence means that the others are complete.
+        stale: names of files to remove before the last one is moved, if they are not written.
+        what: what the message of WriteError names; None for the folder.
 
     Raises:
         WriteError: the system rejects a write.
     """
     folder = Path(folder)
-    with reraise_write_errors(folder):
+    with reraise_write_errors(folder, what):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=_SAVING) as name:  # on the same disk
             new = Path(name)
@@ -83,26 +112,49 @@ def atomic_write(folder: str | Path, last: str = "") -> Iterator[Path]:
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # otherwise a power failure can leave an empty file
+            left = {folder / name for name in stale} - {folder / file.relative_to(new) for file in files}
             for file in sorted(files, key=lambda path: path.name == last):  # nothing fails after this
+                if file.name == last:
+                    for path in left:
+                        path.unlink(missing_ok=True)
                 os.replace(file, folder / file.relative_to(new))
+
+
+@contextmanager
+def atomic_open(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
+    """Yield a new file, UTF-8 unless it is binary, and move it to `path` at the end, as `atomic_write` does.
+
+    Raises:
+        WriteError: the system rejects a write.
+    """
+    how: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
+    with atomic_write(path.parent, what=path) as new, (new / path.name).open(mode, **how) as file:
+        yield file
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically; raise WriteError if the system rejects it."""
-    with atomic_write(path.parent) as new:
-        (new / path.name).write_text(text, encoding="utf-8")
+    with atomic_open(path) as file:
+        file.write(text)
 
 
 @contextmanager
-def reraise_write_errors(folder: Path) -> Iterator[None]:
-    """Raise WriteError, which names `folder`, in place of an error from writing there."""
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed at the end; raise WriteError, which names its place, if the disk is full."""
+    with reraise_write_errors(Path(tempfile.gettempdir())), tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@contextmanager
+def reraise_write_errors(folder: Path, what: Path | None = None) -> Iterator[None]:
+    """Raise WriteError, which names `what` or else the folder, in place of an error from writing to the folder."""
     try:
         yield
     except Exception as error:
         why = None if isinstance(error, UserError | FailureError) else _why_rejected(error, folder)
         if why is None:
             raise
-        final = Path(*(part for part in folder.parts if not part.startswith(_SAVING)))  # if nested
+        final = Path(*(part for part in (what or folder).parts if not part.startswith(_SAVING)))  # if nested
         raise WriteError(final, why) from error
 
 
@@ -136,23 +188,37 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     Only \n and \r\n end a line; U+0085 and U+2028 are text.
 
     Raises:
-        UserError: the file does not exist or cannot be read, or a line is not in the encoding, by default UTF-8. The
-            message then names the most likely encoding.
+        UserError: the file does not exist, cannot be read or is written to meanwhile, or a line is not in the encoding,
+            by default UTF-8. The message then names the most likely encoding.
     """
     if str(path) != STANDARD_INPUT:
         check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
-        if encoding is not None:
+        before = _version(path)
+        if encoding is None:
+            lines: Iterable[str] = _utf_8(path, file)
+        else:
             lines = io.TextIOWrapper(file, encoding, newline="\n")
-            yield from (line.removesuffix("\n").removesuffix("\r") for line in lines)
-            return
-        for number, raw in enumerate(file, 1):
-            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-            try:
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                byte = f"byte {error.object[error.start]:#04x}"
-                raise UserError(f"{path}, line {number}: not UTF-8 ({byte}){_likely_encoding(path)}") from error
+        yield from (line.removesuffix("\n").removesuffix("\r") for line in lines)
+        if _version(path) != before:
+            raise UserError(f"{path} was changed while it was read: run the command again")
+
+
+def _utf_8(path: Path, lines: Iterable[bytes]) -> Iterator[str]:
+    for number, raw in enumerate(lines, 1):
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            byte = f"byte {error.object[error.start]:#04x}"
+            raise UserError(f"{path}, line {number}: not UTF-8 ({byte}){_likely_encoding(path)}") from error
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    """Return what changes when a file is replaced or written to; None for standard input."""
+    if str(path) == STANDARD_INPUT:
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _likely_encoding(path: Path) -> str:

@@ -1,6 +1,7 @@
 """Unit vectors, precision and devices; read files of tensors without running code, and hash them."""
 
 import hashlib
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ def read_torch_file(path: Path, mmap: bool = False) -> Any:
         UserError: the file does not exist, is damaged, or contains more than tensors and plain values.
     """
     try:
+        if zipfile.is_zipfile(path) and zipfile.ZipFile(path).testzip():  # torch does not check the file's CRCs
+            raise ValueError("a CRC is wrong")
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch's own message explains how to run the code in a file
         content = "more than tensors and plain values, which is not loaded"

@@ -8,6 +8,7 @@ from sentence_transformers.util.quantization import quantize_embeddings
 
 from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import SENTENCES, environment
+from tests.helpers import flip_bit
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session
         fault = ["kill_encoding", 2, owner, name, n]
         done = forks_of_session.run(*given, environment=environment(OMP_NUM_THREADS="1"), fault=fault)
         assert done.returncode == (-9 if n else 0), done.stderr
-        return {path: path.stat().st_ino for path in (tmp_path / f"{out}.shards").glob("0*.npy")}
+        return {path: path.stat().st_ino for path in (tmp_path / f"{out}.shards").glob("0*.npz")}
 
     assert run("whole.npy", "os", "replace", 0) == {}
     before = run("v.npy", "os", "replace", 4)  # the manifest is renamed first
@@ -73,6 +74,32 @@ def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session
     assert run("v.npy", "shutil", "rmtree", 1) == after and (tmp_path / "v.npy").exists()
     assert run("v.npy", "os", "replace", 0) == {}
     assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+def test_a_damaged_shard_is_an_error(command, encoder, sentences, set_chunk_size, monkeypatch, tmp_path):
+    set_chunk_size(3)
+    given = ["encode", *encoder, sentences, "--out", tmp_path / "v.npy"]
+    with monkeypatch.context() as patch:
+        patch.setattr("simcse_pl.cli.encode._join", lambda *_: None)
+        command(*given)
+    shard = tmp_path / "v.npy.shards" / "000001.npz"
+    flip_bit(shard)
+    assert f"{shard} is damaged: remove it, and run the command again" in command(*given, status=2).err
+    shard.unlink()
+    command(*given)
+
+
+def test_a_file_that_changes_while_it_is_encoded_is_an_error(
+    command, encoder, sentences, set_chunk_size, monkeypatch, tmp_path
+):
+    def encode_and_edit(simcse, chunk, **_):
+        sentences.write_text("Another sentence.\n")
+        return np.zeros((len(chunk), 32), np.float32)
+
+    set_chunk_size(3)
+    monkeypatch.setattr(SimCSE, "encode", encode_and_edit)
+    error = command("encode", *encoder, sentences, "--out", tmp_path / "v.npy", status=2).err
+    assert f"{sentences} was changed while it was read" in error and not (tmp_path / "v.npy").exists()
 
 
 @pytest.mark.slow

@@ -79,6 +79,15 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
         assert torch.equal(tensor, checkpoint[f"encoder.{name}"]), name
 
 
+def test_a_damaged_test_task_ends_a_run_before_it_trains(train, sentences, make_model, tmp_path):
+    (tmp_path / "MR").mkdir()
+    for file in ("rt-polarity.pos", "rt-polarity.neg"):
+        (tmp_path / "MR" / file).write_text("fine\n")
+    given = ["data=text", f"data.train={sentences}", f"senteval_dir={tmp_path}", "test_tasks=[MR,CR]", "logger=csv"]
+    done, folder = train(*given, *tiny(make_model("bert")), status=2)
+    assert "error: test_tasks: CR: no folder" in done.stderr and not (folder / "metrics.csv").exists()
+
+
 def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, make_model):
     common = ["data=text", f"data.train={sentences}", *tiny(make_model("bert"))]
     done, sweep = train("-m", "model.dropout=0.05,0.1", "logger.wandb.tags=[night]", *common, folder="sweep")

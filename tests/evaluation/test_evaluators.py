@@ -99,7 +99,7 @@ def test_columns_are_chosen_by_name_or_position(write):
 BAD = {
     "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all rows have the number 3; different ones"),
     "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: it should be two sentences and a number"),
-    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "the label 2 is neither 0 nor 1"),
+    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "line 2: .* and the label 0 or 1"),
     "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 .* has numbers, not sentences$"),
     "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: .* a positive other than the query$"),
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
@@ -101,7 +102,7 @@ def load_with_code(**config):
     load().encode(["A dog."])
 
 
-def load_file(name, content):
+def load_with_file(name, content):
     write(f"model/{name}", content)
     load()
 
@@ -127,6 +128,20 @@ def load_weights_from_outside():
     load()
 
 
+def load_shard_from_outside():
+    shutil.move("model/model.safetensors", "model.safetensors")
+    names = load_file("model.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, "../model.safetensors")}
+    write("model/model.safetensors.index.json", json.dumps(index))
+    load()
+
+
+def load_tokenizer_version_from_outside():
+    shutil.move("model/tokenizer.json", "tokenizer.4.0.json")
+    change("tokenizer_config.json", fast_tokenizer_files=["../tokenizer.4.0.json"])
+    load()
+
+
 def load_tokenizer_from_outside():
     shutil.move("model/tokenizer.json", "tokenizer.json")
     change("tokenizer_config.json", tokenizer_file="../tokenizer.json")
@@ -144,9 +159,9 @@ FILES = {  # how a file is loaded, and the file that the message names; None if 
     "weights": (lambda: load_plain("pytorch_model.bin", TORCH), "model"),
     "weights in torch's old format": (lambda: load_plain("pytorch_model.bin", OLD_TORCH), "model"),
     "safetensors that are a pickle": (lambda: load_plain("model.safetensors", PICKLE), "model"),
-    "a head": (lambda: load_file("head.safetensors", TORCH), "model/head.safetensors"),
-    "a post-processing": (lambda: load_file("postprocess.safetensors", TORCH), "model/postprocess.safetensors"),
-    "the class of a post-processing": (lambda: load_file("postprocess.json", SYSTEM), "model/postprocess.json"),
+    "a head": (lambda: load_with_file("head.safetensors", TORCH), "model/head.safetensors"),
+    "a post-processing": (lambda: load_with_file("postprocess.safetensors", TORCH), "model/postprocess.safetensors"),
+    "the class of a post-processing": (lambda: load_with_file("postprocess.json", SYSTEM), "model/postprocess.json"),
     "the class of a module": (lambda: load_modules(("os.system", ""), POOLING), "model.*os.system"),
     "a dense module": (
         lambda: load_modules(POOLING, DENSE, config__json=SIZES, pytorch_model__bin=TORCH),
@@ -157,7 +172,9 @@ FILES = {  # how a file is loaded, and the file that the message names; None if 
     "attention code on the Hub": (lambda: load_with_code(_attn_implementation="evil/kernel"), "model/config.json"),
     "a package": (lambda: load_package("package:evil"), "package:evil"),
     "weights outside": (load_weights_from_outside, "model"),
+    "a shard outside": (load_shard_from_outside, "model.safetensors.index.json: weight_map names"),
     "a tokenizer outside": (load_tokenizer_from_outside, "model"),
+    "a tokenizer for some versions outside": (load_tokenizer_version_from_outside, "fast_tokenizer_files names"),
 }
 
 

@@ -3,6 +3,7 @@
 import doctest
 
 import numpy as np
+import pandas
 import pytest
 import torch
 import torch.nn.functional as F
@@ -92,6 +93,32 @@ def test_search_is_that_of_the_released_tool(how, tool, tmp_path):
     for sentence, score in simcse.search(QUERIES[1]):
         assert f"{sentence} {score:.4f}" and type(score) is float
     assert simcse.search(QUERIES[1])[0] == (QUERIES[1], 1.0) and simcse.search(QUERIES[1])[0].similarity == 1
+
+
+@pytest.mark.parametrize("kind", [tuple, pandas.Series, np.array])
+def test_tuples_series_and_arrays_are_read_as_lists(kind, fresh):
+    corpus, queries = kind(CORPUS), kind(QUERIES)
+    assert torch.equal(fresh.encode(corpus), fresh.encode(CORPUS))
+    np.testing.assert_array_equal(fresh.similarity(queries, corpus), fresh.similarity(QUERIES, CORPUS))
+    fresh.build_index(corpus)
+    assert fresh.search(queries) == fresh.search(QUERIES) and fresh.index.sentences == CORPUS
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (lambda texts: pandas.DataFrame({"text": texts}), "DataFrame"),
+        (dict.fromkeys, "dict"),
+        (set, "set"),
+        (iter, "list_iterator"),
+        (lambda texts: pandas.Series([*texts, float("nan")]), "float"),
+    ],
+)
+def test_other_kinds_of_sentences_are_errors(kind, what, fresh):
+    fresh.build_index(CORPUS)
+    for call in (fresh.encode, fresh.search, fresh.build_index, lambda texts: fresh.similarity(texts, CORPUS)):
+        with pytest.raises(UserError, match=f"a list of strings: found {what}$"):
+            call(kind(QUERIES))
 
 
 def test_the_docstring_example_is_correct():

@@ -1,6 +1,8 @@
 """Encoders from folders and Lightning checkpoints: equal to the bit, safe to load, one line for damaged files."""
 
+import resource
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,9 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY
 from simcse_pl.models.settings import EncoderSettings
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
-from tests.helpers import save_checkpoint
+from tests.helpers import flip_bit, save_checkpoint
 
 
 @pytest.fixture
@@ -64,6 +66,26 @@ DAMAGES = {
     "a file elsewhere": (lambda c: changed(c, files={"../escaped": "x"}), "is damaged: "),
     "an absolute path": (lambda c: changed(c, files={"/tmp/escaped": "x"}), "is damaged: "),
 }
+
+
+def test_a_flipped_bit_is_an_error(checkpoint):
+    """torch does not check the CRCs of the file that it writes."""
+    flip_bit(checkpoint[0])
+    with pytest.raises(UserError, match="best.ckpt is not a checkpoint, is damaged"):
+        SentenceEncoder.from_pretrained(checkpoint[0])
+
+
+def test_a_full_temporary_folder_is_named(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(WriteError, match=f"^cannot write {tmp_path}/tmp: File too large"):
+            SentenceEncoder.from_pretrained(checkpoint[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

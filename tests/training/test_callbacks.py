@@ -94,15 +94,17 @@ def test_best_is_the_highest_and_last_is_written_at_every_validation(tmp_path, s
 
 
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")
-@pytest.mark.parametrize(("folder", "expected"), [("moved", (2, 0.5)), ("second", (8, 0.4))])
+@pytest.mark.parametrize(("folder", "expected"), [("moved", (2, 0.5)), ("linked", (2, 0.5)), ("second", (8, 0.4))])
 def test_the_best_checkpoint_is_that_of_the_folder_after_resuming(tmp_path, folder, expected):
     fit(tmp_path / "first", [0.9, 0.5, 0.25], steps=4)
     last = tmp_path / "first" / "checkpoints" / "last.ckpt"
     if folder == "moved":
         last = (tmp_path / "first").rename(tmp_path / "moved") / "checkpoints" / "last.ckpt"
+    if folder == "linked":
+        (tmp_path / "linked").symlink_to(tmp_path / "first")
     best, _ = fit(tmp_path / folder, [0.3, 0.4], steps=8, resume=last)
     assert (best.best_step, best.best_metrics["val/spearman"]) == pytest.approx(expected)
-    assert Path(best.best_model_path).parent == tmp_path / folder / "checkpoints"
+    assert Path(best.best_model_path).parent.samefile(tmp_path / folder / "checkpoints")
     assert checkpoint(tmp_path / folder, "best")["global_step"] == best.best_step
 
 

@@ -5,8 +5,17 @@ import os
 
 import pytest
 
-from simcse_pl.utils.errors import WriteError
-from simcse_pl.utils.files import atomic_write, remove_half_written
+from simcse_pl.utils.errors import UserError, WriteError
+from simcse_pl.utils.files import (
+    atomic_open,
+    atomic_write,
+    checksums,
+    read_lines,
+    remove_half_written,
+    unchanged,
+    write_json,
+    write_text,
+)
 
 
 def contents(folder):
@@ -22,6 +31,39 @@ def test_files_are_moved_into_place_and_replace_earlier_ones(tmp_path):
     with atomic_write(str(folder)) as new:
         (new / "two").write_text("new")
     assert contents(folder) == {"one": "1", "two": "new"}
+
+
+def test_stale_files_are_removed_before_the_last_one_is_moved(tmp_path, monkeypatch):
+    write_text(tmp_path / "head", "old")
+    moved = []
+    monkeypatch.setattr(os, "replace", lambda _, new: moved.append((new.name, (tmp_path / "head").exists())))
+    with atomic_write(tmp_path, last="a", stale=["head", "b"]) as new:
+        (new / "a").touch()
+        (new / "b").touch()
+    assert moved == [("b", True), ("a", False)]
+
+
+def test_files_that_are_replaced_while_they_are_read_are_an_error(tmp_path):
+    manifest = tmp_path / "manifest.json"
+
+    def write(text):
+        write_text(tmp_path / "weights", text)
+        write_json(manifest, checksums(tmp_path, "weights"))
+
+    write("one")
+    with unchanged(manifest):
+        pass
+    with pytest.raises(UserError, match="weights is damaged, or was not written with"), unchanged(manifest):
+        write("two")
+
+
+def test_a_text_that_changes_while_it_is_read_is_an_error(tmp_path):
+    write_text(tmp_path / "in.txt", "one\ntwo\n")
+    lines = read_lines(tmp_path / "in.txt")
+    next(lines)
+    write_text(tmp_path / "in.txt", "three\nfour\n")
+    with pytest.raises(UserError, match="in.txt was changed while it was read"):
+        list(lines)
 
 
 def test_files_have_the_mode_of_the_umask(tmp_path):
@@ -62,4 +104,6 @@ def test_a_failed_write_names_the_folder_and_changes_nothing(tmp_path, fail):
     (tmp_path / "one").write_text("old")
     with pytest.raises(WriteError, match=f"^cannot write {tmp_path}/inner: .*No space left on device"):
         write()
+    with pytest.raises(WriteError, match=f"^cannot write {tmp_path}/one: "), atomic_open(tmp_path / "one"):
+        fail()
     assert contents(tmp_path) == {"one": "old"}

@@ -1,6 +1,5 @@
 """The Hub: asked once per process, and one line if it is not available."""
 
-import httpx
 import pytest
 
 from simcse_pl.utils import hub
@@ -26,13 +25,3 @@ def test_a_hub_without_an_answer_is_asked_once(monkeypatch):
         with pytest.raises(UserError, match=r"in the local cache, .*: no valid answer .* \(ConnectionError: refused\)"):
             hub.download("o/r", "f.txt")
     assert asked == [("o/r", "model", 5.0)]
-
-
-def test_a_download_that_fails_is_one_line_with_the_file(monkeypatch):
-    def hf_hub_download(*_, **__):
-        raise httpx.RemoteProtocolError("peer closed connection\nwithout sending the body")
-
-    monkeypatch.setattr(hub.HfApi, "repo_info", lambda *_, **__: None)
-    monkeypatch.setattr(hub, "hf_hub_download", hf_hub_download)
-    with pytest.raises(UserError, match=r"^cannot download o/r/f.txt: .*RemoteProtocolError: peer closed"):
-        hub.find("o/r", "f.txt")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write, check_is_file, read_lines
+from simcse_pl.utils.files import atomic_open, check_is_file, read_lines
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
 
@@ -73,7 +73,7 @@ def write_csv(out: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], 
         WriteError: the file cannot be written.
     """
     written = 0
-    with atomic_write(out.parent) as folder, open(folder / out.name, "w", newline="", encoding="utf-8") as file:
+    with atomic_open(out, newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         for row in rows:

@@ -12,7 +12,7 @@ from typing import IO
 import rich.progress
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, cache_folder, check_is_file
+from simcse_pl.utils.files import atomic_open, cache_folder, check_is_file
 from simcse_pl.utils.terminal import progress_bar
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -76,7 +76,7 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
     language = language or dump.name.partition("wiki")[0]
     tasks = ((markup, language) for markup in _articles(dump))
     articles = sentences = 0
-    with atomic_write(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
+    with atomic_open(out) as file:
         for document in itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes):
             if document:
                 file.write(("\n" if articles else "") + "\n".join(document) + "\n")

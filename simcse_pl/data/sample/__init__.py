@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write, cache_folder
+from simcse_pl.utils.files import atomic_open, cache_folder
 
 _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
 _SCORES = {"contradiction": 0.0, "entailment": 1.0, "neutral": 0.5}
@@ -40,8 +40,8 @@ def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False, s
     """
     source = Path(path("nli.csv"))
     version = hashlib.sha256(source.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:12]
-    name = f"nli_sample-{'-'.join(labels)}-{version}{'-labelled' * labelled}{'-scored' * scored}.csv"
-    if not (cache_folder() / name).is_file():
+    made = cache_folder() / f"nli_sample-{'-'.join(labels)}-{version}{'-labelled' * labelled}{'-scored' * scored}.csv"
+    if not made.is_file():
         with open(source, encoding="utf-8", newline="") as file:
             rows = [
                 (row["sent0"], row[_COLUMNS[label]], _SCORES[label] if scored else label)
@@ -50,6 +50,6 @@ def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False, s
             ]
         header = ("text1", "text2", "label") if scored else ("premise", "hypothesis", "label")
         width = 3 if labelled or scored else 2
-        with atomic_write(cache_folder()) as new, open(new / name, "w", encoding="utf-8", newline="") as file:
+        with atomic_open(made, newline="") as file:
             csv.writer(file).writerows(row[:width] for row in [header, *rows])
-    return str(cache_folder() / name)
+    return str(made)
