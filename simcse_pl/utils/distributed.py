@@ -1,5 +1,6 @@
 """Communication between the ranks of a distributed run."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,10 +24,12 @@ def rank() -> int:
 
 @contextmanager
 def ranks_of_torchrun() -> Iterator[None]:
-    """Connect the ranks that torchrun started, if it started this process."""
+    """Connect the ranks that torchrun started, if it started this process, and give each its GPU."""
     if not dist.is_torchelastic_launched():
         yield
         return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("gloo", timeout=timedelta(days=30))  # ranks may wait for hours at a barrier
     try:
         yield
