@@ -1,6 +1,7 @@
 """The Lightning module: views, losses, curves, clipping, held-out rows, the queue, and compilation."""
 
 import math
+from functools import partial
 
 import pytest
 import pytorch_lightning as pl
@@ -178,6 +179,29 @@ def test_compilation_covers_all_shapes_and_keeps_the_loss(make_model):
     assert counts["unique_graphs"] == before
     torch.testing.assert_close(list(losses_and_gradients(True)), expected, atol=1e-5, rtol=1e-5)
     assert 1 <= counts["unique_graphs"] - before <= 2
+
+
+def test_every_training_step_is_compiled_after_validations_of_many_shapes(make_model, monkeypatch):
+    """Each shape has a graph of its own, and torch keeps eight, unless shapes are dynamic."""
+    graphs, calls = [], []
+
+    def backend(graph, inputs, **options):
+        graphs.append(graph)
+        return lambda *given: calls.append(1) or graph(*given)
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=1)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="reduce-overhead")
+    module.prepare()
+    encoder.groups.tokens_per_pass = math.inf
+    for rows in range(2, 12):
+        encoder.encode(["the " * rows] * rows, batch_size=rows)
+    assert not calls
+    for rows in range(2, 9):
+        for tokens in (8, 16):
+            views = ViewCollator(encoder.tokenizer, tokens)([("the " * 20,)] * rows)
+            module.loss(module.batch_of(views)).backward()
+    assert len(calls) == 14 and len(graphs) <= 2
 
 
 def test_the_queue_follows_the_released_code_of_esimcse(make_model):
