@@ -45,11 +45,11 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
     parser.add_argument("--bf16", action="store_true", help=about)
 
 
-def load_simcse(arguments: argparse.Namespace, device: str | None = None) -> SimCSE:
-    """Load the selected encoder on the device of the arguments; without one, on `device`."""
+def load_simcse(arguments: argparse.Namespace) -> SimCSE:
+    """Load the selected encoder on the device of the arguments."""
     names = ("pooling", "max_length", "truncate_dim", "batch_size", "bf16")
     options = {name: getattr(arguments, name) for name in names}
-    return SimCSE(arguments.encoder, device=arguments.device or device, **options)
+    return SimCSE(arguments.encoder, device=arguments.device, **options)
 
 
 def column(text: str) -> int | str:

@@ -11,7 +11,6 @@ to OUT.ranges.npy, an array [2, dim] of the lowest and the highest values.
 
 import argparse
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import torch
 
 from simcse_pl.cli.common import (
     CHUNK_SIZE,
@@ -82,8 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]], Array], dict[str, Any]]:
     """Load the encoder; return a function from sentences to vectors [n, dim], and what determines these."""
-    local_rank = os.environ.get("LOCAL_RANK")
-    simcse = load_simcse(arguments, f"cuda:{local_rank}" if local_rank and torch.cuda.is_available() else None)
+    simcse = load_simcse(arguments)
     encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
     return encode, simcse.settings() | {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16}
 

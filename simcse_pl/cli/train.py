@@ -1,5 +1,6 @@
 """Train an encoder: build its parts from a config, train, test and save. entry_point.py composes the config."""
 
+import gc
 import inspect
 import logging
 import math
@@ -44,12 +45,15 @@ def train(config: DictConfig) -> dict[str, Any]:
 
 def train_job(job: Job) -> dict[str, Any]:
     """Train a job in this process."""
+    gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     config = job.config
     callbacks = [*instantiate(config.callbacks).values(), job.metadata]
     if job.trial:
         callbacks.append(job.trial.callback)
     trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
+    if trainer.strategy.root_device.type == "cuda":
+        torch.cuda.set_device(trainer.strategy.root_device)  # for what is loaded before training
     with reraise_as("seed"):
         pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")

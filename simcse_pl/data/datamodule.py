@@ -173,8 +173,8 @@ class SentenceDataModule(LightningDataModule):
         dataset = self.sets[name]
         count, ranks = len(dataset.held_out), world_size()
         whole = count - (rest if (rest := count % dataset.batch_size) < ranks else 0)
-        for rows in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
-            yield dataset.batch([(0, row) for row in rows.tolist()], held_out=True)
+        for rows, counts in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
+            yield dataset.batch([(0, row) for row in rows], held_out=True) | {"counts": counts}
 
     def rows_of_batch(self, epoch: int, batch: int) -> tuple[TrainingSet, list[int]]:
         """Return the training set of a contrastive batch over all devices, and its rows' positions in `train`."""

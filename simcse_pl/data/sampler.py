@@ -4,6 +4,7 @@ import atexit
 import multiprocessing.util
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
-BatchKey = tuple[str, list[RowKey]]  # the name of the data set, and the rows of a batch
+BatchKey = tuple[str, list[RowKey], tuple[int, ...]]  # the data set, this rank's rows, and the number of each rank's
 MakeBatch = Callable[[Sequence[RowKey]], dict[str, Any]]
 Sampling = Literal["proportional", "round_robin", "concatenated"]
 
@@ -48,13 +49,13 @@ class ContrastiveBatches:
         """Return the rows in the order of an epoch; batch i has those of `bounds[i]`."""
         return torch.randperm(self.bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
 
-    def draw(self, epoch: int) -> list[Tensor]:
-        """Return this rank's rows of each batch of an epoch."""
-        order, parts = self.order(epoch), []
+    def draw(self, epoch: int) -> Iterator[tuple[list[int], tuple[int, ...]]]:
+        """Yield this rank's rows of each batch of an epoch, and the number of rows of each rank."""
+        order = self.order(epoch)
         for start, end in self.bounds:
-            first, last = ((end - start) * rank // self.ranks for rank in (self.rank, self.rank + 1))
-            parts.append(order[start + first : start + last])
-        return parts
+            ends = [(end - start) * rank // self.ranks for rank in range(self.ranks + 1)]
+            counts = tuple(last - first for first, last in pairwise(ends))
+            yield order[start:end].split(counts)[self.rank].tolist(), counts
 
 
 class MixedBatchSampler(Sampler[BatchKey]):
@@ -112,11 +113,11 @@ class MixedBatchSampler(Sampler[BatchKey]):
 
     def __iter__(self) -> Iterator[BatchKey]:
         epoch, (resumed, batch) = self.epoch, self.start
-        drawn = {name: iter(batches.draw(epoch)) for name, batches in self.sets.items()}
+        drawn = {name: batches.draw(epoch) for name, batches in self.sets.items()}
         for place, name in enumerate(self._names(epoch)):
-            rows = next(drawn[name])
+            rows, counts = next(drawn[name])
             if place >= batch or epoch != resumed:
-                yield name, [(epoch, row) for row in rows.tolist()]
+                yield name, [(epoch, row) for row in rows], counts
 
 
 class _Batches(Dataset[dict[str, Any]]):
@@ -124,8 +125,8 @@ class _Batches(Dataset[dict[str, Any]]):
         self.make = make
 
     def __getitem__(self, key: BatchKey) -> dict[str, Any]:
-        name, keys = key
-        return self.make[name](keys)
+        name, keys, counts = key
+        return self.make[name](keys) | {"counts": counts}
 
 
 class ContrastiveDataLoader(DataLoader[dict[str, Any]]):

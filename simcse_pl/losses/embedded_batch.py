@@ -13,7 +13,7 @@ from torch import Tensor
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
 from simcse_pl.models.templates import SENTENCE_MASK
-from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
+from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, rank, split_batch
 from simcse_pl.utils.types import Batch
 
 
@@ -33,6 +33,7 @@ class EmbeddedBatch:
         chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
         shared_dropout: whether all views of a row have the same dropout masks.
         progress: the share of the training steps that are done, in [0, 1], for weights that change during training.
+        counts: the number of rows that each device holds; None to ask the other devices.
 
     Attributes:
         curves: scalars to log, by name; losses add to them with `log`.
@@ -48,6 +49,7 @@ class EmbeddedBatch:
     chunk_size: int | None = None
     shared_dropout: bool = False
     progress: float = 1.0
+    counts: tuple[int, ...] | None = None
     curves: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -110,6 +112,8 @@ class EmbeddedBatch:
     @cached_property
     def split(self) -> BatchSplit:
         """The number of rows that each device holds."""
+        if self.counts:
+            return BatchSplit(self.counts, rank())
         rows = next(iter(self.inputs.values())) if self.inputs else self.embeddings
         return split_batch(len(rows), rows.device)
 

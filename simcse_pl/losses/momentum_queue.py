@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
+from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
 
@@ -62,10 +62,13 @@ class MomentumQueue(nn.Module):
         return self.rows[self.size - self._filled :].clone()  # backward needs the values from before `update`
 
     @torch.no_grad()
-    def update(self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None) -> None:
+    def update(
+        self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None, split: BatchSplit | None = None
+    ) -> None:
         """Move the copy towards the backbone, and add the anchors of a batch, tensors [batch, views, tokens].
 
-        `encoder` is the one given to `attach`. `chunk_size` rows are embedded at once, None for all.
+        `encoder` is the one given to `attach`. `chunk_size` rows are embedded at once, None for all. `split` has the
+        number of rows that each device holds; None to ask the other devices.
         """
         trained = dict(encoder.named_parameters())
         for name, averaged in self.encoder.named_parameters():
@@ -74,7 +77,7 @@ class MomentumQueue(nn.Module):
                 averaged.lerp_(new.to(averaged.dtype), 1 - self.momentum)
         first_views = {name: x[:, 0] for name, x in batch.items()}
         anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size)).float()
-        anchors = all_gather_with_grad(anchors, split_batch(len(anchors), anchors.device))
+        anchors = all_gather_with_grad(anchors, split)
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self._filled = min(self.size, self._filled + len(anchors))
 

@@ -1,6 +1,5 @@
 """Load Hugging Face encoders and decoders, for any architecture."""
 
-import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any, Literal
@@ -170,7 +169,7 @@ def _load_model(
     if quantization is not None:
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
-            options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", 0))}
+            options["device_map"] = {"": torch.cuda.current_device()}
     model, missing = _load_weights(AutoModel, source, config, **options)
     _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
     return model

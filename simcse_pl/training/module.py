@@ -20,7 +20,7 @@ from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.non_finite import non_finite_error
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
 from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone, views_of
-from simcse_pl.utils.distributed import mean_over_ranks, rank, sum_over_ranks
+from simcse_pl.utils.distributed import mean_over_ranks, rank
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
 
@@ -50,9 +50,12 @@ class SimCSEModule(EncoderModule):
         gradient_checkpointing: recompute the activations inside layers in the backward pass.
         freeze_layers: freeze the word embeddings and this many layers; None to train all. Parameters
             that no loss depends on are always frozen.
-        compile: compile the backbone with torch.compile, once for all lengths and batch sizes; or a mode of
-            torch.compile, such as `reduce-overhead` (CUDA graphs), which compiles each shape. Lengths are then
-            multiples of 8.
+        compile: compile the backbone for training with torch.compile, once for all lengths and batch sizes; or a mode
+            of torch.compile, such as `reduce-overhead` (a CUDA graph for each shape). Lengths are then multiples of 8.
+
+    Attributes:
+        stop_asked: whether a signal asked this process to stop.
+        stops: whether one had asked a process of the run, as of the last step.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class SimCSEModule(EncoderModule):
         if queue:
             queue.attach(encoder)
         self.batch: EmbeddedBatch | None = None  # of the last step, for callbacks
+        self.stop_asked = self.stops = False
         self._not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
 
@@ -120,8 +124,10 @@ class SimCSEModule(EncoderModule):
         examples = [self.batch_of(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
         self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
-        for encoder in self.encoders() if self.compiled else ():
-            compile_backbone(encoder, self.compiled)
+        if self.compiled:
+            torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
+            for encoder in self.encoders():
+                compile_backbone(encoder, self.compiled)
         self._prepared = True
 
     def setup(self, stage: str) -> None:
@@ -137,7 +143,8 @@ class SimCSEModule(EncoderModule):
 
         Args:
             rows: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
-                they are anchor, positive, then hard negatives; `dataset`, its name, if there are several.
+                they are anchor, positive, then hard negatives; `dataset`, its name, if there are several; `counts`,
+                the number of rows of each device, if they are known.
             progress: see EmbeddedBatch.
             further: more arguments of EmbeddedBatch.
         """
@@ -151,6 +158,7 @@ class SimCSEModule(EncoderModule):
             chunk_size=self.chunk_size,
             shared_dropout=self.shared_dropout_mask,
             progress=progress,
+            counts=rows.get("counts"),
             **further,
         )
 
@@ -175,7 +183,8 @@ class SimCSEModule(EncoderModule):
         loss = self.loss(self.batch)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
         loss = sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
-        self._loss = mean_over_ranks(loss.detach())
+        stop = torch.full_like(loss, self.stop_asked)
+        self._loss, self._stop = mean_over_ranks(torch.stack([loss.detach(), stop]))
         self.log("train/loss", self._loss)
         lr = self.trainer.optimizers[0].param_groups[0]["lr"]
         self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for it
@@ -189,19 +198,21 @@ class SimCSEModule(EncoderModule):
     ) -> None:
         """Log the gradient norm, check that it and the loss are finite, update the queue, and clip.
 
-        The check is the only synchronization with a GPU in a step. In 16-mixed, the norm may be
-        infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
+        The check is the only synchronization with a GPU in a step, so it also reads whether to stop. In 16-mixed, the
+        norm may be infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
         gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
         """
         trained = [p for p in self.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         self.log("train/grad_norm", norm)
         scaled = self.trainer.precision == "16-mixed"
-        if not (self._loss.isfinite() & (norm.isfinite() | scaled)):
+        finite = self._loss.isfinite() & (norm.isfinite() | scaled)
+        is_finite, self.stops = torch.stack([finite, self._stop > 0]).cpu().tolist()
+        if not is_finite:
             raise non_finite_error(self.trainer, float(self._loss), float(norm))
         if self.queue and self.batch:
             with self.trainer.precision_plugin.train_step_context():
-                self.queue.update(self.encoder, self.batch.inputs, self.chunk_size)
+                self.queue.update(self.encoder, self.batch.inputs, self.chunk_size, self.batch.split)
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
@@ -241,7 +252,7 @@ class SimCSEModule(EncoderModule):
         with forked, self.trainer.precision_plugin.val_step_context():
             torch.manual_seed(rank())
             for batch in map(self.trainer.strategy.batch_to_device, map(dict, batches)):
-                count = sum_over_ranks(torch.tensor(len(batch["input_ids"]), device=self.device))
+                count = sum(batch["counts"])
                 total += count * mean_over_ranks(objective(self.encoder, self.batch_of(batch)))
                 rows += count
         mean: Tensor = total / rows

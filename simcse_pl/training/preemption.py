@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.tracking.wandb_runs import mark_preempted
 from simcse_pl.training.launch import submitits_signal
-from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.ranks import is_first_process
 
@@ -37,14 +35,17 @@ class Preemption(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Replace Lightning's signal handlers until training ends.
 
-        Lightning's handler of SIGTERM communicates with other ranks at once. This fails if the signal
-        arrives while the ranks already communicate.
+        Lightning's handler of SIGTERM communicates with other ranks at once. This fails if the signal arrives while
+        the ranks already communicate. In each step, Lightning also asks rank 0 whether its handler was called.
         """
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
         signal.signal(signal.SIGINT, self._note)
-        submitits = submitits_signal()
-        before = signal.signal(submitits or signal.SIGTERM, self._note)
-        if submitits and callable(before):
-            self._requeue = partial(before, submitits, None)
+        signal.signal(signal.SIGTERM, self._note)
+        if submitits := submitits_signal():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as submitit does
+            before = signal.signal(submitits, self._note)
+            if callable(before):
+                self._requeue = partial(before, submitits, None)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let SIGTERM stop the run at once before and after training, when there is nothing to save."""
@@ -60,13 +61,14 @@ class Preemption(Callback):
             if is_first_process():  # not by print, which may be what the signal interrupted
                 os.write(2, b"\ninterrupted: training stops after this batch; Ctrl-C again stops it now\n")
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         """Save a checkpoint and raise Stopped if any rank received a signal.
 
-        At this point Lightning has logged and validated the previous batch.
+        At this point Lightning has logged and validated the previous batch. Several ranks first train on this batch:
+        its step tells all of them that one received a signal.
         """
-        received_by = torch.tensor(float(self._received is not None))
-        if not sum_over_ranks(received_by.to(pl_module.device) if world_size() > 1 else received_by):
+        pl_module.stop_asked = self._received is not None
+        if not (pl_module.stops if trainer.world_size > 1 else pl_module.stop_asked):
             return
         received = self._received or signal.SIGTERM
         progress = trainer.fit_loop.epoch_loop.batch_progress

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import torch
@@ -50,13 +51,21 @@ def prepare_backbone(
 
 
 def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
-    """Compile a backbone with torch.compile, once for all shapes (true), or in one of its modes.
+    """Compile a backbone with torch.compile, once for all shapes, in the default mode (true) or another one.
 
-    From then on, batches are padded to a multiple of 8 tokens.
+    From then on, batches are padded to a multiple of 8 tokens. In evaluation mode, the backbone is not compiled:
+    CUDA graphs of the many shapes of an evaluation would take more time than they save.
     """
     if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
         encoder.templates.multiple_of = _MULTIPLE_OF
-    encoder.backbone.compile(dynamic=mode is True, mode=None if mode is True else mode)
+    backbone, not_compiled = encoder.backbone, encoder.backbone.forward
+    compiled = torch.compile(not_compiled, dynamic=True, mode=mode if isinstance(mode, str) else None)
+
+    @wraps(not_compiled)
+    def forward(*inputs: Any, **options: Any) -> Any:
+        return (compiled if backbone.training else not_compiled)(*inputs, **options)
+
+    backbone.forward = forward
 
 
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
@@ -101,7 +110,7 @@ def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
 
 def views_of(rows: Mapping[str, Any]) -> Batch:
     """Return the tensors of a training batch that an encoder reads, [batch, views, tokens]."""
-    return {name: tensor for name, tensor in rows.items() if name not in ("labels", "roles", "dataset")}
+    return {name: tensor for name, tensor in rows.items() if name not in ("labels", "roles", "dataset", "counts")}
 
 
 @torch.no_grad()
@@ -115,7 +124,8 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) ->
         batch = dataset.batch([(0, row) for row in range(min(2, len(dataset.chosen)))])
         inputs = {name: x[:, :2].to(encoder.device) for name, x in views_of(batch).items()}
         ids = inputs["input_ids"]
-        with torch.random.fork_rng(devices=[]), _as_if_trained(encoder):
+        not_compiled = torch.compiler.set_stance("force_eager")
+        with torch.random.fork_rng(devices=[]), _as_if_trained(encoder), not_compiled:
             first, second = encoder.pool_views(inputs).unbind(dim=1)
         if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
             raise UserError(

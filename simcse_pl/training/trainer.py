@@ -4,9 +4,12 @@ import os
 from typing import Annotated, Any
 
 import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
+from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher, _SubprocessScriptLauncher
 
 from simcse_pl.utils.errors import UserError, first_line
@@ -43,6 +46,9 @@ def make_trainer(
         mixed = precision.replace("true", "mixed")
         raise UserError(f"precision={precision}: small updates of such weights are lost: set it to {mixed}")
     options |= {"val_check_interval": val_check_interval, "log_every_n_steps": log_every_n_steps}
+    if os.environ.get("SLURM_NTASKS") == "1" and not TorchElasticEnvironment.detect():
+        # As outside of SLURM, this process starts the ranks. Lightning would train on one device only.
+        options["plugins"] = [*(options.get("plugins") or []), LightningEnvironment()]
     try:
         trainer = Trainer(
             precision=precision,  # type: ignore[arg-type]
@@ -50,7 +56,7 @@ def make_trainer(
             gradient_clip_val=gradient_clip_val,
             **options,
         )
-    except (MisconfigurationException, ModuleNotFoundError, TypeError, ValueError) as error:
+    except (MisconfigurationException, ModuleNotFoundError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"trainer: {first_line(error)}") from error
     _check_ranks(trainer)
     return trainer
@@ -65,14 +71,18 @@ def starts_ranks(trainer: Trainer) -> bool:
 
 
 def _check_ranks(trainer: Trainer) -> None:
-    """Raise UserError if the trainer would wait for ranks that nobody starts, or lose what ranks compute."""
-    started = int(os.environ.get("WORLD_SIZE", "1"))
-    if started > 1 and trainer.world_size == 1:
-        raise UserError(f"{started} processes were started, but each would train alone: set trainer=ddp")
-    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+    """Raise UserError if ranks would be missing, train alone, lose their results, or hold a part of the weights."""
+    strategy, devices = trainer.strategy, trainer.num_devices * trainer.num_nodes
+    started = trainer._accelerator_connector.cluster_environment.world_size()
+    if isinstance(strategy.launcher, _MultiProcessingLauncher):
         raise UserError("strategy: the results of spawned and forked processes are lost: set it to ddp")
+    if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy) or isinstance(strategy, DeepSpeedStrategy):
+        raise UserError("strategy: gradients are clipped by their norm, which needs whole weights: set it to ddp")
     if trainer.num_nodes > 1 and starts_ranks(trainer) and "NODE_RANK" not in os.environ:
         raise UserError(f"num_nodes={trainer.num_nodes}: nothing starts the other nodes: use torchrun or SLURM")
+    if started != devices:
+        asked = f"devices={trainer.num_devices}, num_nodes={trainer.num_nodes}"
+        raise UserError(f"{asked}: {started} processes were started: start one for each device, and set trainer=ddp")
 
 
 def _device(accelerator: str) -> str:

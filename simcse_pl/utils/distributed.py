@@ -1,5 +1,6 @@
 """Communication between the ranks of a distributed run."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,10 +24,12 @@ def rank() -> int:
 
 @contextmanager
 def ranks_of_torchrun() -> Iterator[None]:
-    """Connect the ranks that torchrun started, if it started this process."""
+    """Connect the ranks that torchrun started, if it started this process, and give each its GPU."""
     if not dist.is_torchelastic_launched():
         yield
         return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("gloo", timeout=timedelta(days=30))  # ranks may wait for hours at a barrier
     try:
         yield
@@ -89,7 +92,7 @@ class _AllGatherWithGrad(torch.autograd.Function):
         return gradient.split(ctx.counts)[rank()], None
 
 
-def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
+def all_gather_with_grad(rows: Tensor, split: BatchSplit | None = None) -> Tensor:
     """Return the rows of all ranks in rank order, with gradients.
 
     Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by its
@@ -98,11 +101,11 @@ def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
 
     Args:
         rows: this rank's rows [n, ...].
-        split: the number of rows by rank.
+        split: the number of rows by rank; None to exchange it, which waits for a GPU.
     """
     if world_size() == 1:
         return rows
-    gathered: Tensor = _AllGatherWithGrad.apply(rows, split.rows)
+    gathered: Tensor = _AllGatherWithGrad.apply(rows, (split or split_batch(len(rows), rows.device)).rows)
     return gathered
 
 

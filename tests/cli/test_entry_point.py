@@ -1,10 +1,12 @@
 """The exit status and the line of a command that fails, and runs that start from Python."""
 
 import contextlib
+import gc
 import json
 import logging
 import runpy
 import sys
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-import simcse_pl
+import simcse_pl.cli.train
 from simcse_pl.cli import entry_point
 from simcse_pl.utils.errors import SweepError, UserError
 from tests.conftest import ROOT, tiny
@@ -97,7 +99,23 @@ def test_null_deselects_a_group(option, expected):
     assert entry_point._without_null(option) == expected
 
 
-def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model, tmp_path):
+@pytest.fixture
+def built(monkeypatch):
+    """Record how many modules of earlier jobs are left when a job builds its own; Python does not collect cycles."""
+    build, modules, left = simcse_pl.cli.train.build_module, weakref.WeakSet(), []
+
+    def build_module(*parts):
+        left.append(len(modules))
+        modules.add(module := build(*parts))
+        return module
+
+    monkeypatch.setattr(simcse_pl.cli.train, "build_module", build_module)
+    gc.disable()
+    yield left
+    gc.enable()
+
+
+def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make_model, tmp_path):
     given = [
         *tiny(make_model("bert")),
         "data=text",
@@ -108,6 +126,7 @@ def test_python_trains_and_evaluates_several_times(sentences, pairs, make_model,
     given += ["logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
     arguments = list(sys.argv)
     runs = [simcse_pl.train([*given, f"seed={seed}", f"hydra.run.dir={tmp_path}/{seed}"]) for seed in (1, 2)]
+    assert built == [0, 0]
     for seed, run in enumerate(runs, 1):
         assert run["folder"] == tmp_path / str(seed) and run["seed"] == seed
         results = json.loads((run["folder"] / "results.json").read_text())

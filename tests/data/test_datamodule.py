@@ -60,8 +60,10 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
         order.set_epoch(epoch)
         drawn = [rows[i] for i in order]
         expected = [collate(drawn[start : start + 4]) for start in (0, 4, 8)]
-        roles = default_roles(max(2, columns))
-        assert batches == [{name: x.tolist() for name, x in batch.items()} | {"roles": roles} for batch in expected]
+        tensors = [{name: x.tolist() for name, x in batch.items()} for batch in expected]
+        further = {"roles": default_roles(max(2, columns))}
+        counts = ((4,), (4,), (2,))
+        assert batches == [x | further | {"counts": count} for x, count in zip(tensors, counts, strict=True)]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -153,7 +155,7 @@ def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
             own, rows = data.rows_of_batch(epoch, place)
             assert own is data.sets[name]
             expected = own.batch([(epoch, own.chosen.index(row)) for row in rows])
-            assert batch.keys() == expected.keys() and batch["input_ids"].equal(expected["input_ids"])
+            assert batch.keys() == {*expected, "counts"} and batch["input_ids"].equal(expected["input_ids"])
             assert "labels" not in batch or batch["labels"].equal(expected["labels"])
             seen[name] += rows
             assert ("labels" in batch) == (name != "plain")

@@ -14,16 +14,16 @@ from tests.conftest import ROOT
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ranks_share_the_batches_of_one_device(rows, ranks):
     """Parts are contiguous and even; a last batch with fewer rows than ranks joins the one before."""
-    whole = [rows.tolist() for rows in ContrastiveBatches(rows, 5, seed=3).draw(0)]
+    whole = [batch for batch, _ in ContrastiveBatches(rows, 5, seed=3).draw(0)]
     if len(whole) > 1 and len(whole[-1]) < ranks:
         last = whole.pop()
         whole[-1] = whole[-1] + last
-    parts = [ContrastiveBatches(rows, 5, ranks, rank, seed=3).draw(0) for rank in range(ranks)]
-    shares = [[rows.tolist() for rows in share] for share in parts]
+    shares = [list(ContrastiveBatches(rows, 5, ranks, rank, seed=3).draw(0)) for rank in range(ranks)]
     assert {len(share) for share in shares} == {len(whole)}
     for batch, *parts in zip(whole, *shares, strict=True):
-        assert [key for part in parts for key in part] == batch
-        sizes = [len(part) for part in parts]
+        assert [key for part, _ in parts for key in part] == batch
+        sizes = tuple(len(part) for part, _ in parts)
+        assert {counts for _, counts in parts} == {sizes}
         assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
 
 
@@ -38,16 +38,14 @@ def mixed(sampling, ranks=1, rank=0, start=(0, 0)):
 
 def drawn(batches, epoch):
     batches.set_epoch(epoch)
-    return list(batches)
+    return [(name, rows) for name, rows, _ in batches]
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)
 def test_each_sampling_against_a_loop(sampling):
     batches = mixed(sampling)
     for epoch in range(3):
-        alone = {
-            name: [[(epoch, row) for row in rows.tolist()] for rows in batches.sets[name].draw(epoch)] for name in SIZES
-        }
+        alone = {name: [[(epoch, row) for row in rows] for rows, _ in batches.sets[name].draw(epoch)] for name in SIZES}
         names = [name for name, _ in drawn(batches, epoch)]
         short = "".join(name[0] for name in names)
         match sampling:
@@ -83,10 +81,10 @@ def test_a_process_ends_if_an_error_keeps_its_workers_alive():
     code = """
 import sys
 from simcse_pl.data.sampler import ContrastiveDataLoader
-loader = ContrastiveDataLoader({"": dict.fromkeys}, [("", [0]), ("", [1]), ("", [2])], num_workers=2)
+loader = ContrastiveDataLoader({"": dict.fromkeys}, [("", [0], ()), ("", [1], ()), ("", [2], ())], num_workers=2)
 batches = iter(loader)
 print(next(batches))
 sys.exit(143)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT)
-    assert (done.returncode, done.stdout, done.stderr) == (143, "{0: None}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (143, "{0: None, 'counts': ()}\n", "")

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from pytorch_lightning.strategies import ModelParallelStrategy
 
-from simcse_pl.training.trainer import has_bf16, make_trainer
+from simcse_pl.training.trainer import has_bf16, make_trainer, starts_ranks
 from simcse_pl.utils.errors import UserError
 
 
@@ -22,10 +23,17 @@ def test_weights_in_half_precision_are_refused():
         make_trainer("bf16-true", "cpu", logger=False)
 
 
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
+SLURM = {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+
+
 @pytest.mark.parametrize(
     ("options", "variables", "message"),
     [
-        ({}, {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}, "^2 processes were started, .* set trainer=ddp$"),
+        ({}, TORCHRUN, "^devices=1, num_nodes=1: 2 processes were started: .* set trainer=ddp$"),
+        ({"strategy": "ddp", "devices": 2}, SLURM | {"SLURM_NTASKS": "4"}, "^devices=2, num_nodes=1: 4 processes "),
+        ({"strategy": "ddp", "devices": 2}, {"SLURM_NTASKS": "2"}, "^trainer: .* Use `--ntasks-per-node=2` instead"),
+        ({"strategy": ModelParallelStrategy(), "devices": 2}, {}, "^strategy: .* whole weights: set it to ddp$"),
         ({"strategy": "ddp_spawn", "devices": 2}, {}, "^strategy: the results of spawned .* set it to ddp$"),
         (
             {"strategy": "ddp", "num_nodes": 2},
@@ -39,3 +47,10 @@ def test_ranks_that_would_wait_or_train_alone_are_errors(options, variables, mes
         monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=message):
         make_trainer("32-true", "cpu", logger=False, **options)
+
+
+def test_one_slurm_task_starts_the_ranks_of_its_devices(monkeypatch):
+    for name, value in (SLURM | {"SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1"}).items():
+        monkeypatch.setenv(name, value)
+    trainer = make_trainer("32-true", "cpu", logger=False, strategy="ddp", devices=2)
+    assert trainer.world_size == 2 and starts_ranks(trainer)

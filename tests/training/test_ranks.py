@@ -1,0 +1,75 @@
+"""A training step on two ranks: what it exchanges, and how a signal to one rank stops both."""
+
+import os
+import signal
+import socket
+from collections import Counter
+
+import pytorch_lightning as pl
+import torch
+import torch.multiprocessing as mp
+
+from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.training.callbacks import SeedEveryStep
+from simcse_pl.training.module import SimCSEModule
+from simcse_pl.training.preemption import Preemption
+from simcse_pl.training.trainer import make_trainer
+from tests.conftest import adamw
+from tests.forks import start_ranks
+
+COUNTED = 2  # the last of the 4 steps of an epoch: before, DDP arranges its buckets
+
+
+class Observer(pl.Callback):
+    """Count the collectives of some steps, and then send this process SIGTERM if it is rank 1."""
+
+    def __init__(self):
+        self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == 2:
+            self.profile.start()
+        if trainer.global_step == 2 + COUNTED:
+            self.profile.stop()
+            if trainer.global_rank:
+                signal.raise_signal(signal.SIGTERM)
+
+
+def _one_rank(number, port, folder, model, sentences, pairs, results):
+    variables = {"LOCAL_RANK": number, "WORLD_SIZE": 2, "NODE_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    torch.set_num_threads(1)
+    encoder = SentenceEncoder.from_pretrained(model, pooling="cls", num_layers=1)
+    scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs)}
+    data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=2, max_length=8, **scored)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    observer = Observer()
+    trainer = make_trainer(
+        **{"precision": "32-true", "accelerator": "cpu", "strategy": "ddp", "devices": 2, "max_steps": 10},
+        **{"callbacks": [SeedEveryStep(1), observer, Preemption(folder / "last.ckpt")], "default_root_dir": folder},
+        **dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "use_distributed_sampler"), False),
+        limit_val_batches=0,
+    )
+    try:
+        trainer.fit(module, data)
+    except SystemExit as stopped:
+        counts = Counter(event.name for event in observer.profile.events() if event.name.startswith("c10d::"))
+        results[number] = stopped.code, trainer.global_step, dict(counts)
+
+
+def test_a_step_has_five_collectives_and_a_signal_to_one_rank_stops_both(make_model, tmp_path, sentences, pairs):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with mp.Manager() as manager:
+        results = manager.dict()
+        start_ranks(_one_rank, (port, tmp_path, make_model("bert"), sentences, pairs, results), 2)
+        results = dict(results)
+    # the embeddings; their gradient, that of the weights, and the loss with the request to stop; DDP's buffers
+    counts = {"c10d::allgather_": COUNTED, "c10d::allreduce_": 3 * COUNTED, "c10d::broadcast_": COUNTED}
+    stopped_after = 2 + COUNTED + 1  # in its next step, rank 1 tells rank 0
+    assert results == {0: (143, stopped_after, counts), 1: (0, stopped_after, counts)}
+    assert (tmp_path / "last.ckpt").is_file()
