@@ -48,7 +48,7 @@ class SentenceEncoder(nn.Module):
             `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
             templates.bare_templates).
         final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
-            evaluation does. Training reads the sentences as they are.
+            evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
         truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
             normalizes (see losses/matryoshka.py). None keeps all.
 
