@@ -129,7 +129,7 @@ class SentenceEncoder(nn.Module):
         Args:
             name: a folder, a hub name, `package:NAME` (see sources.resolve), or a checkpoint of training (`.ckpt`).
             pooling: required for a plain checkpoint. If it differs from that of a folder of sentence-transformers,
-                only the transformer of that folder is loaded.
+                only the transformer of that folder is loaded, without its head, normalization and other settings.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
             max_length, normalize, template, template_bias, final_period, truncate_dim: replace the saved settings. The
