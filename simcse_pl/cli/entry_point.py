@@ -32,6 +32,7 @@ from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
+from simcse_pl.utils.terminal import accept_any_text
 
 _DEBUG_OPTION = "debug=true"
 _GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
@@ -85,6 +86,7 @@ def main(command: str = "train") -> None:
     if "LOCAL_RANK" in os.environ:  # Lightning or torchrun has started this rank
         end_with_parent()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
+    accept_any_text()
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     _ignore_expected_warnings()
     options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]

@@ -104,7 +104,10 @@ def read_spec(source: str, given: Mapping[str, Any], pooler: str | None = None) 
     except UserError:
         if pooling is None:
             raise
-        return EncoderSpec()  # of modules that are not supported, the transformer can be loaded
+        log.warning(
+            "pooling=%s: %s has modules that are not supported; only its transformer is loaded", pooling, source
+        )
+        return EncoderSpec()
     released = _RELEASED.fullmatch(source)
     if spec is None and released and find_file(source, "config.json"):
         spec = _read_official(source, "cls_before_pooler" if released[1] == "unsup" else "cls")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.terminal import accept_any_text
 
 # Apart from UserError: a file in place of a folder, or a folder in place of a file.
 _USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -34,6 +35,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
     """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_intermixed_args(given)
+    accept_any_text()
     try:
         work(arguments)
         sys.stdout.flush()

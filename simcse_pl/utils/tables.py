@@ -9,6 +9,8 @@ import pandas as pd
 import rich.table
 from rich.text import Text
 
+from simcse_pl.utils.terminal import printable
+
 _MISSING = "–"
 _NAMES = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
 _LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()})
@@ -39,12 +41,12 @@ class Table:
 
     def printed(self) -> rich.table.Table:
         """Return the table for the terminal."""
-        caption = Text("\n".join(self.notes), style="dim") if self.notes else None
-        table = rich.table.Table(title=Text(self.title), caption=caption, caption_justify="left")
-        for heading, cells in (shown := self.shown()).items():
+        caption = Text(printable("\n".join(self.notes)), style="dim") if self.notes else None
+        table = rich.table.Table(title=Text(printable(self.title)), caption=caption, caption_justify="left")
+        for heading, cells in (shown := self.shown().map(printable)).items():
             widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
-            table.add_column(Text(heading), justify=justify, overflow="fold", min_width=widest)
+            table.add_column(Text(printable(heading)), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
             table.add_row(*map(Text, row))
         return table

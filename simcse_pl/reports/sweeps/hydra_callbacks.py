@@ -12,7 +12,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.command_line import report_error
 from simcse_pl.utils.terminal import show
 
 
@@ -25,8 +25,8 @@ class _Tables(Callback, ABC):
         finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]
         try:
             complete = self.print_tables(config, finished) if finished else True
-        except UserError as error:  # Hydra turns other exceptions of a callback into warnings
-            print(f"error: {error}", file=sys.stderr)
+        except Exception as error:  # Hydra turns the exceptions of a callback into warnings
+            report_error(error, bool(config.get("debug")), "debug=true")
             complete = False
         if failed := [job.name for job in jobs if job not in finished]:
             print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)

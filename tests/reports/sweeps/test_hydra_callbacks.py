@@ -35,6 +35,15 @@ def test_a_sweep_whose_jobs_all_failed_has_no_table(callback, write_sweep, job, 
     assert end(callback, write_sweep("s", job(), job())) == (1, "", "error: 2 of 2 jobs failed: 0, 1\n")
 
 
+def test_a_table_that_cannot_be_printed_makes_the_sweep_fail(write_sweep, job, end):
+    class Failing(SweepTable):
+        def print_tables(self, config, jobs):
+            raise ZeroDivisionError("in a table")
+
+    status, _, err = end(Failing, write_sweep("s", job(0.7)))
+    assert status == 1 and "ZeroDivisionError: in a table" in err
+
+
 def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(write_sweep, job, end):
     status, out, err = end(SweepTable, write_sweep("s", job(0.7, options={"a": 1}), job(options={"a": 2})))
     assert (status, err) == (1, "error: 1 of 2 jobs failed: 1\n") and "70.00 (1)" in out
