@@ -4,6 +4,8 @@ import argparse
 import contextlib
 import io
 import os
+import re
+import shlex
 import sys
 import sysconfig
 import traceback
@@ -46,6 +48,12 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
         sys.exit(130)
     except Exception as error:
         sys.exit(report_error(error, arguments.debug, "--debug"))
+
+
+def hydra_option(name: str, value: object) -> str:
+    """Return an option of Hydra as a word of a shell, to be copied."""
+    plain = re.fullmatch(r"[\w./:-]+", str(value))
+    return shlex.quote(f"{name}={value}" if plain else f'{name}="{value}"')
 
 
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:

@@ -3,6 +3,7 @@
 Hydra imports this module at each start, so pandas and scipy are imported at the end of a multirun only.
 """
 
+import shlex
 import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -12,7 +13,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
-from simcse_pl.utils.command_line import report_error
+from simcse_pl.utils.command_line import hydra_option, report_error
 from simcse_pl.utils.terminal import show
 
 
@@ -44,7 +45,8 @@ class SweepTable(_Tables):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the sweep's folder and how to continue the sweep."""
         folder = config.hydra.sweep.dir
-        print(f"sweep in {folder}; to continue it, repeat the command with hydra.sweep.dir={folder}", flush=True)
+        again = hydra_option("hydra.sweep.dir", folder)
+        print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
 
     def print_tables(self, config: DictConfig, jobs: list[Path]) -> bool:
         """Print the table of each sweep in the folder."""
@@ -56,7 +58,7 @@ class SweepTable(_Tables):
         sweeps = read_sweeps({str(folder): folder})
         for sweep in sweeps:
             show(sweep_table(group_by_seed(sweep)).printed())
-        print(f"figure and files: simcse report {config.hydra.sweep.dir}")
+        print(f"figure and files: simcse report {shlex.quote(config.hydra.sweep.dir)}")
         return not any(run.failed for sweep in sweeps for run in sweep.runs)
 
 
