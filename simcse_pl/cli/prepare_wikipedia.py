@@ -4,7 +4,8 @@ import argparse
 import os
 
 from simcse_pl.data.prepare.conversion import USED
-from simcse_pl.data.prepare.wikipedia import extract, left_out
+from simcse_pl.data.prepare.wikipedia import extract
+from simcse_pl.utils.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,5 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     options = arguments.language, max(1, arguments.processes), arguments.min_length
-    articles, outcomes = extract(arguments.dump, arguments.out, *options)
-    print(f"{outcomes[USED]} sentences of {articles} articles in {arguments.out}; {left_out(outcomes)}")
+    articles, stats = extract(arguments.dump, arguments.out, *options)
+    show(stats.table("sentences").printed())
+    print(f"{stats[USED]} sentences of {articles} articles in {arguments.out}")

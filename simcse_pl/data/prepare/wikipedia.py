@@ -4,7 +4,6 @@ import bz2
 import hashlib
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import IO
 
 import rich.progress
 
-from simcse_pl.data.prepare.conversion import USED
+from simcse_pl.data.prepare.conversion import USED, ConversionStats
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, cache_folder, check_is_file
 from simcse_pl.utils.terminal import progress_bar
@@ -43,7 +42,7 @@ MARKUP = "with leftover markup"
 NOT_WHOLE = "without a start or an end mark"
 
 
-def sentences_of(markup: str, language: str, shortest: int = _SHORTEST) -> tuple[list[str], Counter[str]]:
+def sentences_of(markup: str, language: str, shortest: int = _SHORTEST) -> tuple[list[str], ConversionStats]:
     """Return the usable sentences of an article, and the numbers of sentences by outcome.
 
     Headings, lists and tables are left out. So are sentences with leftover markup, without an end mark, with fewer than
@@ -58,7 +57,7 @@ def sentences_of(markup: str, language: str, shortest: int = _SHORTEST) -> tuple
     import sentencex  # slow to import, like gensim; a run of data=wiki_sample only needs the file
     from gensim.corpora import wikicorpus
 
-    sentences, outcomes = [], Counter[str]()
+    sentences, stats = [], ConversionStats()
     for line in wikicorpus.filter_wiki(_with_first_variants(markup)).splitlines():
         line = _EMPHASIS.sub("", line.strip())
         if not line or line.startswith(_NOT_PROSE):
@@ -67,10 +66,10 @@ def sentences_of(markup: str, language: str, shortest: int = _SHORTEST) -> tuple
         for sentence in sentencex.segment(language, line):
             sentence = " ".join(sentence.split())
             outcome = _outcome(sentence, shortest)
-            outcomes[outcome] += 1
+            stats[outcome] += 1
             if outcome == USED:
                 sentences.append(sentence)
-    return sentences, outcomes
+    return sentences, stats
 
 
 def _outcome(sentence: str, shortest: int) -> str:
@@ -103,7 +102,7 @@ def _first_variant(match: re.Match[str]) -> str:
 
 def extract(
     dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1, shortest: int = _SHORTEST
-) -> tuple[int, Counter[str]]:
+) -> tuple[int, ConversionStats]:
     """Write the sentences of a dump in order, one per line, with a blank line between articles.
 
     Args:
@@ -123,23 +122,17 @@ def extract(
     check_is_file(dump)
     language = language or dump.name.partition("wiki")[0]
     tasks = ((markup, language, shortest) for markup in _articles(dump))
-    articles, outcomes = 0, Counter[str]()
+    articles, stats = 0, ConversionStats()
     with atomic_write(out.parent) as folder, open(folder / out.name, "w", encoding="utf-8") as file:
         made = itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes)
         for document, of_article in made:
-            outcomes += of_article
+            stats.update(of_article)
             if document:
                 file.write(("\n" if articles else "") + "\n".join(document) + "\n")
                 articles += 1
         if not articles:
-            raise UserError(f"{dump} has no usable sentences ({left_out(outcomes)}): is it a pages-articles dump?")
-    return articles, outcomes
-
-
-def left_out(outcomes: Counter[str]) -> str:
-    """Return the numbers of sentences that were not used, and why."""
-    counts = [f"{count} {outcome}" for outcome, count in outcomes.most_common() if outcome != USED]
-    return f"{outcomes.total() - outcomes[USED]} left out: {', '.join(counts)}" if counts else "none left out"
+            raise UserError(f"{dump} has no usable sentences ({stats}): is it a pages-articles dump?")
+    return articles, stats
 
 
 def gensim_sample() -> str:
@@ -156,8 +149,8 @@ def gensim_sample() -> str:
     return str(path)
 
 
-def _in_parallel(tasks: Iterator[tuple[str, str, int]], processes: int) -> Iterator[tuple[list[str], Counter[str]]]:
-    """Yield the sentences of each article and their outcomes, in order."""
+def _in_parallel(tasks: Iterator[tuple[str, str, int]], processes: int) -> Iterator[tuple[list[str], ConversionStats]]:
+    """Yield the sentences of each article and their stats, in order."""
     with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
         while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
             yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)

@@ -5,7 +5,7 @@ import bz2
 import pytest
 
 from simcse_pl.data.prepare.conversion import USED
-from simcse_pl.data.prepare.wikipedia import NOT_WHOLE, TOO_SHORT, extract, left_out, sentences_of
+from simcse_pl.data.prepare.wikipedia import NOT_WHOLE, TOO_SHORT, extract, sentences_of
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.utils.errors import UserError
 
@@ -83,8 +83,8 @@ def test_documents_are_separate_and_in_order(tmp_path, name, processes):
     pages = dump(("0", FRENCH), ("1", FRENCH), ("0", "#REDIRECTION [[Mousse]]"), ("0", escaped(ARTICLE)), ("0", ""))
     (tmp_path / name).write_bytes(bz2.compress(pages) if name.endswith("bz2") else pages)
     out = tmp_path / "new folder" / "out.txt"
-    articles, outcomes = extract(tmp_path / name, out, processes=processes)
-    assert (articles, outcomes[USED], left_out(outcomes)) == (2, 6, f"6 left out: 5 {TOO_SHORT}, 1 {NOT_WHOLE}")
+    articles, stats = extract(tmp_path / name, out, processes=processes)
+    assert (articles, stats) == (2, {USED: 6, TOO_SHORT: 5, NOT_WHOLE: 1})
     documents = out.read_text(encoding="utf-8").split("\n\n")
     assert documents[0].splitlines() == FRENCH.replace(". Elle", ".\nElle").splitlines()
     assert documents[1].count("\n") == 4
