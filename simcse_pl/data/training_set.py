@@ -174,11 +174,9 @@ class TrainingSet:
         self._set_roles(len(self.rows[0]))
         self._number_labels()
         self.chosen, self.held_out = self._choose()
-        self._collate = ViewCollator(tokenizer, max_length, templates or Templates(tokenizer))
-        sentence, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
-        before = next(i for i in range(len(ids)) if ids[i : i + len(sentence)] == sentence)
-        special = before, len(ids) - before - len(sentence)
-        self._limits = special, tokenizer.model_max_length, tokenizer.mask_token_id
+        templates = templates or Templates(tokenizer)
+        self._collate = ViewCollator(tokenizer, max_length, templates)
+        self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
         for split, sentences in (evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)

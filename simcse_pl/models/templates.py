@@ -43,6 +43,7 @@ class Templates:
 
     Attributes:
         texts: the templates; empty if there are none.
+        special: the numbers of special tokens before and after a sentence.
         multiple_of: batches are padded to a multiple of this number of tokens, 1 at first.
 
     Raises:
@@ -76,6 +77,7 @@ class Templates:
         same = [first == other for first, other in zip(empty, word, strict=False)]
         self._leading = same.index(False) if False in same else len(same)
         self._trailing = len(empty) - self._leading
+        self.special = self._leading, self._trailing
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
         """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.

@@ -1,13 +1,11 @@
 """SNCSE: negation by rules, with and without a parser."""
 
-import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.methods.sncse import Negation
-from simcse_pl.utils.errors import UserError
 
 
 def negations(view, *sentences):
@@ -26,19 +24,6 @@ def negations(view, *sentences):
 )
 def test_without_a_parser_not_is_removed_or_follows_an_auxiliary(sentence, negation):
     assert negations(Negation(), sentence) == [negation]
-
-
-@pytest.mark.parametrize(
-    ("sentences", "english"),
-    [
-        (["一架飞机正在起飞。"] * 40, False),
-        (["Ein Mann spielt Gitarre und singt."] * 39 + ["Er hört the Beatles."], False),
-        (["Obama visits Kenya."] * 20 + ["Floods hit the coast."], True),
-    ],
-)
-def test_text_of_another_language_is_an_error(sentences, english):
-    with contextlib.nullcontext() if english else pytest.raises(UserError, match="its rules are for English"):
-        Negation().check_text(sentences)
 
 
 def parsed(text):
