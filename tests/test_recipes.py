@@ -1,13 +1,17 @@
 """Recipes have the published values, which recipes.yaml records."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options
+from tests.conftest import ROOT
 from tests.helpers import composed
 
 RECORDED = yaml.safe_load(Path(__file__).with_name("recipes.yaml").read_text())
@@ -45,6 +49,14 @@ def test_settings_have_the_values_of_base_models(setting, model):
 def test_a_sweep_of_an_experiment_has_its_values():
     config = composed("sweep=table_3_dropout", "experiment=unsup_roberta_large")
     assert_has_published_values(config, "unsup", "roberta_large")
+
+
+@pytest.mark.parametrize("options", ["experiment=prompteol_opt_125m", "method=promptbert model=bert"])
+def test_the_prompt_of_a_recipe_is_in_the_documentation(options):
+    text = (ROOT / "docs" / "recipes.md").read_text()
+    printed = [shlex.split(option)[0] for option in re.findall(r"'model\.template=[^']*'", text)]
+    values = [override.value() for override in OverridesParser.create().parse_overrides(printed)]
+    assert composed(*options.split()).model.template in values
 
 
 def test_sncse_parses_sentences_in_its_recipes_only():

@@ -32,8 +32,14 @@ from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
+from simcse_pl.utils.terminal import accept_any_text
 
 _DEBUG_OPTION = "debug=true"
+# a value of Hydra's grammar: quoted, or between brackets and commas, perhaps after the key of a mapping
+_VALUES = re.compile(
+    r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
+    r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|[^][{}(),'"])+)"""
+)
 _GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
 _ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
@@ -86,11 +92,12 @@ def main(command: str = "train") -> None:
     if "LOCAL_RANK" in os.environ:  # Lightning or torchrun has started this rank
         end_with_parent()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
+    accept_any_text()
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     _ignore_expected_warnings()
     options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]
     flags = [word for word in sys.argv[1:] if word not in options]  # Hydra does not read options after a flag
-    sys.argv[1:] = ["--config-name", command, *flags, *map(_without_null, options)]  # the ranks get them, too
+    sys.argv[1:] = ["--config-name", command, *flags, *map(_for_hydra, options)]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
@@ -107,7 +114,7 @@ def main(command: str = "train") -> None:
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
     """Compose the config of a command, prepare its folder as Hydra does, and run it in this process."""
-    options = list(map(_without_null, options))
+    options = list(map(_for_hydra, options))
     if config_dir is not None:
         options.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
     before = HydraConfig.instance().cfg
@@ -175,15 +182,24 @@ def _run_job(config: DictConfig) -> float | None:
         raise SystemExit(status) from None
 
 
-def _without_null(option: str) -> str:
-    """Return `queue=[]` for `queue=null`: Hydra accepts null in a defaults list only.
+def _for_hydra(option: str) -> str:
+    """Return an option as Hydra takes it: `queue=[]` for `queue=null`, and `data.train='语料.txt'` for `语料.txt`.
 
-    The folder of the group `local` may be missing, or be in --config-dir only.
+    Hydra accepts null in a defaults list only. The folder of the group `local` may be missing, or be in --config-dir
+    only. Without quotation marks, values are ASCII.
     """
     group, assigned, choice = option.partition("=")
+    if not choice.isascii():
+        return f"{group}={_VALUES.sub(_quoted, choice)}"
     if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (group == "local" or (CONF / group).is_dir()):
         return option
     return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+
+
+def _quoted(value: re.Match[str]) -> str:
+    if value["quoted"] or value["plain"].isascii():
+        return value[0]
+    return f"{value['key']}'{value['plain'].rstrip()}'"
 
 
 def disable_hydra_output_on_other_ranks() -> None:

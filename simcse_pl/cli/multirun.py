@@ -11,7 +11,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
-from simcse_pl.utils.errors import FailureError, UserError
+from simcse_pl.utils.command_line import hydra_option, report_error
 from simcse_pl.utils.files import read_json
 
 
@@ -25,7 +25,8 @@ class MultirunReport(Callback):
         """Print the folder of a sweep, and how to continue it."""
         if config.hydra.job.config_name == "train":
             folder = config.hydra.sweep.dir
-            print(f"sweep in {folder}; to continue it, repeat the command with hydra.sweep.dir={folder}", flush=True)
+            again = hydra_option("hydra.sweep.dir", folder)
+            print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Report the finished jobs, and print which failed."""
@@ -36,8 +37,8 @@ class MultirunReport(Callback):
         try:
             if finished:
                 complete = _report(folder, finished, config.get("aggregation", "all"))
-        except (UserError, FailureError) as error:  # Hydra turns other exceptions of a callback into warnings
-            print(f"error: {error}", file=sys.stderr)
+        except Exception as error:  # Hydra turns the exceptions of a callback into warnings
+            report_error(error, bool(config.get("debug")), "debug=true")
             complete = False
         if failed := [job.name for job in jobs if job not in finished]:
             print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)

@@ -3,6 +3,7 @@
 import argparse
 
 from simcse_pl.data.prepare.tokenizer import train_tokenizer
+from simcse_pl.utils.command_line import hydra_option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,5 +18,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     tokens = train_tokenizer(arguments.model, arguments.text, arguments.out, arguments.vocabulary)
-    how = f"model=checkpoint model.name={arguments.out} model.pretrained=false"
+    how = f"model=checkpoint {hydra_option('model.name', arguments.out)} model.pretrained=false"
     print(f"{tokens} tokens in {arguments.out}; {how} uses them")

@@ -3,7 +3,9 @@
 import argparse
 import os
 
+from simcse_pl.data.prepare.conversion import USED
 from simcse_pl.data.prepare.wikipedia import extract
+from simcse_pl.utils.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,6 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "output file (.txt) with one sentence per line and a blank line between articles"
     parser.add_argument("out", metavar="OUT", help=text)
     parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
+    about = "fewest characters of a sentence; a Chinese, Japanese or Korean one counts as 3 (default: %(default)s)"
+    parser.add_argument("--min-length", type=int, default=20, metavar="N", help=about)
     cores = os.cpu_count() or 1
     parser.add_argument(
         "--processes", type=int, default=cores, metavar="N", help="number of processes (default: all cores)"
@@ -18,5 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    articles, sentences = extract(arguments.dump, arguments.out, arguments.language, max(1, arguments.processes))
-    print(f"{sentences} sentences of {articles} articles in {arguments.out}")
+    options = arguments.language, max(1, arguments.processes), arguments.min_length
+    articles, stats = extract(arguments.dump, arguments.out, *options)
+    show(stats.table("sentences").printed())
+    print(f"{stats[USED]} sentences of {articles} articles in {arguments.out}")

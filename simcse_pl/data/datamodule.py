@@ -199,7 +199,10 @@ class SentenceDataModule(LightningDataModule):
     @property
     def row_kinds(self) -> dict[str, RowKind]:
         """What the rows of each training set have, after `setup`."""
-        return {name: RowKind(rows.view_roles, rows.labels, rows.label_range) for name, rows in self.sets.items()}
+        return {
+            name: RowKind(rows.view_roles, rows.labels, rows.label_range, rows.examples)
+            for name, rows in self.sets.items()
+        }
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass as plain_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -24,7 +25,7 @@ from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.models.roles import LabelKind, Role, default_roles
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens, tokenize
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.types import Batch
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 Sentence = str | Tokens  # text, or tokens if they are known
 
 _LABELS_SHOWN = 10
+_ROWS_TRIED = 128  # by each view
+_FEWEST_CHANGED = 1 / 32  # of them
 
 
 @plain_dataclass(frozen=True)
@@ -56,13 +59,15 @@ class ViewCollator:
         templates = self.templates or Templates(self.tokenizer)
         if len(rows[0]) == 1 and len(templates.texts) > 1:
             rows = [(sentence, sentence) for (sentence,) in rows]
-        tokens: list[Any] = [sentence for row in rows for sentence in row]
-        if texts := [sentence for sentence in tokens if isinstance(sentence, str)]:
-            new = iter(tokenize(self.tokenizer, texts, self.max_length))
-            tokens = [next(new) if isinstance(sentence, str) else sentence for sentence in tokens]
-        inputs = templates.batch(tokens, len(rows[0]))
+        inputs = templates.batch(self.tokens_of([sentence for row in rows for sentence in row]), len(rows[0]))
         views = {name: tensor.view(len(rows), len(rows[0]), -1) for name, tensor in inputs.items()}
         return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
+
+    def tokens_of(self, sentences: Sequence[Sentence]) -> list[Tokens | list[int]]:
+        """Return the tokens of sentences that are text or tokens."""
+        texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+        new = iter(tokenize(self.tokenizer, texts, self.max_length))
+        return [next(new) if isinstance(sentence, str) else sentence for sentence in sentences]
 
 
 @dataclass(config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))
@@ -103,6 +108,7 @@ class TrainingSet:
         classes: the number of each class by its name, in alphabetical order, after `read`.
         label_range: the lowest and the highest label of all rows, after `read`; None without labels.
         view_roles: the role of each view of a batch, after `read`.
+        examples: the tokens of the first anchors, after `read`.
         fingerprint: a hash of the content of `train`, after `read`.
     """
 
@@ -127,8 +133,8 @@ class TrainingSet:
         if self.label_column is not None and self.score_column is not None:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
         named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
-        self._views: Sequence[View] = [view for view in named.values() if view]
-        self._documents = any(view.num_following for view in self._views)
+        self._views: dict[Any, View] = {name: view for name, view in named.items() if view}
+        self._documents = any(view.num_following for view in self._views.values())
         if self._documents and any((self.hold_out, self.columns, self.labels)):
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
@@ -180,23 +186,39 @@ class TrainingSet:
         self._set_roles(len(self.rows[0]))
         self._number_labels()
         self.chosen, self.held_out = self._choose()
-        self._collate = ViewCollator(tokenizer, max_length, templates or Templates(tokenizer))
-        sentence, ids = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
-        before = next(i for i in range(len(ids)) if ids[i : i + len(sentence)] == sentence)
-        special = before, len(ids) - before - len(sentence)
-        self._limits = special, tokenizer.model_max_length, tokenizer.mask_token_id
-        lower, upper = tokenizer(["a", "A"], add_special_tokens=False)["input_ids"]
-        for view in self._views:
-            if view.changes_case and lower == upper:
-                name = type(view).__name__
-                log.warning("%s changes nothing, because the tokenizer ignores case: choose a cased model", name)
+        templates = templates or Templates(tokenizer)
+        self._collate = ViewCollator(tokenizer, max_length, templates)
+        self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
         for split, sentences in (evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
-        if not self.labels and min(len(self.chosen), self.batch_size) < 2 and Role.NEGATIVE not in self.view_roles:
+        fewest = 1 if self.labels or Role.NEGATIVE in self.view_roles else 2
+        if min(len(self.chosen), self.batch_size) < fewest:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
+        self.examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
+        self._check_views()
+
+    def _check_views(self) -> None:
+        """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
+        count = min(_ROWS_TRIED, len(self.chosen))
+        keys = [divmod(i, count) for i in range(_ROWS_TRIED)]  # a few rows are tried in several epochs
+        rows = self.with_views(keys) if any(not isinstance(view, Dropout) for view in self._views.values()) else []
+        anchors = self._collate.tokens_of([row[0] for row in rows])
+        for place, (name, view) in enumerate(self._views.items(), -len(self._views)):
+            if isinstance(view, Dropout):
+                continue
+            with prefixed(f"views.{name}"):
+                view.check_text([self.rows[self.chosen[row]][0] for row in range(count)])
+                made = self._collate.tokens_of([row[place] for row in rows])
+                changed = sum(not np.array_equal(*both) for both in zip(anchors, made, strict=True))
+                if changed < _FEWEST_CHANGED * len(rows):
+                    raise UserError(
+                        f"it changes {changed} of {len(rows)} sentences of {self.train}: it needs spaces between words "
+                        "or a tokenizer that reads case; views=token_deletion and token_repetition need neither"
+                    )
+            log.info("views.%s: changes %d of %d sentences", name, changed, len(rows))
 
     def _number_labels(self) -> None:
         names = sorted(set(self.rows.names())) if self.labels == "classes" else []
@@ -237,10 +259,10 @@ class TrainingSet:
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
         columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
-        dropout = len(self._views) == 1 and isinstance(self._views[0], Dropout) and self._views[0].role == Role.POSITIVE
+        dropout = [isinstance(view, Dropout) and view.role == Role.POSITIVE for view in self._views.values()] == [True]
         if dropout and (width == 1 or Role.POSITIVE in columns):
-            self._views = ()  # the collator repeats a single sentence
-        roles = (*columns, *(Role(view.role) for view in self._views))
+            self._views = {}  # the collator repeats a single sentence
+        roles = (*columns, *(Role(view.role) for view in self._views.values()))
         if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
@@ -269,7 +291,7 @@ class TrainingSet:
         places = [(epoch, chosen[row]) for epoch, row in keys]
         tokens = [self.rows.tokens(place) for _, place in places]
         made = []
-        for number, view in enumerate(self._views):
+        for number, view in enumerate(self._views.values()):
             inputs = []
             for (epoch, place), row in zip(places, tokens, strict=True):
                 seed = f"{self.seed}-{0 if view.once else epoch}-{place}"

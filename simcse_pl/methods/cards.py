@@ -15,8 +15,6 @@ class SwitchCase(SentenceView):
             integer, but at least 1.
     """
 
-    changes_case = True
-
     def __init__(self, probability: Rate = 0.05, independent: bool = True, role: str = "positive") -> None:
         super().__init__(role)
         self.probability, self.independent = probability, independent

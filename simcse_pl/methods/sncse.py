@@ -9,7 +9,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from simcse_pl.data.views.view import View, ViewInput
-from simcse_pl.data.views.words import replace_word, strip_punctuation
+from simcse_pl.data.views.words import check_english, replace_word, strip_punctuation
 from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.loss import Loss
 from simcse_pl.models.encoder import SentenceEncoder
@@ -117,7 +117,8 @@ class Negation(View):
     """The negation of the sentence, which shares almost all of its words (SNCSE, Wang et al. 2022, 3.2).
 
     With a model of spaCy, `negate_parsed` makes it, else `negate`. As in the released code, a sentence that does not
-    end in punctuation becomes `Not` and the sentence. The view depends on the sentence alone.
+    end in punctuation becomes `Not` and the sentence. The view depends on the sentence alone. Text of another language
+    is an error.
 
     Args:
         spacy_model: a pipeline of spaCy with tagger, parser and lemmatizer, such as en_core_web_sm; None for none.
@@ -130,6 +131,10 @@ class Negation(View):
             import spacy
 
             self.parser = spacy.load(spacy_model, exclude=["ner"])
+
+    def check_text(self, sentences: Sequence[str]) -> None:
+        """Raise UserError unless the sentences look like English: the rules put `Not` before all others."""
+        check_english(sentences)
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""

@@ -48,7 +48,7 @@ class SentenceEncoder(nn.Module):
             `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
             templates.bare_templates).
         final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
-            evaluation does. Training reads the sentences as they are.
+            evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
         truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
             normalizes (see losses/matryoshka.py). None keeps all.
 
@@ -129,7 +129,7 @@ class SentenceEncoder(nn.Module):
         Args:
             name: a folder, a hub name, `package:NAME` (see sources.resolve), or a checkpoint of training (`.ckpt`).
             pooling: required for a plain checkpoint. If it differs from that of a folder of sentence-transformers,
-                only the transformer of that folder is loaded.
+                only the transformer of that folder is loaded, without its head, normalization and other settings.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
             max_length, normalize, template, template_bias, final_period, truncate_dim: replace the saved settings. The

@@ -1,8 +1,11 @@
 """What the views of a row and its label are to a loss."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
+
+from simcse_pl.models.tokenization import Tokens
 
 LabelKind = Literal["classes", "scores"]  # int64 numbers of classes, or float32 scores
 
@@ -32,8 +35,10 @@ class RowKind:
         roles: the roles of the views.
         labels: what the labels are, or None.
         label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
+        examples: the token ids of some anchors, with special tokens.
     """
 
     roles: tuple[Role, ...] = default_roles(2)
     labels: LabelKind | None = None
     label_range: tuple[float, float] | None = None
+    examples: Sequence[Tokens] = field(default=(), compare=False)

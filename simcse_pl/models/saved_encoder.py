@@ -18,7 +18,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter
 from simcse_pl.models.backbone import is_decoder, load_backbone, longest_input, rebuild_backbone
 from simcse_pl.models.heads import pretrained_transform
-from simcse_pl.models.pooling import CHOICES, OfLayers, is_dotted
+from simcse_pl.models.pooling import CHOICES, is_dotted, name_of
 from simcse_pl.models.sentence_transformers_format import (
     MODULES_FILE,
     read_sentence_transformers,
@@ -77,13 +77,13 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
         write_json(new / SETTINGS_FILE, saved | checksums(new, "*.safetensors"))
 
 
-def read_spec(source: str, pooling: str | OfLayers | None = None, pooler: str | None = None) -> EncoderSpec:
+def read_spec(source: str, given: Mapping[str, Any], pooler: str | None = None) -> EncoderSpec:
     """Read the parts of an encoder beside its backbone and tokenizer; an empty EncoderSpec for a plain checkpoint.
 
     Args:
         source: a folder or hub repository of this project, sentence-transformers or the official code.
-        pooling: the pooling that replaces the saved one. Of a folder of sentence-transformers with another pooling,
-            only the transformer is used: its head was trained on other vectors.
+        given: the settings that replace the saved ones. Of a folder of sentence-transformers with another pooling than
+            the given one, only the transformer is used: its head was trained on other vectors.
         pooler: if given, the source is read as a checkpoint of the official code.
 
     Raises:
@@ -93,19 +93,27 @@ def read_spec(source: str, pooling: str | OfLayers | None = None, pooler: str | 
         return _read_official(source, pooler)
     if (spec := _read_saved(source)) is not None:
         return spec
+    pooling = given.get("pooling")
     try:
         spec = read_sentence_transformers(source)
     except UserError:
         if pooling is None:
             raise
-        return EncoderSpec()  # of modules that are not supported, the transformer can be loaded
+        log.warning(
+            "pooling=%s: %s has modules that are not supported; only its transformer is loaded", pooling, source
+        )
+        return EncoderSpec()
     released = _RELEASED.fullmatch(source)
     if spec is None and released and find_file(source, "config.json"):
         spec = _read_official(source, "cls_before_pooler" if released[1] == "unsup" else "cls")
     if spec is None or pooling in (None, spec.settings.pooling):
         return spec or EncoderSpec()
-    if spec.head_weights:
-        log.warning("pooling=%s: the head of %s was trained with another pooling and is left out", pooling, source)
+    plain = vars(EncoderSettings())
+    saved = {name: value for name, value in vars(spec.settings).items() if name not in given and value != plain[name]}
+    if saved:
+        kept = f"{source} has pooling={spec.settings.pooling}, so only its transformer is loaded"
+        without = ", ".join(f"{name}={value}" for name, value in saved.items())
+        log.warning("pooling=%s: %s, without %s", name_of(pooling), kept, without)
     return EncoderSpec(subfolder=spec.subfolder)
 
 
@@ -220,7 +228,7 @@ def load_saved(
     else:
         source = resolve(name)
         with unchanged(Path(source) / SETTINGS_FILE):
-            spec = read_spec(source, given.get("pooling"), pooler)
+            spec = read_spec(source, given, pooler)
             for option in ("num_layers", "bidirectional"):
                 if backbone.get(option) is None:
                     backbone[option] = getattr(spec, option)

@@ -6,6 +6,7 @@ the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can
 import itertools
 import re
 import string
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -38,10 +39,11 @@ class Templates:
             used. [MASK] and <mask> are the tokenizer's mask token.
         with_sentence_mask: whether all batches have a `sentence_mask`, of the last occurrence of the sentence. With
             several templates, batches of several views always have one.
-        final_period: whether `tokens_of` appends a period to sentences that do not end in one.
+        final_period: whether `tokens_of` appends a period to sentences that do not end in one (see `_ends`).
 
     Attributes:
         texts: the templates; empty if there are none.
+        special: the numbers of special tokens before and after a sentence.
         multiple_of: batches are padded to a multiple of this number of tokens, 1 at first.
 
     Raises:
@@ -75,6 +77,7 @@ class Templates:
         same = [first == other for first, other in zip(empty, word, strict=False)]
         self._leading = same.index(False) if False in same else len(same)
         self._trailing = len(empty) - self._leading
+        self.special = self._leading, self._trailing
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
         """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.
@@ -135,8 +138,8 @@ class Templates:
 
     def tokens_of(self, sentences: Sequence[str], max_length: int) -> list[list[int]]:
         """Return the token ids of sentences that are not for training, as `tokenize` does."""
-        if self.final_period:  # as in PromptBERT's evaluation
-            sentences = [f"{text}." if text and text[-1] not in ".?\"'" else text for text in sentences]
+        if self.final_period:
+            sentences = [text if _ends(text) else f"{text}." for text in sentences]
         return tokenize(self.tokenizer, list(sentences), max_length)
 
     def batch(self, tokens: Sequence[Tokens | Sequence[int]], views: int = 1) -> Batch:
@@ -174,6 +177,15 @@ class Templates:
         repeated = itertools.chain(*((sentence, part) for part in further))
         parts = [tokens[: self._leading], first, *repeated, tokens[end:]]
         return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+
+
+def _ends(text: str) -> bool:
+    """Return whether a text is empty or ends in a character after which PromptBERT's evaluation adds no period.
+
+    So does punctuation of other scripts, such as 。 and ؟, which that code does not know.
+    """
+    last = text[-1:]
+    return last in ".?\"'" or (not last.isascii() and unicodedata.category(last).startswith("P"))
 
 
 def sorted_batches(

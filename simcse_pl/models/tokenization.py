@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokenizerBase
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone, Batch
@@ -54,11 +54,16 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Save a tokenizer that truncates sentences to its `model_max_length`, and does not pad them.
+    """Save a tokenizer that truncates sentences to its `model_max_length`, if it has one, and does not pad them.
 
-    `tokenizer.json` holds the truncation and the padding of the last call, which could be those of a probe.
+    `tokenizer.json` would hold the truncation and the padding of the last call, or of the model it was made for.
     """
-    tokenize(tokenizer, [EXAMPLES[0]], tokenizer.model_max_length)
+    if tokenizer.is_fast:
+        backend, limit = tokenizer.backend_tokenizer, tokenizer.model_max_length
+        backend.no_padding()
+        backend.no_truncation()
+        if limit < LARGE_INTEGER:
+            backend.enable_truncation(limit, direction=tokenizer.truncation_side)
     tokenizer.save_pretrained(folder)
 
 

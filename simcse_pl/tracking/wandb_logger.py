@@ -3,18 +3,21 @@
 docs/dashboards.md explains each panel.
 """
 
+import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 import wandb
 from matplotlib.figure import Figure
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
+from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, SuiteResults
 from simcse_pl.results.metrics import CURVES
 from simcse_pl.results.trajectory import read_run
@@ -113,7 +116,7 @@ def log_evaluation(
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
     panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
     panels |= {
-        f"evaluation/{name}": wandb.Image(figure, caption=result.label)
+        f"evaluation/{name}": wandb.Image(_drawn(figure), caption=result.label)
         for name, figure in figures.items()
         if name != "alignment_uniformity"  # it would have a single point
     }
@@ -125,6 +128,10 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     if result.own:
         scores |= {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
+
+
+def _drawn(figure: Figure) -> PIL.Image.Image:
+    return PIL.Image.open(io.BytesIO(figure_files("", figure)[".png"]))
 
 
 def _table(table: Table) -> wandb.Table:

@@ -6,6 +6,7 @@ W&B is imported when a run starts, so runs with other loggers do without it.
 import json
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -111,7 +112,7 @@ def where_to_look(run: "wandb.Run") -> str:
     """Return the URL of a run, or the command that uploads an offline run."""
     if run.disabled:
         return "disabled"
-    return f"wandb sync {Path(run.dir).parents[1]}" if run.offline or run.url is None else run.url
+    return f"wandb sync {shlex.quote(str(Path(run.dir).parents[1]))}" if run.offline or run.url is None else run.url
 
 
 @contextmanager

@@ -4,6 +4,8 @@ import argparse
 import contextlib
 import io
 import os
+import re
+import shlex
 import sys
 import sysconfig
 import traceback
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.terminal import accept_any_text
 
 # Apart from UserError: a file in place of a folder, or a folder in place of a file.
 _USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
@@ -34,6 +37,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
     """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_intermixed_args(given)
+    accept_any_text()
     try:
         work(arguments)
         sys.stdout.flush()
@@ -44,6 +48,12 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
         sys.exit(130)
     except Exception as error:
         sys.exit(report_error(error, arguments.debug, "--debug"))
+
+
+def hydra_option(name: str, value: object) -> str:
+    """Return an option of Hydra as a word of a shell, to be copied."""
+    plain = re.fullmatch(r"[\w./:-]+", str(value))
+    return shlex.quote(f"{name}={value}" if plain else f'{name}="{value}"')
 
 
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -96,7 +97,25 @@ def test_an_error_that_several_jobs_have_is_printed_once(job, capsys):
     ],
 )
 def test_null_deselects_a_group(option, expected):
-    assert entry_point._without_null(option) == expected
+    assert entry_point._for_hydra(option) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("语料.txt", "语料.txt"),
+        ("我的 语料=2.txt", "我的 语料=2.txt"),
+        ("hf://datasets/é/b", "hf://datasets/é/b"),
+        ("[语料.txt, b.txt]", ["语料.txt", "b.txt"]),
+        ("{zh: 开发.tsv, en: dev.tsv}", {"zh": "开发.tsv", "en": "dev.tsv"}),
+        ("'语,料.txt'", "语,料.txt"),
+        ("${run_dir}/语料", "${run_dir}/语料"),
+    ],
+)
+def test_values_beyond_ascii_need_no_quotation_marks(value, read):
+    option = entry_point._for_hydra(f"data.train={value}")
+    assert OverridesParser.create().parse_override(option).value() == read
+    assert entry_point._for_hydra(option) == option  # the ranks get it again
 
 
 @pytest.fixture

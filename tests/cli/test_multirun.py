@@ -40,3 +40,12 @@ def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(write_sweep, jo
     assert "70.00 (1)" in (folder / "sweep.md").read_text() and (folder / "sweep.png").exists()
     status, out, err = end(write_sweep("t", job(0.7, failed={"TREC": "no file"})))
     assert (status, err) == (1, "") and "failed: TREC: no file (0)" in out
+
+
+def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, job, end, monkeypatch):
+    def write_report(*arguments):
+        raise ZeroDivisionError("in a table")
+
+    monkeypatch.setattr("simcse_pl.cli.report.write_report", write_report)
+    status, _, err = end(write_sweep("s", job(0.7)))
+    assert status == 1 and "ZeroDivisionError: in a table" in err

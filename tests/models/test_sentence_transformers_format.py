@@ -51,7 +51,7 @@ def test_the_packaged_encoder_has_the_librarys_vectors():
     ],
 )
 def test_folders_written_by_the_library_have_its_vectors(
-    architecture, pooling, dense, normalize, safe, make_model, tmp_path
+    architecture, pooling, dense, normalize, safe, make_model, tmp_path, caplog
 ):
     parts = [transformer(make_model(architecture)), modules.Pooling(32, pooling)]
     parts += [modules.Dense(32, 32)] * dense + [modules.Normalize()] * normalize
@@ -59,8 +59,11 @@ def test_folders_written_by_the_library_have_its_vectors(
     reference.save(str(tmp_path), safe_serialization=safe)
     ours = {"lasttoken": "last_token", "weightedmean": "weighted_mean"}.get(pooling, pooling)
     assert_read_as(tmp_path, reference, ours, "mlp" if dense else "none", 20, normalize)
+    same = SentenceEncoder.from_pretrained(tmp_path, pooling=ours)
+    assert torch.equal(same.encode(TEXTS), SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS)) and not caplog.text
     other = SentenceEncoder.from_pretrained(tmp_path, pooling="layers_1_2")  # the head was trained with its pooling
     assert other.settings == EncoderSettings("layers_1_2", "none", 20, False)
+    assert ("head=mlp" in caplog.text, "normalize=True" in caplog.text) == (dense, normalize)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "weighted_mean"])

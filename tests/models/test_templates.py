@@ -84,9 +84,11 @@ def test_view_i_has_template_i_and_further_views_the_last(make_model):
 
 
 def test_a_final_period_is_appended_in_encode_but_not_in_training(make_model):
-    """PromptBERT's evaluation appends it unless the sentence ends in one of four characters."""
-    texts = ["dogs run", "dogs run!", "dogs run.", "run?", 'a "dog"', "the dogs'", "", "run. "]
-    same = {"dogs run.", "run?", 'a "dog"', "the dogs'", ""}
+    """PromptBERT's evaluation appends it unless the sentence ends in one of four characters, which are of English."""
+    texts = ["dogs run", "dogs run!", "dogs run.", "run?", 'a "dog"', "the dogs'", "", "run. ", "跑", "é"]
+    other_scripts = ["狗在跑。", "他说：“狗在跑。”", "هل تجري؟", "कुत्ते दौड़ते हैं।", "« Il court. »"]
+    texts += other_scripts
+    same = {"dogs run.", "run?", 'a "dog"', "the dogs'", "", *other_scripts}
     options = {"pooling": "mask", "template": [PROMPT, OTHER]}
     plain = SentenceEncoder.from_pretrained(make_model("bert"), **options)
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), **options, final_period=True)

@@ -1,10 +1,12 @@
 """An error is one line, and the exit status tells a user's mistake from a failure."""
 
 import importlib.util
+import shlex
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from simcse_pl.utils.command_line import report_error
+from simcse_pl.utils.command_line import hydra_option, report_error
 from simcse_pl.utils.errors import FailureError, UserError
 
 
@@ -28,6 +30,12 @@ def raised(error, cause=None):
 def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
     assert report_error(error, debug=False, debug_option="--debug") == status
     assert capfd.readouterr().err == f"error: {line}\n"
+
+
+@pytest.mark.parametrize("folder", ["outputs/a", "my outputs/语(1)", "it's"])
+def test_an_option_can_be_copied_to_a_shell(folder):
+    (word,) = shlex.split(hydra_option("hydra.run.dir", folder))
+    assert OverridesParser.create().parse_override(word).value() == folder
 
 
 def test_an_error_in_code_of_ones_own_names_its_line(tmp_path, monkeypatch, capfd):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import accept_any_text, show
 
 EXACT = 61.190000000000005
 
@@ -38,6 +40,19 @@ def test_the_terminal_shows_rounded_numbers_and_dashes_below_a_title_that_may_be
     ]
     assert f"{table.title}\n" in text and "a note: 5 %" in text
     assert r"| a_b & 50 % \| {x} " in table.markdown()
+
+
+def test_standard_output_that_is_not_utf_8_gets_an_aligned_table_in_ascii(monkeypatch):
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    accept_any_text()
+    frame = pd.DataFrame({"run": ["语料", "70.25 ± 1.50"], "Spearman ↑": [61.19, float("nan")]})
+    show(Table("runs", "语料", frame, notes=["± is a deviation"]).printed())
+    print("outputs/语料")
+    sys.stdout.flush()
+    text = sys.stdout.buffer.getvalue().decode("ascii")
+    rows = [line for line in text.splitlines() if line[0] in "+|"]
+    assert len({len(row) for row in rows}) == 1 and text.endswith("outputs/\\u8bed\\u6599\n")
+    assert all(cell in "".join(rows) for cell in ("\\u8bed\\u6599 ", " 70.25 +- 1.50 ", " Spearman ^ ", " - |"))
 
 
 def test_csv_has_full_precision(table):

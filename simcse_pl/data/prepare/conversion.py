@@ -21,15 +21,15 @@ Parsed = Sequence[str] | str | None  # the cells of a row, the reason not to use
 
 
 class ConversionStats(Counter[str]):
-    """Counts of input rows by outcome (used, cannot be read, no label, ...)."""
+    """Counts of input rows or sentences by outcome (used, cannot be read, no label, ...)."""
 
     def table(self, title: str) -> Table:
-        """Return a table of the outcomes below the number of rows read."""
-        counts = {"rows read": self.total(), **self}
-        return Table("rows", title, pd.DataFrame({"": list(counts), "rows": list(counts.values())}), decimals=0)
+        """Return a table of the outcomes below the number read."""
+        counts = {"read": self.total(), **self}
+        return Table("rows", title, pd.DataFrame({"": list(counts), "number": list(counts.values())}), decimals=0)
 
     def __str__(self) -> str:
-        return f"{self.total()} rows read: {', '.join(f'{count} {outcome}' for outcome, count in self.items())}"
+        return f"{self.total()} read: {', '.join(f'{count} {outcome}' for outcome, count in self.items())}"
 
 
 def check_paths(files: Sequence[Path], out: Path) -> None:

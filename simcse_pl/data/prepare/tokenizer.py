@@ -4,6 +4,7 @@ from pathlib import Path
 
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.models.sources import load_config, load_tokenizer, resolve
+from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.utils.files import atomic_write
 
 
@@ -32,6 +33,6 @@ def train_tokenizer(model: str, text: str, out: str | Path, vocabulary: int) -> 
         if getattr(config, f"{name}_token_id", None) is not None:
             setattr(config, f"{name}_token_id", getattr(new, f"{name}_token_id"))
     with atomic_write(out, last="config.json") as folder:
-        new.save_pretrained(folder)
+        save_tokenizer(new, folder)
         config.save_pretrained(folder)
     return len(new)

@@ -11,6 +11,7 @@ from typing import IO
 
 import rich.progress
 
+from simcse_pl.data.prepare.conversion import USED, ConversionStats
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_open, cache_folder, check_is_file
 from simcse_pl.utils.terminal import progress_bar
@@ -25,38 +26,83 @@ _EMPHASIS = re.compile(r"'{2,5}")
 _EMPTY_BRACKETS = re.compile(r"\s*[(（][\s,;:，；]*[)）]")
 _SPACE_BEFORE_COMMA = re.compile(r"\s+([,;])")
 _BEGINS_A_SENTENCE = re.compile(r"[^\s,;:.)]")
-_ENDS_A_SENTENCE = re.compile(r"[.!?…。！？।۔։።][\"'”’»」』)]*$")
+# the sentence ends of all scripts, then quotation marks and brackets; French has a space before its quotation mark
+_ENDS_A_SENTENCE = re.compile(r"[.!?…。！？．｡؟۔।॥։።፧။།។៕᠃][\"'”’“‘»«›‹」』》〉】）)\]]*(?:\s»)?$")
+_WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+_WORTH = 3  # characters of other scripts that a wide one has the content of
 _SHORTEST, _LONGEST = 20, 500  # characters
+# -{zh-hans:计算机;zh-hant:電腦}- of Chinese, Serbian and other Wikipedias; -{{ begins a template
+_VARIANTS = re.compile(r"-\{(?!\{)((?:(?!-\{|\}-).)*)\}-", re.DOTALL)
+_FLAG = re.compile(r"\s*(?:([A-Z-])|[a-z;\s-]+)\s*\|")
+_SHOWN_FLAGS = ("A", "R", "S", None)  # None: variant codes
+_FIRST_VARIANT = re.compile(r"\s*(?:[^;:]*=>\s*)?[a-z]{2,3}(?:-[a-z]+)*\s*:([^;]*)")
+
+TOO_SHORT, TOO_LONG = "too short", "too long"
+MARKUP = "with leftover markup"
+NOT_WHOLE = "without a start or an end mark"
 
 
-def sentences_of(markup: str, language: str) -> list[str]:
-    """Return the usable sentences of an article.
+def sentences_of(markup: str, language: str, shortest: int = _SHORTEST) -> tuple[list[str], ConversionStats]:
+    """Return the usable sentences of an article, and the numbers of sentences by outcome.
 
-    Headings, lists, tables and text with leftover markup are left out, as are sentences without an end mark or with
-    fewer than 20 or more than 500 characters.
+    Headings, lists and tables are left out. So are sentences with leftover markup, without an end mark, with fewer than
+    `shortest`, or more than 500 characters. A Chinese, Japanese or Korean character counts as 3. Of words that are
+    written in several variants of a language, the first variant is taken.
 
     Args:
         markup: the article in wiki markup.
         language: its ISO 639 code, for the rules of sentence splitting.
+        shortest: the fewest characters of a sentence.
     """
     import sentencex  # slow to import, like gensim; a run of data=wiki_sample only needs the file
     from gensim.corpora import wikicorpus
 
-    sentences = []
-    for line in wikicorpus.filter_wiki(markup).splitlines():
+    sentences, stats = [], ConversionStats()
+    for line in wikicorpus.filter_wiki(_with_first_variants(markup)).splitlines():
         line = _EMPHASIS.sub("", line.strip())
         if not line or line.startswith(_NOT_PROSE):
             continue
         line = _SPACE_BEFORE_COMMA.sub(r"\1", _EMPTY_BRACKETS.sub("", line))
         for sentence in sentencex.segment(language, line):
             sentence = " ".join(sentence.split())
-            whole = _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence)
-            if _SHORTEST <= len(sentence) <= _LONGEST and whole and not _MARKUP_LEFT.search(sentence):
+            outcome = _outcome(sentence, shortest)
+            stats[outcome] += 1
+            if outcome == USED:
                 sentences.append(sentence)
-    return sentences
+    return sentences, stats
 
 
-def extract(dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1) -> tuple[int, int]:
+def _outcome(sentence: str, shortest: int) -> str:
+    length = len(sentence) + (_WORTH - 1) * len(_WIDE.findall(sentence))
+    if length < shortest:
+        return TOO_SHORT
+    if length > _LONGEST:
+        return TOO_LONG
+    if _MARKUP_LEFT.search(sentence):
+        return MARKUP
+    return USED if _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence) else NOT_WHOLE
+
+
+def _with_first_variants(markup: str) -> str:
+    """Return markup with the first variant of words in several ones, the inner ones first."""
+    while (replaced := _VARIANTS.sub(_first_variant, markup)) != markup:
+        markup = replaced
+    return markup
+
+
+def _first_variant(match: re.Match[str]) -> str:
+    text = match[1]
+    if flag := _FLAG.match(text):
+        if flag[1] not in _SHOWN_FLAGS:  # a rule for the page or its title
+            return ""
+        text = text[flag.end() :]
+    variant = _FIRST_VARIANT.match(text)
+    return variant[1].strip() if variant else text
+
+
+def extract(
+    dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1, shortest: int = _SHORTEST
+) -> tuple[int, ConversionStats]:
     """Write the sentences of a dump in order, one per line, with a blank line between articles.
 
     Args:
@@ -64,9 +110,10 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
         out: the text file to write, atomically.
         language: an ISO 639 code; None for the beginning of the dump's name, such as `de` of dewiki-latest-….
         processes: the number of processes.
+        shortest: see `sentences_of`.
 
     Returns:
-        The number of articles with sentences, and of sentences.
+        The number of articles with sentences, and the numbers of sentences by outcome.
 
     Raises:
         UserError: the dump does not exist, or is truncated or not a dump.
@@ -74,16 +121,18 @@ def extract(dump: str | Path, out: str | Path, language: str | None = None, proc
     dump, out = Path(dump), Path(out)
     check_is_file(dump)
     language = language or dump.name.partition("wiki")[0]
-    tasks = ((markup, language) for markup in _articles(dump))
-    articles = sentences = 0
+    tasks = ((markup, language, shortest) for markup in _articles(dump))
+    articles, stats = 0, ConversionStats()
     with atomic_open(out) as file:
-        for document in itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes):
+        made = itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes)
+        for document, of_article in made:
+            stats.update(of_article)
             if document:
                 file.write(("\n" if articles else "") + "\n".join(document) + "\n")
-                articles, sentences = articles + 1, sentences + len(document)
-        if not sentences:
-            raise UserError(f"{dump} has no sentences: is it a pages-articles dump?")
-    return articles, sentences
+                articles += 1
+        if not articles:
+            raise UserError(f"{dump} has no usable sentences ({stats}): is it a pages-articles dump?")
+    return articles, stats
 
 
 def gensim_sample() -> str:
@@ -100,8 +149,8 @@ def gensim_sample() -> str:
     return str(path)
 
 
-def _in_parallel(tasks: Iterator[tuple[str, str]], processes: int) -> Iterator[list[str]]:
-    """Yield the sentences of each article, in order."""
+def _in_parallel(tasks: Iterator[tuple[str, str, int]], processes: int) -> Iterator[tuple[list[str], ConversionStats]]:
+    """Yield the sentences of each article and their stats, in order."""
     with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
         while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):
             yield from pool.map(sentences_of, *zip(*batch, strict=True), chunksize=_PAGES_A_TASK // 4)

@@ -26,7 +26,7 @@ class MaskedLanguageModel(View):
     with the highest score, which may be the same word. All masks of a sentence are filled in one pass. Words beyond the
     model's maximum length, and sentences that contain the mask token, stay as they are.
 
-    The model runs on the GPU if there is one; in the worker processes of a DataLoader, on the CPU.
+    The model runs on the GPU if the trainer uses one; in the worker processes of a DataLoader, on the CPU.
 
     Args:
         name: the model (see backbone.resolve), with its pretrained masked-language-modelling head.
@@ -70,7 +70,8 @@ class MaskedLanguageModel(View):
     @torch.no_grad()
     def _fill(self, masked: list[str]) -> list[list[str]]:
         """Return the words for the masks of each sentence, in order."""
-        device = torch.device("cuda" if torch.cuda.is_available() and get_worker_info() is None else "cpu")
+        # CUDA is not initialized before the trainer has chosen the GPU of this rank, and forked workers cannot use it
+        device = torch.device("cuda" if torch.cuda.is_initialized() and get_worker_info() is None else "cpu")
         self._model.to(device)
         inputs = self.tokenizer(
             masked, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"

@@ -2,12 +2,13 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from simcse_pl.data.views.view import SentenceView, ViewInput
-from simcse_pl.data.views.words import replace_word, strip_punctuation
+from simcse_pl.data.views.words import check_english, replace_word, strip_punctuation
 from simcse_pl.utils.errors import UserError
 
 _FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
@@ -34,6 +35,10 @@ class Synonym(SentenceView):
     def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: str = "positive") -> None:
         super().__init__(role)
         self.thesaurus = read_thesaurus(wordnet)
+
+    def check_text(self, sentences: Sequence[str]) -> None:
+        """Raise UserError unless the sentences look like English: `die` and `war` are words of WordNet, too."""
+        check_english(sentences)
 
     def make(self, own: ViewInput) -> str:
         """Return the sentence with one word replaced."""

@@ -46,17 +46,18 @@ class View(ABC):
         num_following: number of next sentences that it needs; with 1 or more, the last row of a document is left out.
         shared_random: whether it draws the same random numbers as the row's other views of which this is true.
         once: whether the view of a row is the same in all epochs.
-        changes_case: whether it changes nothing but the case of letters.
     """
 
     num_following: int = 0
     shared_random: bool = False
     once: bool = False
-    changes_case: bool = False
     role: str = "positive"
 
     def __init__(self, role: str = "positive") -> None:
         self.role = role
+
+    def check_text(self, sentences: Sequence[str]) -> None:  # noqa: B027  most views fit any text
+        """Raise UserError if the view is not meant for a text, such as one of another language."""
 
     @abstractmethod
     def __call__(self, inputs: Sequence[ViewInput]) -> Sequence[str | Tokens]:

@@ -1,7 +1,11 @@
 """The style of all figures: sized for a page of a paper, and legible in greyscale and for the colour-blind."""
 
+import functools
 import io
+import logging
+import re
 import textwrap
+import warnings
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
@@ -9,9 +13,25 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
+
+log = logging.getLogger(__name__)
+
+# for characters that DejaVu Sans lacks; matplotlib warns about fonts that are not installed
+_FURTHER_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "Noto Sans Devanagari",
+    "Noto Sans Thai",
+)
 
 # Text stays text in SVG, and the same figure gives the same bytes.
 STYLE: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans", *(name for name in _FURTHER_FONTS if name in fontManager.get_font_names())],
     "font.size": 8,
     "axes.titlesize": 7,
     "axes.linewidth": 0.6,
@@ -61,11 +81,25 @@ def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figu
 
 
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
-    """Return the files of a figure by name: PNG and SVG."""
+    """Return the files of a figure by name: PNG and SVG. Log the characters that no font has."""
     files = {}
-    for ending, metadata in (("png", {}), ("svg", {"Date": None})):
-        buffer = io.BytesIO()
-        with matplotlib.rc_context(STYLE):
+    with warnings.catch_warnings(record=True, action="always") as caught, matplotlib.rc_context(STYLE):
+        for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
             figure.savefig(buffer, format=ending, metadata=metadata)
-        files[f"{name}.{ending}"] = buffer.getvalue()
+            files[f"{name}.{ending}"] = buffer.getvalue()
+    lacking = set()
+    for warning in caught:
+        if glyph := re.match(r"Glyph (\d+) .* missing from font", str(warning.message)):
+            lacking.add(chr(int(glyph[1])))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if lacking:
+        _log_lacking("".join(sorted(lacking)))
     return files
+
+
+@functools.cache  # several figures have the same labels
+def _log_lacking(characters: str) -> None:
+    cache = f"{matplotlib.get_cachedir()}/fontlist-*.json"
+    log.warning("no font has %s: install one, such as fonts-noto-cjk, and remove %s", characters, cache)

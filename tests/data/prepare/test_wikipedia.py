@@ -4,7 +4,8 @@ import bz2
 
 import pytest
 
-from simcse_pl.data.prepare.wikipedia import extract, sentences_of
+from simcse_pl.data.prepare.conversion import USED
+from simcse_pl.data.prepare.wikipedia import NOT_WHOLE, TOO_SHORT, extract, sentences_of
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.utils.errors import UserError
 
@@ -36,7 +37,9 @@ def escaped(text):
 
 
 def test_markup_is_removed():
-    assert sentences_of(ARTICLE, "en") == [
+    sentences, outcomes = sentences_of(ARTICLE, "en")
+    assert outcomes == {USED: 4, TOO_SHORT: 3, NOT_WHOLE: 1}  # too short: two cells of the table, and a sentence
+    assert sentences == [
         "Moss is a small plant that grows in damp places.",
         "It has no flowers, e.g. no petals.",
         "Does Dr. Green study it in the U.S. every summer?",
@@ -44,12 +47,44 @@ def test_markup_is_removed():
     ]
 
 
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("zh", ["一只狗在跑步。", "他说：“我们明天去公园。”"]),
+        ("ja", ["犬が公園を走っている。", "（彼は「明日は公園へ行こう。」）"]),
+        ("fr", ["Il a répondu : « Nous irons au parc. »", "Elle est ensuite partie."]),
+        ("de", ["Er sagte: „Wir gehen in den Park.“", "Dann ging er nach Hause."]),
+        ("ar", ["هل تريد الذهاب إلى الحديقة؟", "قال: «سنذهب إلى الحديقة.»"]),
+        ("hi", ["कुत्ते पार्क में दौड़ रहे हैं।"]),
+    ],
+)
+def test_sentences_of_other_scripts_are_whole(language, sentences):
+    assert sentences_of(" ".join(sentences), language)[0] == sentences
+    assert sentences_of("".join(sentences), language, shortest=400) == ([], {TOO_SHORT: len(sentences)})
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("这是-{zh-hans:计算机;zh-hant:電腦}-的历史。", "这是计算机的历史。"),
+        ("这里的-{電腦}-不转换文字。", "这里的電腦不转换文字。"),
+        ("-{H|zh-cn:博客;zh-hk:網誌;}--{T|zh-cn:页;zh-tw:頁}-他写了一篇博客。", "他写了一篇博客。"),
+        ("他写了-{A|zh-cn:-{博客}-;zh-tw:部落格}-的文章。", "他写了博客的文章。"),
+        ("Ово је -{sr-ec:рачунар; sr-el:računar}- из музеја.", "Ово је рачунар из музеја."),
+        ("A range of 10-{{convert|12|km}}- as before.", "A range of 10-- as before."),
+    ],
+)
+def test_the_first_variant_of_a_word_is_taken(markup, text):
+    assert sentences_of(markup, "zh")[0] == [text]
+
+
 @pytest.mark.parametrize(("name", "processes"), [("frwiki-latest.xml", 1), ("frwiki-latest.xml.bz2", 2)])
 def test_documents_are_separate_and_in_order(tmp_path, name, processes):
     pages = dump(("0", FRENCH), ("1", FRENCH), ("0", "#REDIRECTION [[Mousse]]"), ("0", escaped(ARTICLE)), ("0", ""))
     (tmp_path / name).write_bytes(bz2.compress(pages) if name.endswith("bz2") else pages)
     out = tmp_path / "new folder" / "out.txt"
-    assert extract(tmp_path / name, out, processes=processes) == (2, 6)
+    articles, stats = extract(tmp_path / name, out, processes=processes)
+    assert (articles, stats) == (2, {USED: 6, TOO_SHORT: 5, NOT_WHOLE: 1})
     documents = out.read_text(encoding="utf-8").split("\n\n")
     assert documents[0].splitlines() == FRENCH.replace(". Elle", ".\nElle").splitlines()
     assert documents[1].count("\n") == 4

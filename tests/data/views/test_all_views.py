@@ -1,5 +1,6 @@
 """Every view depends on its row and its generator alone; what the views of words and of next sentences draw."""
 
+import contextlib
 import random
 from collections import Counter
 from functools import partial
@@ -15,6 +16,8 @@ from simcse_pl.data.views.words import Crop, DeleteOneWord, WordDeletion, replac
 from simcse_pl.methods.arccse import SpanMasking
 from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
+from simcse_pl.methods.sncse import Negation
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 NEXT = ("Second.", "Third.", "Fourth.")
@@ -81,3 +84,16 @@ def test_positions_and_next_sentences_have_equal_probability(view, drawn):
 def test_a_replaced_word_keeps_punctuation_and_capitals(word, within, replaced):
     assert strip_punctuation(word) == within
     assert replace_word(word, "hound") == replaced
+
+
+@pytest.mark.parametrize(
+    ("sentences", "english"),
+    [
+        (["一架飞机正在起飞。"] * 40, False),
+        (["Ein Mann spielt Gitarre und singt."] * 39 + ["Er hört the Beatles."], False),
+        (["Obama visits Kenya."] * 20 + ["Floods hit the coast."], True),
+    ],
+)
+def test_text_of_another_language_is_an_error(sentences, english):
+    with contextlib.nullcontext() if english else pytest.raises(UserError, match="it is made for English"):
+        Negation().check_text(sentences)
