@@ -46,7 +46,7 @@ def test_standard_output_that_is_not_utf_8_gets_an_aligned_table_in_ascii(monkey
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     accept_any_text()
     frame = pd.DataFrame({"run": ["语料", "70.25 ± 1.50"], "Spearman ↑": [61.19, float("nan")]})
-    show(Table("runs", "语料", frame, notes=["± is a deviation"]).printed())
+    show(Table("runs", "语料", frame, notes=["a deviation: ±"]).printed())
     print("outputs/语料")
     sys.stdout.flush()
     text = sys.stdout.buffer.getvalue().decode("ascii")
