@@ -1,11 +1,14 @@
 """The view that replaces words with the predictions of a masked language model."""
 
+import copy
 import itertools
 import re
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import get_worker_info
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -26,7 +29,7 @@ class MaskedLanguageModel(View):
     with the highest score, which may be the same word. All masks of a sentence are filled in one pass. Words beyond the
     model's maximum length, and sentences that contain the mask token, stay as they are.
 
-    The model runs on the GPU if the trainer uses one; in the worker processes of a DataLoader, on the CPU.
+    The model runs on the GPU if there is one; in the worker processes of a DataLoader, on the CPU.
 
     Args:
         name: the model (see backbone.resolve), with its pretrained masked-language-modelling head.
@@ -46,9 +49,8 @@ class MaskedLanguageModel(View):
             raise UserError(f"name={name}: its tokenizer has no mask token")
         match_inputs(self.tokenizer, model)
         self.max_length = min(self.tokenizer.model_max_length, longest_input(model) or _LONGEST)
-        self._model: nn.Module = model
-        self._vocabulary: nn.Linear = model.get_output_embeddings()
-        self._no_word = ~whole_words(self.tokenizer, self._vocabulary.out_features)
+        self._model: Any = model
+        self._no_word = ~whole_words(self.tokenizer, model.get_output_embeddings().out_features)
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
@@ -67,18 +69,20 @@ class MaskedLanguageModel(View):
                 words[i] = replace_word(words[i], fill)
         return [" ".join(words) for words in sentences]
 
+    @cached_property
+    def _on_gpu(self) -> Any:
+        return copy.deepcopy(self._model).to("cuda")  # forked workers cannot use a model that is on the GPU
+
     @torch.no_grad()
     def _fill(self, masked: list[str]) -> list[list[str]]:
         """Return the words for the masks of each sentence, in order."""
-        # CUDA is not initialized before the trainer has chosen the GPU of this rank, and forked workers cannot use it
-        device = torch.device("cuda" if torch.cuda.is_initialized() and get_worker_info() is None else "cpu")
-        self._model.to(device)
+        model = self._on_gpu if torch.cuda.is_available() and get_worker_info() is None else self._model
         inputs = self.tokenizer(
             masked, padding=True, truncation=True, max_length=self.max_length, return_tensors="pt"
-        ).to(device)
+        ).to(model.device)
         is_mask = inputs["input_ids"] == self.tokenizer.mask_token_id
-        with self._vocabulary.register_forward_pre_hook(lambda _, states: (states[0][is_mask],)):
-            scores: Tensor = self._model(**inputs).logits  # [masks, vocabulary]
+        with model.get_output_embeddings().register_forward_pre_hook(lambda _, states: (states[0][is_mask],)):
+            scores: Tensor = model(**inputs).logits  # [masks, vocabulary]
         best = scores.masked_fill(self._no_word.to(scores.device), -torch.inf).argmax(dim=-1)
         counts = is_mask.sum(dim=1).tolist()
         words = [text.strip() for text in self.tokenizer.batch_decode(best.unsqueeze(-1))]

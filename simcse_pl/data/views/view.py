@@ -6,9 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field
 
 from simcse_pl.models.tokenization import Tokens
+from simcse_pl.utils.errors import UserError
+
+_FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
 
 Rate = Annotated[float, Field(gt=0, le=1)]  # a share of the words or tokens of a sentence
 
@@ -74,3 +78,14 @@ class SentenceView(View):
     @abstractmethod
     def make(self, source: ViewInput) -> Any:
         """Return the view of one sentence: text, or token ids with special tokens."""
+
+
+def count_changed(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """Return how many token ids of sentences a view has changed; raise UserError if hardly any."""
+    changed = sum(not np.array_equal(*both) for both in zip(before, after, strict=True))
+    if changed < _FEWEST_CHANGED * len(before):
+        raise UserError(
+            f"it changes {changed} of {len(before)} sentences: it needs spaces between words or a tokenizer that reads "
+            "case; views=token_deletion and token_repetition need neither"
+        )
+    return changed
