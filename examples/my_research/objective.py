@@ -29,7 +29,7 @@ class ScoreRegression(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's pairs, weighted by their share of the whole batch."""
-        (anchor,), (positive, *_) = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
-        cosines = F.cosine_similarity(batch.embeddings[:, anchor], batch.embeddings[:, positive])
+        positive, *_ = batch.views(Role.POSITIVE)
+        cosines = F.cosine_similarity(batch.embeddings[:, 0], batch.embeddings[:, positive])
         assert batch.labels is not None
         return batch.split.weight * F.huber_loss(cosines, batch.labels.to(cosines) / self.highest)

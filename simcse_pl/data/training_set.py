@@ -241,9 +241,10 @@ class TrainingSet:
             keys: from `ContrastiveBatches`.
             held_out: whether the keys are of the rows that are held out.
         """
-        batch: dict[str, Any] = self._collate(self.with_views(keys, held_out))
+        places = self.held_out if held_out else self.chosen
+        rows = self.with_views(keys, held_out) if self._views else [self.rows.tokens(places[row]) for _, row in keys]
+        batch: dict[str, Any] = self._collate(rows)
         if self.label_range:
-            places = self.held_out if held_out else self.chosen
             names = [self.rows.name(places[row]) for _, row in keys]
             batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
         batch["roles"] = self.view_roles

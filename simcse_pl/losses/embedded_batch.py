@@ -25,7 +25,7 @@ class EmbeddedBatch:
         encoder: the trained encoder.
         inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
             different templates, or if the pooling reads it (see templates.py).
-        roles: the role of each view.
+        roles: the role of each view; the first is the anchor.
         labels: [batch], int64 classes or float32 scores; None if the data has none.
         dataset: the name of the data set, if there are several.
         queue: [q, dim], embeddings of past batches as further negatives, or None.

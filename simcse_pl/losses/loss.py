@@ -36,7 +36,8 @@ class Needs:
             return
         count = {role: rows.roles.count(role) for role in Role}
         wanted = ["one anchor", "a positive" if self.positives is None else f"{self.positives} positive"]
-        valid = count[Role.ANCHOR] == 1 and count[Role.POSITIVE] == (self.positives or max(1, count[Role.POSITIVE]))
+        valid = rows.roles[0] == Role.ANCHOR and count[Role.ANCHOR] == 1
+        valid = valid and count[Role.POSITIVE] == (self.positives or max(1, count[Role.POSITIVE]))
         if self.negatives is not None:
             wanted.append("hard negatives" if self.negatives else "no negative")
             valid = valid and (count[Role.NEGATIVE] > 0) == self.negatives

@@ -16,8 +16,8 @@ from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, hidd
 from simcse_pl.models.protocols import checked_sentences
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
-from simcse_pl.models.templates import TemplateBias, Templates, bare_templates, sorted_batches
-from simcse_pl.models.tokenization import EXAMPLES, match_inputs, padded, tokenize
+from simcse_pl.models.templates import SENTENCE_MASK, TemplateBias, Templates, bare_templates, sorted_batches
+from simcse_pl.models.tokenization import EXAMPLES, match_inputs, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import to_device, unit_vectors
@@ -91,15 +91,16 @@ class SentenceEncoder(nn.Module):
         self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
         self.max_length = self.templates.checked_length(max_length, backbone)
         tokenizer.model_max_length = self.max_length  # is saved with the tokenizer
-        examples = tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))
-        self.groups = accelerate(backbone, padded(examples, tokenizer))
+        examples = to_device(
+            self.templates.batch(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))), backbone.device
+        )
+        self.groups = accelerate(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
         self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size
         if isinstance(self.pooling_layer, CustomPooling):
-            inputs = self.templates.batch(self.templates.tokens_of(EXAMPLES, self.max_length))
             with torch.no_grad():
-                shape = self.eval().pool(to_device(inputs, self.device)).shape
+                shape = self.eval().pool(examples).shape
             self.train()
             if len(shape) != 2 or len(EXAMPLES) != shape[0]:
                 raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")

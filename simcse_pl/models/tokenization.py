@@ -1,7 +1,6 @@
 """Match a tokenizer with its backbone, tokenize sentences, and pad their tokens to batches."""
 
 import inspect
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.types import Backbone, Batch
+from simcse_pl.utils.types import Backbone
 
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 EXAMPLES = (
@@ -60,21 +59,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """
     tokenize(tokenizer, [EXAMPLES[0]], tokenizer.model_max_length)
     tokenizer.save_pretrained(folder)
-
-
-def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase, multiple_of: int = 1) -> Batch:
-    """Return what the tokenizer itself would return for single sentences: tensors [n, longest] int64.
-
-    The longest sentence is padded to a multiple of `multiple_of`.
-    """
-    longest = max(1, *map(len, tokens))  # a decoder's tokenizer makes no token of an empty sentence
-    shape = len(tokens), -(-longest // multiple_of) * multiple_of
-    ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for row, sentence in enumerate(tokens):
-        ids[row, : len(sentence)] = sentence
-        mask[row, : len(sentence)] = 1
-    inputs = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
-    return {name: torch.from_numpy(inputs[name]) for name in tokenizer.model_input_names}
 
 
 def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:

@@ -19,7 +19,7 @@ from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.non_finite import non_finite_error
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
-from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone, views_of
+from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone
 from simcse_pl.utils.distributed import mean_over_ranks, rank, sum_over_ranks
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
@@ -141,12 +141,14 @@ class SimCSEModule(EncoderModule):
             progress: see EmbeddedBatch.
             further: more arguments of EmbeddedBatch.
         """
+        inputs = dict(rows)
+        labels, roles, dataset = (inputs.pop(name, None) for name in ("labels", "roles", "dataset"))
         return EmbeddedBatch(
             self.encoder,
-            views_of(rows),
-            rows.get("roles") or default_roles(rows["input_ids"].shape[1]),
-            rows.get("labels"),
-            rows.get("dataset"),
+            inputs,
+            roles or default_roles(inputs["input_ids"].shape[1]),
+            labels,
+            dataset,
             positive_encoder=self.positive_encoder,
             chunk_size=self.chunk_size,
             shared_dropout=self.shared_dropout_mask,
@@ -168,11 +170,13 @@ class SimCSEModule(EncoderModule):
         return loss
 
     def training_step(self, rows: Batch, batch_idx: int) -> Tensor:
-        """Return the loss of a training batch; log its mean over devices."""
+        """Return the loss of a training batch; log its mean over devices. The batch then enters the queue."""
         queue = self.queue.negatives() if self.queue else None
         progress = self.global_step / self.trainer.estimated_stepping_batches
         self.batch = self.batch_of(rows, progress, queue=queue)
         loss = self.loss(self.batch)
+        if self.queue:
+            self.queue.update(self.encoder, self.batch.inputs, self.chunk_size)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
         loss = sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
         self._loss = mean_over_ranks(loss.detach())
@@ -187,7 +191,7 @@ class SimCSEModule(EncoderModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Log the gradient norm, check that it and the loss are finite, update the queue, and clip.
+        """Clip the gradients by their norm, which is logged, or raise UserError if it or the loss is not finite.
 
         The check is the only synchronization with a GPU in a step. In 16-mixed, the norm may be
         infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
@@ -199,9 +203,6 @@ class SimCSEModule(EncoderModule):
         scaled = self.trainer.precision == "16-mixed"
         if not (self._loss.isfinite() & (norm.isfinite() | scaled)):
             raise non_finite_error(self.trainer, float(self._loss), float(norm))
-        if self.queue and self.batch:
-            with self.trainer.precision_plugin.train_step_context():
-                self.queue.update(self.encoder, self.batch.inputs, self.chunk_size)
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
