@@ -80,7 +80,7 @@ def train_job(job: Job) -> dict[str, Any]:
         log_settings(run_settings(trainer, module, data, job.description["choices"]), dashboards)
         results = job.description | train_and_test(trainer, module, data, job.metadata, job.checkpoint)
         if trainer.is_global_zero:
-            module.save(job.folder / "encoder")
+            module.objective.save(encoder, job.folder / "encoder")
             write_results(job, results, suite, module, data, dashboards)
     return results
 

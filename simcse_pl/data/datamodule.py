@@ -15,13 +15,13 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler, Sampling
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.models.protocols import Encode
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.ranks import is_first_process
+from simcse_pl.utils.tensors import Encode
 
 _EVALUATED_AT_ONCE = 256  # sentences
 

@@ -94,6 +94,7 @@ class TrainingSet:
         UserError: from `read`, the data cannot be read or trained on.
 
     Attributes:
+        labels: the kind of the labels; None without labels.
         rows: all rows, after `read`.
         chosen: the positions of the rows to train on, after `read`.
         held_out: the positions of the rows that are held out, after `read`.
@@ -120,6 +121,9 @@ class TrainingSet:
     def __post_init__(self) -> None:
         if self.label_column is not None and self.score_column is not None:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
+        self.labels: LabelKind | None = None if self.label_column is None else "classes"
+        if self.score_column is not None:
+            self.labels = "scores"
         named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
         self._views: Sequence[View] = [view for view in named.values() if view]
         self._documents = any(view.num_following for view in self._views)
@@ -128,13 +132,6 @@ class TrainingSet:
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
         self.held_out: Sequence[int] = ()
-
-    @property
-    def labels(self) -> LabelKind | None:
-        """The kind of the labels; None without labels."""
-        if self.score_column is not None:
-            return "scores"
-        return None if self.label_column is None else "classes"
 
     def read(
         self,

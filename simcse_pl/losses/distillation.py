@@ -8,9 +8,8 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss, Needs, check_head_is_kept
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import Similarity, at_least_float32, paired_similarity, unit_vectors

@@ -15,12 +15,11 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.tokenization import Tokens, tokenize
+from simcse_pl.models.tokenization import SENTENCE_MASK, Tokens, tokenize
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone, Batch
 
 SENTENCE = "{sentence}"
-SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 
 TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
@@ -111,7 +110,7 @@ class Templates:
     @property
     def prefix_length(self) -> int:
         """The number of tokens of the first template's prefix."""
-        return len(self._parts[0][0]) if self._parts else 0
+        return len(self._parts[0][0])
 
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
@@ -166,9 +165,9 @@ class Templates:
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 
-    def text_of(self, view: int) -> str | None:
-        """Return the template of a view; None if there are none."""
-        return self.texts[min(view, len(self.texts) - 1)] if self.texts else None
+    def text_of(self, view: int) -> str:
+        """Return the template of a view."""
+        return self.texts[min(view, len(self.texts) - 1)]
 
     def _template(self, view: int) -> list[list[int]]:
         """Return the tokens before, between and after the occurrences of the sentence."""

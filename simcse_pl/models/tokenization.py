@@ -1,6 +1,8 @@
-"""Match a tokenizer with its backbone, tokenize sentences, and pad their tokens to batches."""
+"""Match a tokenizer with its backbone, tokenize sentences, and hash their tokens."""
 
 import inspect
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,10 @@ from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.types import Backbone
+from simcse_pl.utils.types import Backbone, Batch
 
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
+SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 EXAMPLES = (
     "Nobody told the old sailor why 7 dogs, 20 cats and",
     "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn.",
@@ -40,6 +43,17 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: Backbone, nam
             f"{name}: its tokenizer belongs to another model: it has token {largest}, "
             f"but the model has embeddings for tokens 0 to {words.num_embeddings - 1}"
         )
+
+
+def checked_sentences(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as a list; raise UserError unless they are strings.
+
+    One string would be a list of characters, and a data frame a list of its columns.
+    """
+    is_flat = not isinstance(sentences, str) and getattr(sentences, "ndim", 1) == 1
+    if not is_flat or not all(isinstance(sentence, str) for sentence in sentences):
+        raise UserError("encode takes a list of strings")
+    return list(sentences)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
@@ -75,3 +89,25 @@ def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:
     begins = torch.zeros(max(ids.values()) + 1, dtype=torch.bool)
     begins[[number for token, number in ids.items() if token.startswith(mark) != (mark == "##")]] = True
     return begins
+
+
+def hash_token_ids(batch: Batch) -> Tensor:
+    """Return a 64-bit hash of each sentence's token ids, [batch, views], which does not depend on padding.
+
+    It does not depend on the sentence's template if the batch has a `sentence_mask` (see templates.py).
+    Different sentences have the same hash with negligible probability.
+    """
+    ids = batch["input_ids"]
+    factors = _factors(ids.shape[-1], ids.device)
+    if (mask := batch.get(SENTENCE_MASK)) is None:
+        mask = batch["attention_mask"]
+    else:
+        factors = factors[(mask.cumsum(dim=-1) - 1).clamp(min=0)]  # of the position in the sentence
+    return ((ids + 1) * mask * factors).sum(dim=-1)
+
+
+@cache
+def _factors(tokens: int, device: torch.device) -> Tensor:
+    """Return one random factor per position; more tokens append factors and change none."""
+    numbers = np.random.SeedSequence(0).generate_state(tokens, np.uint64).view(np.int64)
+    return torch.from_numpy(numbers).to(device)

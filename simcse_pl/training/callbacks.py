@@ -15,7 +15,7 @@ from torch import Tensor
 from simcse_pl.cpu import Speed as CpuSettings
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.losses.contrastive import duplicate_negatives
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
+from simcse_pl.losses.loss import EmbeddedBatch, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.training.encoder_module import EncoderModule
@@ -287,8 +287,9 @@ def share_of_duplicates(batch: EmbeddedBatch) -> Tensor:
     A negative in a template of its own is another text.
     """
     assert batch.encoder is not None
-    sentences, template_of = batch.views(Role.ANCHOR, Role.POSITIVE), batch.encoder.templates.text_of
-    shared = {template_of(view) for view in sentences}
-    negatives = [view for view in batch.views(Role.NEGATIVE) if template_of(view) in shared]
+    sentences, negatives = batch.views(Role.ANCHOR, Role.POSITIVE), batch.views(Role.NEGATIVE)
+    if (templates := batch.encoder.templates).texts:
+        shared = {templates.text_of(view) for view in sentences}
+        negatives = [view for view in negatives if templates.text_of(view) in shared]
     hashes = select_views(batch.sentence_hashes, [*sentences, *negatives])
     return duplicate_negatives(hashes, hashes, positives=len(sentences) - 1).any(dim=1).float().mean()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,8 +10,7 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
 from simcse_pl.data.datamodule import naming
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
@@ -53,6 +51,10 @@ class SimCSEModule(EncoderModule):
         compile: compile the backbone with torch.compile, once for all lengths and batch sizes; or a mode of
             torch.compile, such as `reduce-overhead` (CUDA graphs), which compiles each shape. Lengths are then
             multiples of 8.
+
+    Attributes:
+        encoders: the trained encoders; the first is validated, tested and saved.
+        batch: that of the last step, for callbacks.
     """
 
     def __init__(
@@ -83,20 +85,17 @@ class SimCSEModule(EncoderModule):
         self.queue = queue
         self.optimizer, self.scheduler = optimizer, scheduler
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
-        for trained in self.encoders():
+        self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
+        for trained in self.encoders:
             prepare_backbone(trained, gradient_checkpointing, freeze_layers, chunk_size)
         for name, loss in self.losses().items():
             with prefixed(name):
                 loss.attach(encoder)
         if queue:
             queue.attach(encoder)
-        self.batch: EmbeddedBatch | None = None  # of the last step, for callbacks
+        self.batch: EmbeddedBatch | None = None
         self._not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
-
-    def encoders(self) -> list[SentenceEncoder]:
-        """Return the trained encoders; the first is validated, tested and saved."""
-        return [self.encoder, self.positive_encoder] if self.positive_encoder else [self.encoder]
 
     def losses(self) -> dict[str, Loss]:
         """Return the objective and the auxiliary losses, by their config paths."""
@@ -120,7 +119,7 @@ class SimCSEModule(EncoderModule):
         examples = [self.batch_of(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
         self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
-        for encoder in self.encoders() if self.compiled else ():
+        for encoder in self.encoders if self.compiled else ():
             compile_backbone(encoder, self.compiled)
         self._prepared = True
 
@@ -247,7 +246,3 @@ class SimCSEModule(EncoderModule):
                 rows += count
         mean: Tensor = total / rows
         return mean
-
-    def save(self, folder: Path) -> None:
-        """Save the trained encoder, and what the objective adds to it."""
-        self.objective.save(self.encoder, folder)

@@ -1,7 +1,7 @@
 """What is done before training: recomputed activations, frozen parameters, and a check that views differ."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -109,7 +109,8 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) ->
         batch = dataset.batch([(0, row) for row in range(min(2, len(dataset.chosen)))])
         inputs = {name: x[:, :2].to(encoder.device) for name, x in batch.items() if getattr(x, "ndim", 0) == 3}
         ids = inputs["input_ids"]
-        with torch.random.fork_rng(devices=[]), _as_if_trained(encoder):
+        trained = _as_if_trained(encoder) if has_adapter(encoder.backbone) else nullcontext()
+        with torch.random.fork_rng(devices=[]), trained:
             first, second = encoder.pool_views(inputs).unbind(dim=1)
         if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
             raise UserError(

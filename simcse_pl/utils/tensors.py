@@ -1,7 +1,7 @@
 """Similarities, precision and devices; read files of tensors without running code, and hash them."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
 
+Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
 Similarity = Literal["cosine", "dot"]
 
 

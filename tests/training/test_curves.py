@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import default_roles
 from simcse_pl.tracking.csv_logger import CurvesLogger
