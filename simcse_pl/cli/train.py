@@ -17,13 +17,12 @@ from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.tracking.wandb_runs import closing_run
-from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
+from simcse_pl.training.fit import check_trainer, log_settings, measure_tasks, task_scores, train_and_test
 from simcse_pl.training.job import Job, started_job
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preparation import check_views_differ
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.files import atomic_write, write_json
-from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def train_job(job: Job) -> dict[str, Any]:
 
     with closing_run():
         dashboards = start_loggers(config, trainer, job.description["choices"])
-        log_settings(run_settings(trainer, module, data, job.description["choices"]), dashboards)
+        log_settings(trainer, module, data, job.description["choices"], dashboards)
         results = job.description | train_and_test(trainer, module, data, job.metadata, job.checkpoint)
         if trainer.is_global_zero:
             module.objective.save(encoder, job.folder / "encoder")
@@ -127,14 +126,6 @@ def start_loggers(config: DictConfig, trainer: pl.Trainer, choices: Mapping[str,
     for logger in trainer.loggers:
         logger.log_hyperparams(options | {"choices": choices})
     return [logger for logger in trainer.loggers if hasattr(logger, "log_results")]  # a Dashboard of W&B
-
-
-def log_settings(settings: Mapping[str, str], dashboards: list[Any]) -> None:
-    """Log what is trained, and where the curves are."""
-    for name, value in settings.items():
-        log.info("%-13s %s", name, value)
-    for place in (dashboard.place for dashboard in dashboards if is_first_process()):
-        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
 
 
 def write_results(

@@ -12,6 +12,7 @@ from torch import Tensor
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
+from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.utils.tensors import Similarity, similarity_matrix
 
 
@@ -171,7 +172,7 @@ class ContrastiveLoss(Loss):
         if len(positives) > 1:
             mask = _own_positives(batch, len(positives) + len(negatives) - 1, len(positives) - 1)
         if self.mask_duplicates:
-            hashes = select_views(batch.sentence_hashes, [0, *positives, *negatives])
+            hashes = select_views(hash_token_ids(batch.inputs), [0, *positives, *negatives])
             duplicates = duplicate_negatives(
                 hashes, batch.gather(hashes), batch.split.label_offset, positives=len(positives)
             )

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
-from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
@@ -137,11 +136,6 @@ class EmbeddedBatch:
         queue = None if self.queue is None else self.queue[:, :dim]
         return self.replaced(embeddings=self.embeddings[..., :dim], gathered=self.gathered[..., :dim], queue=queue)
 
-    @cached_property
-    def sentence_hashes(self) -> Tensor:
-        """A hash of each sentence, [batch, views] int64: equal for equal sentences."""
-        return hash_token_ids(self.inputs)
-
     def log(self, name: str, value: Tensor) -> None:
         """Give a scalar of this device's rows to the callback BatchCurves, which logs its mean as train/NAME."""
         self.curves[name] = value.detach()
@@ -243,7 +237,7 @@ class Loss(nn.Module, ABC):
         """Return the loss of this device's rows without its weight, a scalar.
 
         Its mean over devices is the loss of the whole batch. The loss is also called once before training, with two
-        equal rows, to find the parameters that get gradients.
+        equal rows, to find the parameters that get gradients; `batch.progress` is 1 then.
 
         Args:
             encoder: the encoder given to `attach`.

@@ -18,6 +18,7 @@ from simcse_pl.losses.contrastive import duplicate_negatives
 from simcse_pl.losses.loss import EmbeddedBatch, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
+from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.distributed import mean_over_ranks, world_size
@@ -291,5 +292,5 @@ def share_of_duplicates(batch: EmbeddedBatch) -> Tensor:
     if (templates := batch.encoder.templates).texts:
         shared = {templates.text_of(view) for view in sentences}
         negatives = [view for view in negatives if templates.text_of(view) in shared]
-    hashes = select_views(batch.sentence_hashes, [*sentences, *negatives])
+    hashes = select_views(hash_token_ids(batch.inputs), [*sentences, *negatives])
     return duplicate_negatives(hashes, hashes, positives=len(sentences) - 1).any(dim=1).float().mean()

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -116,16 +116,26 @@ def _load_best(trainer: pl.Trainer, module: SimCSEModule, best: BestCheckpoint) 
     module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
 
 
-def run_settings(
-    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
-) -> dict[str, str]:
-    """Return the settings that a run prints at its start; `choices` are the files of Hydra's config groups."""
+def log_settings(
+    trainer: pl.Trainer,
+    module: SimCSEModule,
+    data: SentenceDataModule,
+    choices: Mapping[str, str | None],
+    dashboards: Sequence[Any] = (),
+) -> None:
+    """Log what is trained, and where the curves are.
+
+    Args:
+        trainer, module, data: of the run.
+        choices: the files of Hydra's config groups.
+        dashboards: the loggers of W&B.
+    """
     encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
     steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
     auxiliary = list(getattr(module, "auxiliary", ()))
     parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
     lr = options_of(module.optimizer).get("lr")
-    return {
+    settings = {
         "model": f"{config.name_or_path}, {config.num_hidden_layers} layers",
         "pooling": encoder.pooling,
         "head": encoder.head,
@@ -137,6 +147,10 @@ def run_settings(
         "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
         "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
     }
+    for place in (dashboard.place for dashboard in dashboards if is_first_process()):
+        settings["W&B"] = f"offline: {place}" if place.startswith("wandb sync") else place
+    for name, value in settings.items():
+        log.info("%-13s %s", name, value)
 
 
 def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from simcse_pl.data.datamodule import naming
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
@@ -21,6 +20,9 @@ from simcse_pl.training.preparation import compile_backbone, example_batch, free
 from simcse_pl.utils.distributed import mean_over_ranks, rank, sum_over_ranks
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
+
+if TYPE_CHECKING:
+    from simcse_pl.losses.momentum_queue import MomentumQueue
 
 _OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates"}
 
@@ -54,6 +56,7 @@ class SimCSEModule(EncoderModule):
 
     Attributes:
         encoders: the trained encoders; the first is validated, tested and saved.
+        losses: the objective and the auxiliary losses by their config paths.
         batch: that of the last step, for callbacks.
     """
 
@@ -66,7 +69,7 @@ class SimCSEModule(EncoderModule):
         auxiliary: Mapping[str, Loss] | None = None,
         positive_encoder: SentenceEncoder | None = None,
         shared_dropout_mask: bool = False,
-        queue: MomentumQueue | None = None,
+        queue: "MomentumQueue | None" = None,
         chunk_size: PositiveInt | None = None,
         gradient_checkpointing: bool = False,
         freeze_layers: NonNegativeInt | None = None,
@@ -88,7 +91,9 @@ class SimCSEModule(EncoderModule):
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
             prepare_backbone(trained, gradient_checkpointing, freeze_layers, chunk_size)
-        for name, loss in self.losses().items():
+        terms: Any = {f"auxiliary.{name}": loss for name, loss in self.auxiliary.items()}
+        self.losses: dict[str, Loss] = {"objective": objective, **terms}
+        for name, loss in self.losses.items():
             with prefixed(name):
                 loss.attach(encoder)
         if queue:
@@ -96,11 +101,6 @@ class SimCSEModule(EncoderModule):
         self.batch: EmbeddedBatch | None = None
         self._not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
-
-    def losses(self) -> dict[str, Loss]:
-        """Return the objective and the auxiliary losses, by their config paths."""
-        terms: Any = {f"auxiliary.{name}": loss for name, loss in self.auxiliary.items()}
-        return {"objective": self.objective, **terms}
 
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
@@ -113,7 +113,7 @@ class SimCSEModule(EncoderModule):
         """
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():
-            for name, loss in self.losses().items():
+            for name, loss in self.losses.items():
                 with naming(dataset), prefixed(name):
                     loss.for_dataset(dataset).check_rows(kind)
         examples = [self.batch_of(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
