@@ -18,6 +18,8 @@ class LossPerDataset(Loss):
         objectives: the losses by the name of the data set.
     """
 
+    embeds = False  # the chosen loss does, if it needs to
+
     def __init__(self, default: Loss, objectives: Mapping[str, Loss]) -> None:
         super().__init__()
         self.default, self.names, self.losses = default, list(objectives), nn.ModuleList(objectives.values())

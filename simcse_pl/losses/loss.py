@@ -21,7 +21,7 @@ from simcse_pl.utils.types import Batch
 
 @dataclass(eq=False)
 class EmbeddedBatch:
-    """This device's rows of a batch, which are embedded when a loss first reads `embeddings` or `pooled`.
+    """This device's rows of a batch. The first loss that needs their embeddings calls `embed`; see Loss.embeds.
 
     Args:
         encoder: the trained encoder.
@@ -38,6 +38,9 @@ class EmbeddedBatch:
 
     Attributes:
         curves: scalars to log, by name; losses add to them with `log`.
+        embedded: whether the rows have been embedded. If so, there are:
+        pooled: the vectors before the projection head, [batch, views, hidden]; the same tensor if no head applies.
+        embeddings: the embeddings after the projection head, [batch, views, dim].
     """
 
     encoder: SentenceEncoder | None
@@ -51,6 +54,9 @@ class EmbeddedBatch:
     shared_dropout: bool = False
     progress: float = 1.0
     curves: dict[str, Tensor] = field(default_factory=dict)
+    embedded: bool = False
+    pooled: Tensor = field(init=False, repr=False)
+    embeddings: Tensor = field(init=False, repr=False)
 
     @classmethod
     def of(
@@ -70,8 +76,23 @@ class EmbeddedBatch:
         batch = copy.copy(self)
         if "embeddings" in attributes:
             vars(batch).pop("gathered", None)
+            batch.embedded = True
         vars(batch).update(attributes)
         return batch
+
+    def embed(self) -> None:
+        """Embed the rows with the encoder, in chunks if they are given."""
+        encoder, other = self.encoder, self.positive_encoder
+        assert encoder is not None
+        self.embedded = True
+        if other is None:
+            self.pooled = encoder.pool_views(self.inputs, self.chunk_size, self.shared_dropout)
+            self.embeddings = encoder.project(self.pooled)
+            return
+        anchors = encoder.pool_views({name: x[:, :1] for name, x in self.inputs.items()}, self.chunk_size)
+        others = other.pool_views({name: x[:, 1:] for name, x in self.inputs.items()}, self.chunk_size)
+        self.pooled = torch.cat([anchors, others], dim=1)
+        self.embeddings = torch.cat([encoder.project(anchors), other.project(others)], dim=1)
 
     @property
     def kind(self) -> RowKind:
@@ -80,30 +101,6 @@ class EmbeddedBatch:
             return RowKind(self.roles)
         label_range = float(self.labels.min()), float(self.labels.max())
         return RowKind(self.roles, "scores" if self.labels.is_floating_point() else "classes", label_range)
-
-    @cached_property
-    def pooled(self) -> Tensor:
-        """The vectors before the projection head, [batch, views, hidden]; the same tensor if no head applies."""
-        assert self.encoder is not None
-        if self.positive_encoder is None:
-            return self.encoder.pool_views(self.inputs, self.chunk_size, self.shared_dropout)
-        anchors = self.encoder.pool_views({name: x[:, :1] for name, x in self.inputs.items()}, self.chunk_size)
-        others = {name: x[:, 1:] for name, x in self.inputs.items()}
-        return torch.cat([anchors, self.positive_encoder.pool_views(others, self.chunk_size)], dim=1)
-
-    @cached_property
-    def embeddings(self) -> Tensor:
-        """The embeddings after the projection head, [batch, views, dim]."""
-        assert self.encoder is not None
-        if self.positive_encoder is None:
-            return self.encoder.project(self.pooled)
-        anchors = self.encoder.project(self.pooled[:, :1])
-        return torch.cat([anchors, self.positive_encoder.project(self.pooled[:, 1:])], dim=1)
-
-    @property
-    def embedded(self) -> bool:
-        """Whether a loss has read the embeddings, before or after the projection head."""
-        return "pooled" in vars(self)
 
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
@@ -202,6 +199,7 @@ class Loss(nn.Module, ABC):
         weight: the factor of this loss in a sum of losses; all losses have it.
 
     Attributes:
+        embeds: whether the loss reads the embeddings of the batch, so that a call embeds it unless an earlier one has.
         contrasts: whether the other rows of a batch are negatives.
         truncatable: whether the loss depends on the embeddings alone, so that it is defined for their first
             dimensions too (see MatryoshkaLoss).
@@ -212,6 +210,7 @@ class Loss(nn.Module, ABC):
         torch.Size([])
     """
 
+    embeds: ClassVar[bool] = True
     contrasts: ClassVar[bool] = False
     truncatable: ClassVar[bool] = False
     needs: ClassVar[Needs | None] = None
@@ -241,16 +240,17 @@ class Loss(nn.Module, ABC):
 
         Args:
             encoder: the encoder given to `attach`.
-            batch: the rows. They are embedded when a loss first reads `batch.embeddings`.
+            batch: the rows, embedded unless `embeds` is false.
         """
 
-    def __call__(self, *inputs: Any, **further: Any) -> Tensor:
-        """Return the loss of a batch, or of plain tensors with further arguments of EmbeddedBatch.of."""
-        if inputs and isinstance(inputs[0], Tensor):
-            batch = EmbeddedBatch.of(*inputs, **further)
+    def __call__(self, encoder: Any, batch: Any, *views: Tensor, **further: Any) -> Tensor:
+        """Return the loss of a batch, which is embedded first, or of plain tensors (see EmbeddedBatch.of)."""
+        if isinstance(encoder, Tensor):
+            encoder, batch = None, EmbeddedBatch.of(encoder, batch, *views, **further)
             self.check_rows(batch.kind)
-            inputs = None, batch
-        loss: Tensor = super().__call__(*inputs)
+        if self.embeds and not batch.embedded:
+            batch.embed()
+        loss: Tensor = super().__call__(encoder, batch)
         return loss
 
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:

@@ -158,6 +158,8 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         anchors_only: mask the anchors alone, for continued pretraining before SimCSE.
     """
 
+    embeds = False
+
     def __init__(
         self,
         weight: NonNegativeFloat = 1.0,

@@ -41,6 +41,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         frozen_dropout: whether F uses dropout.
     """
 
+    embeds = True
     head_layers: PreTrainedModel
 
     def __init__(
