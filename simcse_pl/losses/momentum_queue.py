@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
+from simcse_pl.utils.distributed import all_gather_with_grad
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
 
@@ -74,7 +74,7 @@ class MomentumQueue(nn.Module):
                 averaged.lerp_(new.to(averaged.dtype), 1 - self.momentum)
         first_views = {name: x[:, 0] for name, x in batch.items()}
         anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size)).float()
-        anchors = all_gather_with_grad(anchors, split_batch(len(anchors), anchors.device))
+        anchors = all_gather_with_grad(anchors)
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self._filled = min(self.size, self._filled + len(anchors))
 

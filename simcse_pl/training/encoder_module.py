@@ -10,7 +10,7 @@ from simcse_pl.data.evaluation import TEST, VALIDATION, measure
 from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
-from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
+from simcse_pl.utils.distributed import all_gather_with_grad
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
 
@@ -54,8 +54,7 @@ class EncoderModule(LightningModule):
             UserError: if they are not finite.
         """
         if self._vectors is None:
-            vectors = torch.cat(self._batches)
-            self._vectors = all_gather_with_grad(vectors, split_batch(len(vectors), vectors.device)).cpu()
+            self._vectors = all_gather_with_grad(torch.cat(self._batches)).cpu()
             self._batches = []
             if not self._vectors.isfinite().all():
                 raise UserError(f"step {self.global_step}: embeddings are no longer finite: lower optimizer.lr")

@@ -88,7 +88,7 @@ class _AllGatherWithGrad(torch.autograd.Function):
         return gradient.split(ctx.counts)[rank()], None
 
 
-def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
+def all_gather_with_grad(rows: Tensor, split: BatchSplit | None = None) -> Tensor:
     """Return the rows of all ranks in rank order, with gradients.
 
     Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by its
@@ -97,10 +97,11 @@ def all_gather_with_grad(rows: Tensor, split: BatchSplit) -> Tensor:
 
     Args:
         rows: this rank's rows [n, ...].
-        split: the number of rows by rank.
+        split: the number of rows by rank; None to exchange it first.
     """
     if world_size() == 1:
         return rows
+    split = split or split_batch(len(rows), rows.device)
     gathered: Tensor = _AllGatherWithGrad.apply(rows, split.rows)
     return gathered
 
