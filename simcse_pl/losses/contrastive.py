@@ -74,32 +74,32 @@ def contrastive_loss(
     parts = [positives, *(part.flatten(0, -2) for part in (hard_negatives, queue) if part is not None)]
     # the row of each key, -1 for those of the queue
     row_of = F.pad(torch.cat([rows, hard_rows]), (0, 0 if queue is None else len(queue)), value=-1)
-    labels = row_of[label_offset : label_offset + len(anchors)]
+    targets = row_of[label_offset : label_offset + len(anchors)]
     similarities = similarity_matrix(anchors, torch.cat(parts), similarity)
     if positive_similarities is not None:
-        similarities = similarities.scatter(1, labels[:, None], positive_similarities[:, None])
+        similarities = similarities.scatter(1, targets[:, None], positive_similarities[:, None])
     if further_similarities is not None:
         similarities = torch.cat([similarities, further_similarities], dim=1)
         row_of = F.pad(row_of, (0, further_similarities.shape[1]), value=-1)
     logits = similarities / temperature
     if hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
-        own_hard_negatives = row_of == labels[:, None]
+        own_hard_negatives = row_of == targets[:, None]
         own_hard_negatives[:, :m] = False
         logits = torch.where(own_hard_negatives, logits + log_alpha, logits)
     if negative_mask is not None:
         logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
     if hardness:
-        logits = _weighted_by_hardness(logits, labels, hardness)
-    return F.cross_entropy(logits, labels)
+        logits = _weighted_by_hardness(logits, targets, hardness)
+    return F.cross_entropy(logits, targets)
 
 
-def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> Tensor:
+def _weighted_by_hardness(logits: Tensor, targets: Tensor, hardness: float) -> Tensor:
     """Add log(x^hardness / mean x^hardness) to the logits log(x) of the negatives of each row.
 
-    Negatives are the columns above -inf other than the row's class.
+    Negatives are the columns above -inf other than the row's target.
     """
-    negatives = logits.scatter(1, classes[:, None], -math.inf)
+    negatives = logits.scatter(1, targets[:, None], -math.inf)
     kept = ~negatives.isneginf()
     count = kept.sum(dim=1, keepdim=True)
     powers = hardness * negatives

@@ -145,7 +145,7 @@ class SimCSEModule(EncoderModule):
         return EmbeddedBatch(
             self.encoder,
             inputs,
-            roles or default_roles(inputs["input_ids"].shape[1]),
+            tuple(roles or default_roles(inputs["input_ids"].shape[1])),
             labels,
             dataset,
             positive_encoder=self.positive_encoder,
