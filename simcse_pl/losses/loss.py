@@ -38,8 +38,9 @@ class EmbeddedBatch:
 
     Attributes:
         curves: scalars to log, by name; losses add to them with `log`.
-        embedded: whether the rows have been embedded. If so, there are:
+        embedded: whether the rows have been embedded.
         pooled: the vectors before the projection head, [batch, views, hidden]; the same tensor if no head applies.
+            They and `embeddings` exist if the rows have been embedded.
         embeddings: the embeddings after the projection head, [batch, views, dim].
     """
 
@@ -72,11 +73,11 @@ class EmbeddedBatch:
         return batch.replaced(embeddings=embeddings, pooled=embeddings)
 
     def replaced(self, **attributes: Any) -> "EmbeddedBatch":
-        """Return a copy with other attributes, such as `embeddings` or `queue`."""
+        """Return a copy with other attributes, such as `queue`; with `embeddings` or `pooled`, it is embedded."""
         batch = copy.copy(self)
+        batch.embedded = self.embedded or not attributes.keys().isdisjoint(("embeddings", "pooled"))
         if "embeddings" in attributes:
             vars(batch).pop("gathered", None)
-            batch.embedded = True
         vars(batch).update(attributes)
         return batch
 
