@@ -17,7 +17,7 @@ from simcse_pl.data import sample
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.types import Batch

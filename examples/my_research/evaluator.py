@@ -3,8 +3,7 @@
 from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
 from simcse_pl.evaluation.evaluators import FileEvaluator
-from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import Encode, unit_vectors
 
 
 class NearestPartner(FileEvaluator[list[tuple[str, str]]]):

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.training.module import SimCSEModule
 
 

@@ -4,8 +4,7 @@ import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
@@ -29,7 +28,7 @@ class ScoreRegression(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's pairs, weighted by their share of the whole batch."""
-        (anchor,), (positive, *_) = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
-        cosines = F.cosine_similarity(batch.embeddings[:, anchor], batch.embeddings[:, positive])
+        positive, *_ = batch.views(Role.POSITIVE)
+        cosines = F.cosine_similarity(batch.embeddings[:, 0], batch.embeddings[:, positive])
         assert batch.labels is not None
         return batch.split.weight * F.huber_loss(cosines, batch.labels.to(cosines) / self.highest)

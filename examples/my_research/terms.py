@@ -5,9 +5,8 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
@@ -35,9 +34,8 @@ class TeacherSimilarities(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors with those of all devices."""
-        (anchor,) = batch.views(Role.ANCHOR)
-        student = unit_vectors(batch.embeddings[:, anchor])
-        taught = unit_vectors(self.teacher.embed(batch)[:, anchor])
+        student = unit_vectors(batch.embeddings[:, 0])  # the anchors
+        taught = unit_vectors(self.teacher.embed(batch)[:, 0])
         students, teachers = batch.gather(student), batch.gather(taught)
         return batch.split.weight * F.mse_loss(student @ students.T, taught @ teachers.T)
 
@@ -56,7 +54,8 @@ class NegativeMargin(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows, weighted by their share of the whole batch."""
-        anchor, negative = (batch.embeddings[:, None, batch.views(role)[0]] for role in (Role.ANCHOR, Role.NEGATIVE))
+        negative, *_ = batch.views(Role.NEGATIVE)
+        anchors, negatives = batch.embeddings[:, :1], batch.embeddings[:, negative, None]
         positives = select_views(batch.embeddings, batch.views(Role.POSITIVE))
-        closer = F.cosine_similarity(anchor, negative, dim=-1) - F.cosine_similarity(anchor, positives, dim=-1)
+        closer = F.cosine_similarity(anchors, negatives, dim=-1) - F.cosine_similarity(anchors, positives, dim=-1)
         return batch.split.weight * torch.relu(closer + self.margin).mean()

@@ -15,7 +15,7 @@ from simcse_pl.data.evaluation import make_evaluators
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
 from simcse_pl.export.fingerprint import fingerprint
-from simcse_pl.models.protocols import Encode, Encoder
+from simcse_pl.models.load import Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.figures.encoders import dimension_curves
@@ -24,6 +24,7 @@ from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
+from simcse_pl.utils.tensors import Encode
 from simcse_pl.utils.terminal import show
 
 

@@ -90,7 +90,7 @@ def train_job(job: Job) -> dict[str, Any]:
         tested = train_and_test(trainer, module, data, job.metadata, job.checkpoint)
         results = job.description | {"settings": settings} | tested
         if trainer.is_global_zero:
-            module.save(job.folder / "encoder")
+            module.objective.save(encoder, job.folder / "encoder")
             write_results(job, results, suite, module, data, loggers)
     return results
 

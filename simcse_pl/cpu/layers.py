@@ -31,6 +31,7 @@ _ZEN_5 = 26  # its CPU family; on earlier ones, AVX-512 is not faster than AVX2
 def use_fast_dropout(backbone: Backbone) -> None:
     """Replace a backbone's nn.Dropout modules and sdpa attention by faster ones."""
     from transformers import AttentionInterface  # slow, and not needed before there is a model
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
     for module in list(backbone.modules()):
         for name, child in module.named_children():
@@ -38,7 +39,7 @@ def use_fast_dropout(backbone: Backbone) -> None:
                 setattr(module, name, FastDropout(child.p).train(child.training))
     if backbone.config._attn_implementation == "sdpa":
         AttentionInterface.register(_ATTENTION, _attention)
-        use_masks_without_synchronization(_ATTENTION)
+        AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
         backbone.set_attn_implementation(_ATTENTION)
 
 
@@ -99,8 +100,8 @@ def _attention(
     return (fast_dropout(scores.softmax(dim=-1), dropout) @ value).transpose(1, 2).contiguous(), None
 
 
-def use_masks_without_synchronization(attention: str = "sdpa") -> None:
-    """Build the masks of an implementation of attention as transformers does, without waiting for a GPU.
+def use_masks_without_synchronization() -> None:
+    """Build the masks of sdpa attention as transformers does, without waiting for a GPU.
 
     transformers omits the mask of a batch without padding. To find out whether there is padding, it waits for the GPU.
     On a GPU, the mask is therefore never omitted.
@@ -116,7 +117,7 @@ def use_masks_without_synchronization(attention: str = "sdpa") -> None:
         skip = allow_is_bidirectional_skip and (attention_mask is None or attention_mask.is_cpu)
         return sdpa_mask(attention_mask=attention_mask, allow_is_bidirectional_skip=skip, **options)
 
-    AttentionMaskInterface.register(attention, mask)
+    AttentionMaskInterface.register("sdpa", mask)
 
 
 def use_onednn_linear(model: nn.Module) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from pydantic import NonNegativeInt
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
@@ -16,14 +15,13 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler, Sampling
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.models.protocols import Encode
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.ranks import is_first_process
-from simcse_pl.utils.tensors import to_device
+from simcse_pl.utils.tensors import Encode
 
 _EVALUATED_AT_ONCE = 256  # sentences
 
@@ -47,10 +45,11 @@ class EvaluationSentences:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def loader(self) -> DataLoader[Tokens]:
+    def loader(self, pin_memory: bool = False) -> DataLoader[Tokens]:
         """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device."""
         tokens: Any = self.tokens[rank() :: world_size()]
-        return DataLoader(tokens, batch_size=_EVALUATED_AT_ONCE, collate_fn=self._templates.batch)
+        collate = self._templates.batch
+        return DataLoader(tokens, batch_size=_EVALUATED_AT_ONCE, collate_fn=collate, pin_memory=pin_memory)
 
     def encode(self, vectors: Tensor) -> Encode:
         """Return a function from sentences to their vectors.
@@ -154,7 +153,12 @@ class SentenceDataModule(LightningDataModule):
     def train_dataloader(self) -> ContrastiveDataLoader:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
         make = {name: dataset.batch for name, dataset in self.sets.items()}
-        return ContrastiveDataLoader(make, self._batches(), self.num_workers)
+        return ContrastiveDataLoader(make, self._batches(), self.num_workers, self._on_gpu)
+
+    @property
+    def _on_gpu(self) -> bool:
+        """Whether batches are for a GPU, which copies pinned memory while the host goes on."""
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _batches(self) -> MixedBatchSampler:
         batches = {}
@@ -182,10 +186,6 @@ class SentenceDataModule(LightningDataModule):
         dataset = self.sets[name]
         return dataset, [dataset.chosen[row] for row in rows]
 
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Copy the tensors of a batch, without waiting for a GPU."""
-        return batch | to_device({name: x for name, x in batch.items() if isinstance(x, Tensor)}, device)
-
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done."""
         assert self.trainer is not None
@@ -206,11 +206,11 @@ class SentenceDataModule(LightningDataModule):
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""
-        return self.sentences[VALIDATION].loader()
+        return self.sentences[VALIDATION].loader(self._on_gpu)
 
     def test_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the test sentences."""
-        return self.sentences[TEST].loader()
+        return self.sentences[TEST].loader(self._on_gpu)
 
 
 def naming(dataset: str) -> AbstractContextManager[None]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import Encode
 
 VALIDATION, TEST = "validation", "test"  # the names of the splits
 

@@ -139,15 +139,23 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
         make: from the rows of a batch to the batch, for each data set.
         batches: the data set and the rows of each batch.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
+        pin_memory: whether batches are for a GPU.
     """
 
-    def __init__(self, make: Mapping[str, MakeBatch], batches: MixedBatchSampler, num_workers: int = 0) -> None:
+    def __init__(
+        self,
+        make: Mapping[str, MakeBatch],
+        batches: MixedBatchSampler,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+    ) -> None:
         super().__init__(
             _Batches(make),
             batch_size=None,  # the sampler yields the keys of a whole batch
             sampler=batches,
             collate_fn=dict,  # the batch as it is
             num_workers=num_workers,
+            pin_memory=pin_memory,
             persistent_workers=num_workers > 0,
             worker_init_fn=_ignore_sigterm,
         )

@@ -100,6 +100,7 @@ class TrainingSet:
         UserError: from `read`, the data cannot be read or trained on.
 
     Attributes:
+        labels: the kind of the labels; None without labels.
         rows: all rows, after `read`.
         chosen: the positions of the rows to train on, after `read`.
         held_out: the positions of the rows that are held out, after `read`.
@@ -130,6 +131,9 @@ class TrainingSet:
     def __post_init__(self) -> None:
         if self.label_column is not None and self.score_column is not None:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
+        self.labels: LabelKind | None = None if self.label_column is None else "classes"
+        if self.score_column is not None:
+            self.labels = "scores"
         named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
         self._views: dict[Any, View] = {name: view for name, view in named.items() if view}
         self._documents = any(view.num_following for view in self._views.values())
@@ -138,13 +142,6 @@ class TrainingSet:
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
         self.held_out: Sequence[int] = ()
-
-    @property
-    def labels(self) -> LabelKind | None:
-        """The kind of the labels; None without labels."""
-        if self.score_column is not None:
-            return "scores"
-        return None if self.label_column is None else "classes"
 
     def read(
         self,
@@ -266,9 +263,10 @@ class TrainingSet:
             keys: from `ContrastiveBatches`.
             held_out: whether the keys are of the rows that are held out.
         """
-        batch: dict[str, Any] = self._collate(self.with_views(keys, held_out))
+        places = self.held_out if held_out else self.chosen
+        rows = self.with_views(keys, held_out) if self._views else [self.rows.tokens(places[row]) for _, row in keys]
+        batch: dict[str, Any] = self._collate(rows)
         if self.label_range:
-            places = self.held_out if held_out else self.chosen
             names = [self.rows.name(places[row]) for _, row in keys]
             batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
         batch["roles"] = self.view_roles

@@ -9,8 +9,7 @@ from torch import Tensor
 from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
 from simcse_pl.evaluation.evaluators import FileEvaluator
-from simcse_pl.models.protocols import Encode
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import Encode, unit_vectors
 
 _QUERIES_AT_ONCE = 4096
 

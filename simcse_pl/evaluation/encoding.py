@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.models.protocols import Encode
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import Encode, unit_vectors
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,9 @@ from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_column
 from simcse_pl.data.readers.evaluation_files import Columns, EvaluationFile, read_cells
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
-from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.numbers import as_number
-from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
+from simcse_pl.utils.tensors import Encode, cosine_similarity, unit_vectors
 
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 

@@ -5,9 +5,8 @@ import torch
 from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD, StsTask
 from simcse_pl.evaluation import metrics
-from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import Geometry
-from simcse_pl.utils.tensors import cosine_similarity
+from simcse_pl.utils.tensors import Encode, cosine_similarity
 
 BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")
 _TOP = (1, 3, 10, 100)

@@ -7,9 +7,9 @@ from pydantic import PositiveInt
 
 from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import SentenceIndex
-from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import Encode
 
 
 class RetrievalTask:

@@ -5,9 +5,8 @@ import numpy as np
 from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.evaluation.metrics import correlations
-from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import Correlation, StsScores
-from simcse_pl.utils.tensors import cosine_similarity
+from simcse_pl.utils.tensors import Encode, cosine_similarity
 
 
 def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:

@@ -23,9 +23,9 @@ from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, 
 from simcse_pl.evaluation.geometry import evaluate_geometry
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
-from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import OwnData, RetrievalResults, StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.tensors import Encode
 from simcse_pl.utils.terminal import tracked
 
 log = logging.getLogger(__name__)

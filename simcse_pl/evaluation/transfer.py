@@ -15,9 +15,9 @@ from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
 from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem
-from simcse_pl.models.protocols import Encode
 from simcse_pl.results.evaluation_results import TransferScores
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import Encode
 
 SEED = 1111  # the seed and both grids are SentEval's
 FOLDS = 10

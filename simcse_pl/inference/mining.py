@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcse_pl.models.protocols import Encode
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
 
 NEAREST, RANDOM = "nearest", "random"

@@ -14,8 +14,8 @@ from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import load_encoder
-from simcse_pl.models.protocols import Encoder, checked_sentences
+from simcse_pl.models.load import Encoder, load_encoder
+from simcse_pl.models.tokenization import checked_sentences
 from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors

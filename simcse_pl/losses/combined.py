@@ -5,8 +5,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
 
@@ -18,6 +17,8 @@ class LossPerDataset(Loss):
         default: the loss of the data sets that are not named.
         objectives: the losses by the name of the data set.
     """
+
+    embeds = False  # the chosen loss does, if it needs to
 
     def __init__(self, default: Loss, objectives: Mapping[str, Loss]) -> None:
         super().__init__()

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.loss import Loss, Needs
-from simcse_pl.losses.similarity import Similarity, similarity_matrix
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
+from simcse_pl.models.tokenization import hash_token_ids
+from simcse_pl.utils.tensors import Similarity, similarity_matrix
 
 
 def contrastive_loss(
@@ -68,43 +68,38 @@ def contrastive_loss(
     Returns:
         The mean over the anchors, a scalar.
     """
-    keys, row_of = _keys(positives, hard_negatives, queue)
     m = len(positives)
-    labels = row_of[label_offset : label_offset + len(anchors)]
-    similarities = similarity_matrix(anchors, keys, similarity)
+    rows = torch.arange(m, device=positives.device)
+    hard_rows = rows.repeat_interleave(0 if hard_negatives is None else hard_negatives.shape[1])
+    parts = [positives, *(part.flatten(0, -2) for part in (hard_negatives, queue) if part is not None)]
+    # the row of each key, -1 for those of the queue
+    row_of = F.pad(torch.cat([rows, hard_rows]), (0, 0 if queue is None else len(queue)), value=-1)
+    targets = row_of[label_offset : label_offset + len(anchors)]
+    similarities = similarity_matrix(anchors, torch.cat(parts), similarity)
     if positive_similarities is not None:
-        similarities = similarities.scatter(1, labels[:, None], positive_similarities[:, None])
+        similarities = similarities.scatter(1, targets[:, None], positive_similarities[:, None])
     if further_similarities is not None:
         similarities = torch.cat([similarities, further_similarities], dim=1)
         row_of = F.pad(row_of, (0, further_similarities.shape[1]), value=-1)
     logits = similarities / temperature
     if hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
-        own_hard_negatives = row_of == labels[:, None]
+        own_hard_negatives = row_of == targets[:, None]
         own_hard_negatives[:, :m] = False
         logits = torch.where(own_hard_negatives, logits + log_alpha, logits)
     if negative_mask is not None:
         logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
     if hardness:
-        logits = _weighted_by_hardness(logits, labels, hardness)
-    return F.cross_entropy(logits, labels)
+        logits = _weighted_by_hardness(logits, targets, hardness)
+    return F.cross_entropy(logits, targets)
 
 
-def _keys(positives: Tensor, hard_negatives: Tensor | None, queue: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the keys of the loss, [m + m k + q, dim], and the row of each, -1 for the queue."""
-    parts = [positives, *(part.reshape(-1, part.shape[-1]) for part in (hard_negatives, queue) if part is not None)]
-    rows = torch.arange(len(positives), device=positives.device)
-    hard_rows = rows.repeat_interleave(0 if hard_negatives is None else hard_negatives.shape[1])
-    row_of = F.pad(torch.cat([rows, hard_rows]), (0, 0 if queue is None else len(queue)), value=-1)
-    return torch.cat(parts), row_of
-
-
-def _weighted_by_hardness(logits: Tensor, classes: Tensor, hardness: float) -> Tensor:
+def _weighted_by_hardness(logits: Tensor, targets: Tensor, hardness: float) -> Tensor:
     """Add log(x^hardness / mean x^hardness) to the logits log(x) of the negatives of each row.
 
-    Negatives are the columns above -inf other than the row's class.
+    Negatives are the columns above -inf other than the row's target.
     """
-    negatives = logits.scatter(1, classes[:, None], -math.inf)
+    negatives = logits.scatter(1, targets[:, None], -math.inf)
     kept = ~negatives.isneginf()
     count = kept.sum(dim=1, keepdim=True)
     powers = hardness * negatives
@@ -172,32 +167,26 @@ class ContrastiveLoss(Loss):
         With several positives per row, the loss is the mean over them. Each is compared without the row's other
         positives; those of the other rows are negatives.
         """
-        (anchor,), positives, negatives = map(batch.views, (Role.ANCHOR, Role.POSITIVE, Role.NEGATIVE))
-        mask = self._mask_of_repeats(batch, [anchor, *positives, *negatives], len(positives))
+        positives, negatives = batch.views(Role.POSITIVE), batch.views(Role.NEGATIVE)
+        mask = None  # of a row's other positives and of duplicates; it is the same for every positive
+        if len(positives) > 1:
+            mask = _own_positives(batch, len(positives) + len(negatives) - 1, len(positives) - 1)
+        if self.mask_duplicates:
+            hashes = select_views(hash_token_ids(batch.inputs), [0, *positives, *negatives])
+            duplicates = duplicate_negatives(
+                hashes, batch.gather(hashes), batch.split.label_offset, positives=len(positives)
+            )
+            mask = duplicates if mask is None else mask | duplicates
         comparisons = [
-            [anchor, positive, *(view for view in positives if view != positive), *negatives] for positive in positives
+            [0, positive, *(view for view in positives if view != positive), *negatives] for positive in positives
         ]
         if self.symmetric:
-            comparisons += [[positive, anchor] for positive in positives]
+            comparisons += [[positive, 0] for positive in positives]
         losses = []
         for views in comparisons:
             left_out = None if mask is None else mask[:, : len(batch.gathered) * (len(views) - 1)]
             losses.append(self.loss_of_views(batch, views, left_out))
         return batch.split.weight * torch.stack(losses).mean()
-
-    def _mask_of_repeats(self, batch: EmbeddedBatch, views: list[int], num_positives: int) -> Tensor | None:
-        """Return the `negative_mask` of a row's other positives and of duplicates; it is the same for every positive.
-
-        `views` has the positions of the anchor, the positives and the hard negatives, in this order.
-        """
-        offset, mask = batch.split.label_offset, None
-        if num_positives > 1:
-            mask = _own_positives(batch, len(views) - 1, num_positives - 1)
-        if self.mask_duplicates:
-            hashes = select_views(batch.sentence_hashes, views)
-            duplicates = duplicate_negatives(hashes, batch.gather(hashes), offset, num_positives)
-            mask = duplicates if mask is None else mask | duplicates
-        return mask
 
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
@@ -216,11 +205,11 @@ class ContrastiveLoss(Loss):
         Returns:
             The mean over this device's rows, a scalar, without `batch.split.weight`.
         """
-        others = select_views(batch.gathered, views[1:])
+        anchor, positive, *negatives = views
         tensors: dict[str, Any] = {
-            "anchors": batch.embeddings[:, views[0]],
-            "positives": others[:, 0],
-            "hard_negatives": others[:, 1:],
+            "anchors": batch.embeddings[:, anchor],
+            "positives": batch.gathered[:, positive],
+            "hard_negatives": select_views(batch.gathered, negatives) if negatives else None,
             "queue": batch.queue,
         }
         return contrastive_loss(
@@ -235,9 +224,9 @@ class ContrastiveLoss(Loss):
 
 
 def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Tensor:
-    """Return a `negative_mask` of each local row's other positives, the first `num_others` views beside the anchor."""
+    """Return a `negative_mask` of each local row's other positives, the first of the views beside its positive."""
     total = len(batch.gathered)
-    mask = torch.zeros(len(batch.embeddings), total, num_views - 1, dtype=torch.bool, device=batch.embeddings.device)
+    mask = torch.zeros(len(batch.embeddings), total, num_views, dtype=torch.bool, device=batch.embeddings.device)
     rows = torch.arange(len(mask), device=mask.device)
     mask[rows, batch.split.label_offset + rows, :num_others] = True
     return F.pad(mask.flatten(1), (total, 0))  # after the columns of one positive of each row

@@ -8,13 +8,11 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss, Needs, check_head_is_kept
-from simcse_pl.losses.similarity import Similarity, paired_similarity
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
-from simcse_pl.utils.tensors import at_least_float32, unit_vectors
+from simcse_pl.utils.tensors import Similarity, at_least_float32, paired_similarity, unit_vectors
 
 
 class _Distillation(Loss):
@@ -116,9 +114,8 @@ class MarginMSE(_Distillation):
 
     def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:
         """Return the margins [batch, negatives] of vectors [batch, views, dim]."""
-        (anchor,), (positive,) = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
         nearness, *others = (
-            paired_similarity(vectors[:, anchor], vectors[:, view], self.similarity)
-            for view in (positive, *batch.views(Role.NEGATIVE))
+            paired_similarity(vectors[:, 0], vectors[:, view], self.similarity)
+            for view in batch.views(Role.POSITIVE, Role.NEGATIVE)
         )
         return torch.stack([nearness - other for other in others], dim=1)

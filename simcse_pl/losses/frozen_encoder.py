@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.templates import SENTENCE_MASK
+from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError
 
 

@@ -1,17 +1,151 @@
-"""Loss: the base class of SimCSE's contrastive loss, and of every loss that replaces it or is added to it."""
+"""A training batch as losses see it, and the base class of SimCSE's contrastive loss and of all other losses."""
 
+import copy
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role, RowKind
+from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
+from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch, split_of
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Batch
+
+
+@dataclass(eq=False)
+class EmbeddedBatch:
+    """This device's rows of a batch. The first loss that needs their embeddings calls `embed`; see Loss.embeds.
+
+    Args:
+        encoder: the trained encoder.
+        inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
+            different templates, or if the pooling reads it (see templates.py).
+        roles: the role of each view; the first is the anchor.
+        labels: [batch], int64 classes or float32 scores; None if the data has none.
+        dataset: the name of the data set, if there are several.
+        queue: [q, dim], embeddings of past batches as further negatives, or None.
+        positive_encoder: the encoder of all views but the first, if it is another one.
+        chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
+        shared_dropout: whether all views of a row have the same dropout masks.
+        progress: the share of the training steps that are done, in [0, 1], for weights that change during training.
+        counts: the number of rows that each device holds; None to ask the other devices.
+
+    Attributes:
+        curves: scalars to log, by name; losses add to them with `log`.
+        embedded: whether the rows have been embedded.
+        pooled: the vectors before the projection head, [batch, views, hidden]; the same tensor if no head applies.
+            They and `embeddings` exist if the rows have been embedded.
+        embeddings: the embeddings after the projection head, [batch, views, dim].
+    """
+
+    encoder: SentenceEncoder | None
+    inputs: Batch
+    roles: tuple[Role, ...] = default_roles(2)
+    labels: Tensor | None = None
+    dataset: str | None = None
+    queue: Tensor | None = None
+    positive_encoder: SentenceEncoder | None = None
+    chunk_size: int | None = None
+    shared_dropout: bool = False
+    progress: float = 1.0
+    counts: tuple[int, ...] | None = None
+    curves: dict[str, Tensor] = field(default_factory=dict)
+    embedded: bool = False
+    pooled: Tensor = field(init=False, repr=False)
+    embeddings: Tensor = field(init=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        *views: Tensor,
+        labels: Tensor | None = None,
+        roles: Sequence[Role] | None = None,
+        queue: Tensor | None = None,
+    ) -> "EmbeddedBatch":
+        """Return a batch of given embeddings, each [n, dim]: anchors, positives, hard negatives, or those of roles."""
+        embeddings = torch.stack(views, dim=1)
+        batch = cls(None, {}, tuple(roles or default_roles(len(views))), labels, queue=queue)
+        return batch.replaced(embeddings=embeddings, pooled=embeddings)
+
+    def replaced(self, **attributes: Any) -> "EmbeddedBatch":
+        """Return a copy with other attributes, such as `queue`; with `embeddings` or `pooled`, it is embedded."""
+        batch = copy.copy(self)
+        batch.embedded = self.embedded or not attributes.keys().isdisjoint(("embeddings", "pooled"))
+        if "embeddings" in attributes:
+            vars(batch).pop("gathered", None)
+        vars(batch).update(attributes)
+        return batch
+
+    def embed(self) -> None:
+        """Embed the rows with the encoder, in chunks if they are given."""
+        encoder, other = self.encoder, self.positive_encoder
+        assert encoder is not None
+        self.embedded = True
+        if other is None:
+            self.pooled = encoder.pool_views(self.inputs, self.chunk_size, self.shared_dropout)
+            self.embeddings = encoder.project(self.pooled)
+            return
+        anchors = encoder.pool_views({name: x[:, :1] for name, x in self.inputs.items()}, self.chunk_size)
+        others = other.pool_views({name: x[:, 1:] for name, x in self.inputs.items()}, self.chunk_size)
+        self.pooled = torch.cat([anchors, others], dim=1)
+        self.embeddings = torch.cat([encoder.project(anchors), other.project(others)], dim=1)
+
+    @property
+    def kind(self) -> RowKind:
+        """The roles of the views, what the labels are, and their range, which waits for a GPU."""
+        if self.labels is None:
+            return RowKind(self.roles)
+        label_range = float(self.labels.min()), float(self.labels.max())
+        return RowKind(self.roles, "scores" if self.labels.is_floating_point() else "classes", label_range)
+
+    def views(self, *roles: Role) -> list[int]:
+        """Return the positions of the views that have one of these roles, in the order of the roles."""
+        return [view for role in roles for view, other in enumerate(self.roles) if other == role]
+
+    @cached_property
+    def split(self) -> BatchSplit:
+        """The number of rows that each device holds."""
+        if self.counts:
+            return split_of(self.counts)
+        rows = next(iter(self.inputs.values())) if self.inputs else self.embeddings
+        return split_batch(len(rows), rows.device)
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the rows of all devices [m, ...] for this device's rows [batch, ...], with gradients.
+
+        All dimensions but the first must be equal on all devices. Those of `inputs` are not: each device pads to its
+        own longest sentence.
+
+        The gradient of the mean loss of this device's rows, times `split.weight`, is that of the whole batch on one
+        device after DDP averages the gradients.
+        """
+        return all_gather_with_grad(rows, self.split)
+
+    @cached_property
+    def gathered(self) -> Tensor:
+        """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
+        return all_gather_with_grad(self.embeddings, self.split)
+
+    def truncated(self, dim: int) -> "EmbeddedBatch":
+        """Return this batch with the first dimensions of the embeddings and of the queue; `pooled` is unchanged."""
+        queue = None if self.queue is None else self.queue[:, :dim]
+        return self.replaced(embeddings=self.embeddings[..., :dim], gathered=self.gathered[..., :dim], queue=queue)
+
+    def log(self, name: str, value: Tensor) -> None:
+        """Give a scalar of this device's rows to the callback BatchCurves, which logs its mean as train/NAME."""
+        self.curves[name] = value.detach()
+
+
+def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:
+    """Return some views of a tensor [batch, views, ...]; indexing by a list would wait for a GPU."""
+    return torch.stack([tensor[:, view] for view in views], dim=1)
 
 
 @dataclass(frozen=True)
@@ -36,7 +170,8 @@ class Needs:
             return
         count = {role: rows.roles.count(role) for role in Role}
         wanted = ["one anchor", "a positive" if self.positives is None else f"{self.positives} positive"]
-        valid = count[Role.ANCHOR] == 1 and count[Role.POSITIVE] == (self.positives or max(1, count[Role.POSITIVE]))
+        valid = rows.roles[0] == Role.ANCHOR and count[Role.ANCHOR] == 1
+        valid = valid and count[Role.POSITIVE] == (self.positives or max(1, count[Role.POSITIVE]))
         if self.negatives is not None:
             wanted.append("hard negatives" if self.negatives else "no negative")
             valid = valid and (count[Role.NEGATIVE] > 0) == self.negatives
@@ -69,6 +204,7 @@ class Loss(nn.Module, ABC):
         weight: the factor of this loss in a sum of losses; all losses have it.
 
     Attributes:
+        embeds: whether the loss reads the embeddings of the batch, so that a call embeds it unless an earlier one has.
         contrasts: whether the other rows of a batch are negatives.
         truncatable: whether the loss depends on the embeddings alone, so that it is defined for their first
             dimensions too (see MatryoshkaLoss).
@@ -79,6 +215,7 @@ class Loss(nn.Module, ABC):
         torch.Size([])
     """
 
+    embeds: ClassVar[bool] = True
     contrasts: ClassVar[bool] = False
     truncatable: ClassVar[bool] = False
     needs: ClassVar[Needs | None] = None
@@ -104,20 +241,21 @@ class Loss(nn.Module, ABC):
         """Return the loss of this device's rows without its weight, a scalar.
 
         Its mean over devices is the loss of the whole batch. The loss is also called once before training, with two
-        equal rows, to find the parameters that get gradients.
+        equal rows, to find the parameters that get gradients; `batch.progress` is 1 then.
 
         Args:
             encoder: the encoder given to `attach`.
-            batch: the rows. They are embedded when a loss first reads `batch.embeddings`.
+            batch: the rows, embedded unless `embeds` is false.
         """
 
-    def __call__(self, *inputs: Any, **further: Any) -> Tensor:
-        """Return the loss of a batch, or of plain tensors with further arguments of EmbeddedBatch.of."""
-        if inputs and isinstance(inputs[0], Tensor):
-            batch = EmbeddedBatch.of(*inputs, **further)
+    def __call__(self, encoder: Any, batch: Any, *views: Tensor, **further: Any) -> Tensor:
+        """Return the loss of a batch, which is embedded first, or of plain tensors (see EmbeddedBatch.of)."""
+        if isinstance(encoder, Tensor):
+            encoder, batch = None, EmbeddedBatch.of(encoder, batch, *views, **further)
             self.check_rows(batch.kind)
-            inputs = None, batch
-        loss: Tensor = super().__call__(*inputs)
+        if self.embeds and not batch.embedded:
+            batch.embed()
+        loss: Tensor = super().__call__(encoder, batch)
         return loss
 
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:

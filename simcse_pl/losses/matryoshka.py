@@ -7,8 +7,7 @@ import torch
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss, check_head_is_kept
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError

@@ -18,8 +18,7 @@ from transformers import AutoModelForMaskedLM, DataCollatorForLanguageModeling, 
 from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.cpu.length_groups import LengthGroups
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
@@ -180,6 +179,8 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         whole_words: see TokenMaskingLoss.
         anchors_only: mask the anchors alone, for continued pretraining before SimCSE.
     """
+
+    embeds = False
 
     def __init__(
         self,

@@ -3,12 +3,11 @@
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss, Needs
-from simcse_pl.losses.similarity import paired_similarity
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import paired_similarity
 
 
 class CosineMSELoss(Loss):

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss, Needs
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
@@ -26,27 +25,27 @@ class SoftmaxLoss(Loss):
     `attach` initializes W_t from torch's global random state. It is trained with the encoder and not saved with it.
 
     Args:
-        labels: number of classes; 3 in NLI.
+        classes: the number of classes; 3 in NLI.
     """
 
     needs = Needs(labels="classes")
     classifier: nn.Linear
 
-    def __init__(self, labels: Annotated[int, Field(ge=2)] = 3, weight: NonNegativeFloat = 1.0) -> None:
+    def __init__(self, classes: Annotated[int, Field(ge=2)] = 3, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__(weight)
-        self.labels = labels
+        self.classes = classes
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Initialize the classifier's weights, [labels, 3 dim]."""
-        self.classifier = nn.Linear(3 * encoder.pooled_dim, self.labels, bias=False)
+        """Initialize the classifier's weights, [classes, 3 dim]."""
+        self.classifier = nn.Linear(3 * encoder.pooled_dim, self.classes, bias=False)
 
     def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows are labelled pairs of these classes."""
         super().check_rows(rows)
         lowest, highest = rows.label_range or (0, 0)
-        if lowest < 0 or highest >= self.labels:
+        if lowest < 0 or highest >= self.classes:
             raise UserError(
-                f"labels={self.labels}: the rows have labels {lowest:g} to {highest:g}, and labels count from 0: "
+                f"classes={self.classes}: the rows have labels {lowest:g} to {highest:g}, and labels count from 0: "
                 "set it to the number of classes, or choose another data.label_column"
             )
 

@@ -7,12 +7,10 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss, Needs
-from simcse_pl.losses.similarity import paired_similarity, similarity_matrix
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.methods.cosent import cosent_loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import paired_similarity, similarity_matrix, unit_vectors
 
 
 def angle_similarity(first: Tensor, second: Tensor) -> Tensor:

@@ -10,13 +10,12 @@ from torch import Tensor
 
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.loss import Loss
-from simcse_pl.losses.similarity import paired_similarity
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import paired_similarity
 
 
 class AngularMarginLoss(ContrastiveLoss):
@@ -76,13 +75,13 @@ class TripletMargin(Loss):
 
     def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows have one anchor, and two or more views with the role `other`."""
-        if rows.roles.count(Role.ANCHOR) != 1 or rows.roles.count(Role.OTHER) < 2:
+        if rows.roles[0] != Role.ANCHOR or rows.roles.count(Role.OTHER) < 2:
             raise UserError("it compares one anchor with two or more views with role=other: add them")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
         others = select_views(batch.embeddings, batch.views(Role.OTHER))
-        anchors = select_views(batch.embeddings, batch.views(Role.ANCHOR)).expand_as(others)
+        anchors = batch.embeddings[:, :1].expand_as(others)
         cosines = paired_similarity(anchors, others)
         return batch.split.weight * (cosines[:, 1:] - cosines[:, :-1] + self.margin).relu().mean()
 

@@ -6,9 +6,8 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.loss import Needs
-from simcse_pl.losses.similarity import similarity_matrix
+from simcse_pl.losses.loss import EmbeddedBatch, Needs, select_views
+from simcse_pl.utils.tensors import similarity_matrix
 
 
 class ContrastedPositives(ContrastiveLoss):

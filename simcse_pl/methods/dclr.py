@@ -9,15 +9,13 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.contrastive import contrastive_loss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss, Needs
-from simcse_pl.losses.similarity import similarity_matrix
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import at_least_float32, unit_vectors
+from simcse_pl.utils.tensors import at_least_float32, similarity_matrix, unit_vectors
 
 
 class DebiasedLoss(Loss):

@@ -9,9 +9,8 @@ from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
-from simcse_pl.losses.loss import check_width_is_kept
+from simcse_pl.losses.loss import EmbeddedBatch, check_width_is_kept
 from simcse_pl.losses.mlm import NOT_CHOSEN, Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder

@@ -7,7 +7,7 @@ from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import from_first_rank
 

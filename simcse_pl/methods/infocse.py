@@ -8,9 +8,8 @@ from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import Frozen
-from simcse_pl.losses.loss import check_width_is_kept
+from simcse_pl.losses.loss import EmbeddedBatch, check_width_is_kept
 from simcse_pl.losses.mlm import MaskedLanguageModeling, MLMHead, Probability, TokenMaskingLoss
 from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
@@ -42,6 +41,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         frozen_dropout: whether F uses dropout.
     """
 
+    embeds = True
     head_layers: PreTrainedModel
 
     def __init__(

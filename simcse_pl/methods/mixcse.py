@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.similarity import similarity_matrix
+from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.utils.tensors import similarity_matrix
 
 
 class MixedNegatives(ContrastiveLoss):

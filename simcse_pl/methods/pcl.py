@@ -11,14 +11,12 @@ from torch import Tensor, nn
 
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.losses.contrastive import contrastive_loss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.loss import Loss, Needs
-from simcse_pl.losses.similarity import similarity_matrix
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import projection_head
 from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import Tokens
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import similarity_matrix, unit_vectors
 
 
 class PeerNetwork(Loss):
@@ -62,10 +60,10 @@ class PeerNetwork(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
-        (anchor,), views = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE, Role.OTHER)
+        views = batch.views(Role.POSITIVE, Role.OTHER)
         pooled = self.peer.pool_views(batch.inputs, batch.chunk_size)
         networks = batch.embeddings, encoder.project(self.pooler(pooled))
-        anchors = [embeddings[:, anchor] for embeddings in networks]
+        anchors = [embeddings[:, 0] for embeddings in networks]
         gathered = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))
         offset = batch.split.label_offset
         itself = torch.eye(len(gathered), dtype=torch.bool, device=gathered.device)[offset : offset + len(anchors[0])]

@@ -9,12 +9,11 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import Loss, Needs
-from simcse_pl.losses.similarity import similarity_matrix
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
+from simcse_pl.utils.tensors import similarity_matrix
 
 
 def list_net(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:

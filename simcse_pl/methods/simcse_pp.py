@@ -9,13 +9,11 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss, Needs
-from simcse_pl.losses.similarity import paired_similarity
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import Role
-from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.tensors import at_least_float32, paired_similarity
 from simcse_pl.utils.types import Batch
 
 EPSILON = 1e-5  # of torch's BatchNorm1d, as in the released code
@@ -67,8 +65,7 @@ class DimensionContrast(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the batch of all devices, without the weight."""
-        (anchor,), positives = batch.views(Role.ANCHOR), batch.views(Role.POSITIVE)
-        anchors = batch.gathered[:, anchor]
+        anchors, positives = batch.gathered[:, 0], batch.views(Role.POSITIVE)
         losses = [dimension_contrast(anchors, batch.gathered[:, view], self.temperature) for view in positives]
         return torch.stack(losses).mean()
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.data.views.words import check_english, replace_word, strip_punctuation
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError

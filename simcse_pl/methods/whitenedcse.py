@@ -7,8 +7,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from simcse_pl.losses.contrastive import contrastive_loss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch, select_views
-from simcse_pl.losses.loss import Loss, Needs
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import from_first_rank

@@ -60,9 +60,9 @@ def has_adapter(backbone: Backbone) -> bool:
 
 def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None:
     """Remove the weights of an adapter's frozen base model, whose names begin with a prefix, from a state dict."""
-    if kept := {prefix + name for name in adapter_parameters(backbone)}:
-        for name in [name for name in state if name.startswith(prefix) and name not in kept]:
-            del state[name]
+    kept = {prefix + name for name in adapter_parameters(backbone)}
+    for name in [name for name in state if name.startswith(prefix) and name not in kept]:
+        del state[name]
 
 
 def merge_adapter(backbone: Backbone) -> None:

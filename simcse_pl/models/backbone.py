@@ -93,8 +93,10 @@ def load_backbone(
         config = load_config(source_of_weights, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
-        keep_layers(config, num_layers)
-        set_dropout(config, dropout, attention_dropout, name)
+        if num_layers is not None:
+            keep_layers(config, num_layers)
+        if dropout is not None or attention_dropout is not None:
+            set_dropout(config, dropout, attention_dropout, name)
         if bidirectional is not None:  # as LLM2Vec (BehnamGhader et al. 2024); saved configs keep it
             config.is_causal = not bidirectional
         if is_decoder(config):
@@ -116,10 +118,8 @@ def load_backbone(
     return model
 
 
-def keep_layers(config: PreTrainedConfig, num_layers: int | None) -> None:
-    """Reduce a config to the first layers. None keeps all."""
-    if num_layers is None:
-        return
+def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
+    """Reduce a config to the first layers."""
     config.num_hidden_layers = num_layers
     if getattr(config, "layer_types", None):  # ModernBERT, Gemma
         config.layer_types = config.layer_types[:num_layers]
@@ -171,7 +171,8 @@ def _load_model(
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
             options["device_map"] = {"": torch.cuda.current_device()}
     model, missing = _load_weights(AutoModel, source, config, **options)
-    _check_complete([key for key in missing if not key.startswith("pooler.")], name, config)
+    if missing := [key for key in missing if not key.startswith("pooler.")]:
+        raise _incomplete(missing, name, config)
     return model
 
 
@@ -200,7 +201,8 @@ def rebuild_backbone(
     Raises:
         UserError: the base model does not exist, or weights are missing or do not fit. Messages begin with `name`.
     """
-    keep_layers(config, num_layers)
+    if num_layers is not None:
+        keep_layers(config, num_layers)
     with reraise_as(f"{name}: its weights do not fit its config"), quiet_transformers():
         if adapter is None:
             with torch.random.fork_rng(devices=[]):
@@ -215,7 +217,8 @@ def rebuild_backbone(
         missing = model.load_state_dict(weights, strict=False).missing_keys
     if adapter is not None:
         missing = sorted(adapter_parameters(model).intersection(missing))
-    _check_complete(missing, name, config)
+    if missing:
+        raise _incomplete(missing, name, config)
     return model
 
 
@@ -271,7 +274,6 @@ def without_pooler(model: Backbone) -> Backbone:
     return model
 
 
-def _check_complete(missing: list[str], name: str, config: PreTrainedConfig) -> None:
-    if missing:
-        lacking = f"lack {min(missing)} ({len(missing)} missing)"
-        raise UserError(f"{name}: its weights {lacking}: is it a {config.model_type}, or damaged?")
+def _incomplete(missing: list[str], name: str, config: PreTrainedConfig) -> UserError:
+    lacking = f"lack {min(missing)} ({len(missing)} missing)"
+    return UserError(f"{name}: its weights {lacking}: is it a {config.model_type}, or damaged?")

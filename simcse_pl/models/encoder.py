@@ -13,11 +13,10 @@ from simcse_pl.cpu import accelerate
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import Head, projection_head
 from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, hidden_states, name_of
-from simcse_pl.models.protocols import checked_sentences
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateBias, Templates, bare_templates, sorted_batches
-from simcse_pl.models.tokenization import EXAMPLES, match_inputs, padded, tokenize
+from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, checked_sentences, match_inputs, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import to_device, unit_vectors
@@ -83,7 +82,8 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         match_inputs(tokenizer, backbone)
         self.backbone, self.tokenizer = backbone, tokenizer
-        self.pooling, self.head, self.normalize = name_of(pooling), head, normalize
+        self.pooling = pooling if isinstance(pooling, str) else name_of(pooling)
+        self.head, self.normalize = head, normalize
         self.template = template if template is None or isinstance(template, str) else list(template)
         self.template_bias, self.final_period, self.postprocess = template_bias, final_period, postprocess
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
@@ -91,15 +91,17 @@ class SentenceEncoder(nn.Module):
         self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
         self.max_length = self.templates.checked_length(max_length, backbone)
         tokenizer.model_max_length = self.max_length  # is saved with the tokenizer
-        examples = tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))
-        self.groups = accelerate(backbone, padded(examples, tokenizer))
-        self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
+        examples = to_device(
+            self.templates.batch(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))), backbone.device
+        )
+        self.groups = accelerate(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
+        if (masks := self.pooling_layer.masks) or template_bias != "none":
+            self.templates.check_uses(self.pooling, masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size
         if isinstance(self.pooling_layer, CustomPooling):
-            inputs = self.templates.batch(self.templates.tokens_of(EXAMPLES, self.max_length))
             with torch.no_grad():
-                shape = self.eval().pool(to_device(inputs, self.device)).shape
+                shape = self.eval().pool(examples).shape
             self.train()
             if len(shape) != 2 or len(EXAMPLES) != shape[0]:
                 raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")

@@ -1,10 +1,38 @@
 """Load any encoder by its name: a folder, a hub name, a checkpoint of training, or a file of word vectors."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.protocols import Encoder
 from simcse_pl.models.word_vectors import WordVectors
+
+
+class Encoder(Protocol):
+    """A model that turns sentences into vectors.
+
+    Attributes:
+        normalize: whether `encode` scales its vectors to length 1.
+    """
+
+    normalize: bool
+
+    @property
+    def dim(self) -> int:
+        """Return the number of dimensions of a vector."""
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        *,
+        batch_size: int | None = ...,
+        progress: bool = ...,
+        bf16: bool = ...,
+        normalize: bool | None = ...,
+    ) -> Tensor:
+        """Return vectors [n, dim] for n sentences in order, in float32 on the CPU; `normalize` replaces the own one."""
 
 
 def load_encoder(

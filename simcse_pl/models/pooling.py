@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from simcse_pl.models.templates import SENTENCE_MASK
+from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.own_code import locate
 from simcse_pl.utils.tensors import at_least_float32
@@ -204,10 +204,8 @@ def find_pooling(
     return pooling
 
 
-def name_of(pooling: str | OfLayers) -> str:
+def name_of(pooling: OfLayers) -> str:
     """Return the name of a pooling that is saved: the dotted name of a function or of a module's class."""
-    if isinstance(pooling, str):
-        return pooling
     named = pooling if hasattr(pooling, "__qualname__") else type(pooling)
     return f"{named.__module__}.{named.__qualname__}"
 

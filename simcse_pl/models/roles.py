@@ -11,7 +11,7 @@ LabelKind = Literal["classes", "scores"]  # int64 numbers of classes, or float32
 
 
 class Role(StrEnum):
-    """What a view of a row is to the loss.
+    """What a view of a row is to the loss. The first view of a row is its anchor, and no other one is.
 
     Contrastive objectives ignore `other` views; auxiliary losses can read them.
     """

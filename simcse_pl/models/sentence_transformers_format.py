@@ -217,10 +217,11 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
             write_json(folder / path / "config.json", about)
         if weights:
             save_file(weights, folder / path / "model.safetensors")
-    max_length = settings.max_length + templates.prefix_length
+    max_length = settings.max_length
+    if templates.texts and (prefix := templates.prefix):
+        max_length += templates.prefix_length
+        model |= {"prompts": {"default": prefix}, "default_prompt_name": "default"}
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    if templates.prefix:
-        model |= {"prompts": {"default": templates.prefix}, "default_prompt_name": "default"}
     write_json(folder / "config_sentence_transformers.json", model)
     write_json(folder / MODULES_FILE, entries)
 

@@ -16,12 +16,11 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.tokenization import Tokens, padded, tokenize
+from simcse_pl.models.tokenization import SENTENCE_MASK, Tokens, tokenize
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone, Batch
 
 SENTENCE = "{sentence}"
-SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 
 TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
@@ -114,7 +113,7 @@ class Templates:
     @property
     def prefix_length(self) -> int:
         """The number of tokens of the first template's prefix."""
-        return len(self._parts[0][0]) if self._parts else 0
+        return len(self._parts[0][0])
 
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
@@ -150,21 +149,28 @@ class Templates:
             views: the number of views in a row.
         """
         with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
-        if not self.texts and not with_mask:
-            return padded(tokens, self.tokenizer, self.multiple_of)
-        applied = [self._applied(ids, i % views) for i, ids in enumerate(tokens)]
-        inputs = padded(applied, self.tokenizer, self.multiple_of)
+        applied: Sequence[Tokens | Sequence[int]] = tokens
+        if self.texts:
+            applied = [self._applied(sentence, i % views) for i, sentence in enumerate(tokens)]
+        longest = max(1, *map(len, applied))  # a decoder's tokenizer makes no token of an empty sentence
+        shape = len(tokens), -(-longest // self.multiple_of) * self.multiple_of
+        ids, mask = np.full(shape, self.tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        for row, sentence in enumerate(applied):
+            ids[row, : len(sentence)] = sentence
+            mask[row, : len(sentence)] = 1
+        arrays = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
+        inputs = {name: torch.from_numpy(arrays[name]) for name in self.tokenizer.model_input_names}
         if with_mask:
-            places = torch.arange(inputs["input_ids"].shape[1])
+            places = torch.arange(shape[1])
             behind = [len(self._template(i % views)[-1]) + self._trailing for i in range(len(tokens))]
-            ends = torch.tensor([len(ids) - count for ids, count in zip(applied, behind, strict=True)])
-            starts = ends - torch.tensor([len(ids) - self._leading - self._trailing for ids in tokens])
+            ends = torch.tensor([len(sentence) - count for sentence, count in zip(applied, behind, strict=True)])
+            starts = ends - torch.tensor([len(sentence) - self._leading - self._trailing for sentence in tokens])
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 
-    def text_of(self, view: int) -> str | None:
-        """Return the template of a view; None if there are none."""
-        return self.texts[min(view, len(self.texts) - 1)] if self.texts else None
+    def text_of(self, view: int) -> str:
+        """Return the template of a view."""
+        return self.texts[min(view, len(self.texts) - 1)]
 
     def _template(self, view: int) -> list[list[int]]:
         """Return the tokens before, between and after the occurrences of the sentence."""

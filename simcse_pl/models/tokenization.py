@@ -1,7 +1,8 @@
-"""Match a tokenizer with its backbone, tokenize sentences, and pad their tokens to batches."""
+"""Match a tokenizer with its backbone, tokenize sentences, and hash their tokens."""
 
 import inspect
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone, Batch
 
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
+SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 EXAMPLES = (
     "Nobody told the old sailor why 7 dogs, 20 cats and",
     "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn.",
@@ -43,6 +45,19 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: Backbone, nam
         )
 
 
+def checked_sentences(sentences: Sequence[str]) -> list[str]:
+    """Return a list, tuple, series or array of strings as a list; raise UserError for anything else.
+
+    A string would be read as its characters, a data frame as the names of its columns, and a generator only once.
+    """
+    is_ordered = isinstance(sentences, Sequence) and not isinstance(sentences, str)
+    is_flat = is_ordered or len(getattr(sentences, "shape", ())) == 1
+    wrong = [item for item in sentences if not isinstance(item, str)] if is_flat else [sentences]
+    if wrong:
+        raise UserError(f"sentences should be a list of strings: found {type(wrong[0]).__name__}")
+    return list(sentences)
+
+
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
     """Return the token ids of each sentence, including special tokens, truncated to `max_length`."""
     if not sentences:
@@ -67,21 +82,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def padded(tokens: Sequence[Tokens | Sequence[int]], tokenizer: PreTrainedTokenizerBase, multiple_of: int = 1) -> Batch:
-    """Return what the tokenizer itself would return for single sentences: tensors [n, longest] int64.
-
-    The longest sentence is padded to a multiple of `multiple_of`.
-    """
-    longest = max(1, *map(len, tokens))  # a decoder's tokenizer makes no token of an empty sentence
-    shape = len(tokens), -(-longest // multiple_of) * multiple_of
-    ids, mask = np.full(shape, tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    for row, sentence in enumerate(tokens):
-        ids[row, : len(sentence)] = sentence
-        mask[row, : len(sentence)] = 1
-    inputs = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
-    return {name: torch.from_numpy(inputs[name]) for name in tokenizer.model_input_names}
-
-
 def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """Return which tokens of a vocabulary begin a word, [vocabulary] bool.
 
@@ -96,3 +96,25 @@ def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:
     begins = torch.zeros(max(ids.values()) + 1, dtype=torch.bool)
     begins[[number for token, number in ids.items() if token.startswith(mark) != (mark == "##")]] = True
     return begins
+
+
+def hash_token_ids(batch: Batch) -> Tensor:
+    """Return a 64-bit hash of each sentence's token ids, [batch, views], which does not depend on padding.
+
+    It does not depend on the sentence's template if the batch has a `sentence_mask` (see templates.py).
+    Different sentences have the same hash with negligible probability.
+    """
+    ids = batch["input_ids"]
+    factors = _factors(ids.shape[-1], ids.device)
+    if (mask := batch.get(SENTENCE_MASK)) is None:
+        mask = batch["attention_mask"]
+    else:
+        factors = factors[(mask.cumsum(dim=-1) - 1).clamp(min=0)]  # of the position in the sentence
+    return ((ids + 1) * mask * factors).sum(dim=-1)
+
+
+@cache
+def _factors(tokens: int, device: torch.device) -> Tensor:
+    """Return one random factor per position; more tokens append factors and change none."""
+    numbers = np.random.SeedSequence(0).generate_state(tokens, np.uint64).view(np.int64)
+    return torch.from_numpy(numbers).to(device)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from simcse_pl.models.protocols import checked_sentences
+from simcse_pl.models.tokenization import checked_sentences
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.tensors import unit_vectors

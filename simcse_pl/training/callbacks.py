@@ -1,4 +1,4 @@
-"""Callbacks: per-step seeding, warnings, curves, and progress."""
+"""Callbacks: seeding and counting of steps, curves, warnings, and progress."""
 
 import logging
 import math
@@ -10,19 +10,38 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
 from rich.console import Console
+from torch import Tensor
 
 from simcse_pl.cpu import Speed as CpuSettings
 from simcse_pl.evaluation.metrics import gram_bound
+from simcse_pl.losses.contrastive import duplicate_negatives
+from simcse_pl.losses.loss import EmbeddedBatch, select_views
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.curves import is_logged
+from simcse_pl.models.roles import Role
+from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.utils.distributed import rank, world_size
+from simcse_pl.utils.distributed import mean_over_ranks, world_size
+from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import is_terminal
 
 log = logging.getLogger(__name__)
 
 _MOST_VECTORS = 20_000
+_WARNINGS = {  # by curve: the largest share without a warning, the option of losses that avoids it, and the warning
+    "duplicates": (
+        0.0,
+        "mask_duplicates",
+        "of the rows so far had their own sentence among their negatives, because the data repeats it; "
+        "objective.mask_duplicates=true leaves out such negatives",
+    ),
+    "masked_negatives": (
+        0.5,
+        "",
+        "of the negatives so far were treated as false negatives, because their cosine is above objective.threshold: "
+        "raise it, or set another fixed encoder as objective.guide",
+    ),
+}
 _COLLAPSED_ABOVE = -0.01  # uniformity: a mean squared distance of 0.005; pretrained encoders have 0.04
 
 
@@ -38,49 +57,83 @@ class SeedEveryStep(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         """Seed the generators of the CPU and of all accelerators."""
-        numbers = [self.seed, trainer.fit_loop.total_batch_idx, rank()]
+        numbers = [self.seed, trainer.fit_loop.total_batch_idx, trainer.global_rank]
         torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]))
 
 
-class ValidateAtEnd(Callback):
-    """Validate after the last step too, even if it does not end a validation interval."""
+class CountSteps(Callback):
+    """Log curves at the number of steps done, and validate after the last step too.
+
+    The step that Lightning logs is one too high after resuming between epochs, and too low in validation. There is no
+    public way to correct it: a logged value named `step` would become a metric too.
+    """
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Correct the step that is logged."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+
+    on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        """Request a stop at the last step. Lightning validates before it stops."""
+        """Request a stop at the last step. Lightning validates before it stops, if no interval ends there."""
         if trainer.global_step >= trainer.estimated_stepping_batches:
             trainer.should_stop = True
 
 
-class WarnOnShare(Callback):
-    """Warn once if the mean of a curve between two validations is above a limit.
+class BatchCurves(Callback):
+    """Log the curves of the losses, and how similar and how often repeated the sentences of a batch are.
 
-    Args:
-        curve: the curve's name.
-        warning: the text that follows the percentage.
-        above: the limit.
-        unless: an option of losses. If all losses that have it set it, there is no warning.
+    They are computed at the steps that are logged, and not at every step. train/positive_similarity and
+    train/negative_similarity are mean cosines of anchors. train/duplicates is the share of rows that have one of their
+    own sentences among this device's negatives. With several data sets, train/loss/NAME is the loss of one of them.
+
+    A validation logs a warning, once, if the mean since the one before is too high for a curve of `_WARNINGS`.
+
+    Attributes:
+        shares: the values of these curves since the last validation.
     """
 
-    def __init__(self, curve: str, warning: str, above: float = 0.0, unless: str | None = None) -> None:
-        self.curve, self.warning, self.above, self.unless = curve, warning, above, unless
-        self._shares: list[torch.Tensor] = []
-        self._warned = False
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self.shares: dict[str, list[Tensor]] = {name: [] for name in _WARNINGS}
 
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        """Store the share of a step at which the curve is logged, without waiting for its device."""
-        if not self._warned and is_logged(trainer) and self.curve in trainer.callback_metrics:
-            self._shares.append(trainer.callback_metrics[self.curve])
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Log the means over devices, if Lightning logs this step."""
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if every <= 0 or not (trainer.should_stop or trainer.global_step % every == 0):
+            return
+        if not isinstance(pl_module, SimCSEModule) or pl_module.batch is None:
+            return
+        batch = pl_module.batch
+        curves = batch.curves
+        if batch.embedded:
+            curves |= mean_similarities(batch)
+        if pl_module.objective.for_dataset(batch.dataset).contrasts:
+            curves |= {"duplicates": share_of_duplicates(batch)}
+        if batch.dataset:
+            curves |= {f"loss/{batch.dataset}": trainer.callback_metrics["train/loss"].to(pl_module.device)}
+        if not curves:
+            return
+        # A rank with one row has no negatives, so their similarity is nan there.
+        means = mean_over_ranks(torch.stack(list(curves.values())), ignore_nan=True).unbind()
+        nan = means[0] * torch.nan  # Lightning would log the last value of another data set's curve again
+        values = dict.fromkeys(self._names, nan) | dict(zip(curves, means, strict=True))
+        self._names = list(values)
+        pl_module.log_dict({f"train/{name}": value for name, value in values.items()})
+        for name in self.shares.keys() & values.keys():
+            self.shares[name].append(values[name])  # without waiting for its device
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Warn if the mean is above the limit."""
-        share = float(torch.stack(self._shares).nanmean()) if self._shares else 0.0  # nan: a batch of another data set
-        self._shares.clear()
-        settings = [getattr(part, self.unless or "", None) for part in pl_module.modules()]
-        disabled = any(settings) and all(setting for setting in settings if setting is not None)
-        if share > self.above and not disabled:
-            self._warned = True
-            if trainer.is_global_zero:
-                log.warning("%.2f%% %s", 100 * share, self.warning)
+        """Warn if a mean is above its limit, unless all losses that have the option that avoids it set it."""
+        for name, shares in list(self.shares.items()):
+            limit, option, warning = _WARNINGS[name]
+            share = float(torch.stack(shares).nanmean()) if shares else 0.0  # nan: a batch of another data set
+            shares.clear()
+            settings = [getattr(part, option) for part in pl_module.modules() if hasattr(part, option)]
+            if share > limit and not (settings and all(settings)):
+                del self.shares[name]
+                if trainer.is_global_zero:
+                    log.warning("%.2f%% %s", 100 * share, warning)
 
 
 class WarnOnCollapse(Callback):
@@ -208,3 +261,36 @@ class ProgressBar(RichProgressBar):
     def _get_train_description(self, current_epoch: int) -> str:
         """Show no last epoch without a limit of epochs, where Lightning shows -2."""
         return super()._get_train_description(current_epoch).replace("/-2", "  ")
+
+
+@torch.no_grad()
+def mean_similarities(batch: EmbeddedBatch) -> dict[str, Tensor]:
+    """Return the mean cosine of anchors with their positives, and with this device's negatives.
+
+    They are two scalars: nan if there are no positives, or no negatives.
+    """
+    positives = batch.views(Role.POSITIVE)
+    anchors = unit_vectors(batch.embeddings[:, 0])
+    positive = negative = anchors.sum() * torch.nan
+    if compared := [*positives, *batch.views(Role.NEGATIVE)]:
+        others = unit_vectors(select_views(batch.embeddings, compared))
+        cosines = (anchors[:, None] * others[:, : len(positives)]).sum(dim=-1)
+        total = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # @ would be autocast to half precision
+        count = len(anchors) * others.shape[0] * others.shape[1] - cosines.numel()
+        positive = cosines.mean()
+        negative = (total - cosines.sum()) / count if count else negative
+    return {"positive_similarity": positive, "negative_similarity": negative}
+
+
+def share_of_duplicates(batch: EmbeddedBatch) -> Tensor:
+    """Return the share of rows that have one of their own sentences among this device's negatives, a scalar.
+
+    A negative in a template of its own is another text.
+    """
+    assert batch.encoder is not None
+    sentences, negatives = batch.views(Role.ANCHOR, Role.POSITIVE), batch.views(Role.NEGATIVE)
+    if (templates := batch.encoder.templates).texts:
+        shared = {templates.text_of(view) for view in sentences}
+        negatives = [view for view in negatives if templates.text_of(view) in shared]
+    hashes = select_views(hash_token_ids(batch.inputs), [*sentences, *negatives])
+    return duplicate_negatives(hashes, hashes, positives=len(sentences) - 1).any(dim=1).float().mean()

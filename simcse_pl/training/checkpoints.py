@@ -84,7 +84,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class RunMetadata(Callback):
-    """Store what a run trains with and its metrics before training in checkpoints, and correct the step of curves.
+    """Store what a run trains with and its metrics before training in checkpoints.
 
     Args:
         config: the config of the run, resolved; None for a run without one.
@@ -120,15 +120,6 @@ class RunMetadata(Callback):
                     "restore it, or start another run"
                 )
         self.before = state_dict["before"]
-
-    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Correct the logged step, which is one too high after resuming between epochs, and too low in validation.
-
-        Lightning has no public way: a logged value named `step` would become a metric too.
-        """
-        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
-
-    on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
 
 
 def _leaves(node: Any, place: str = "") -> Iterator[tuple[str, str]]:

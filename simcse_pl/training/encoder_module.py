@@ -1,6 +1,5 @@
 """EncoderModule: what training an encoder needs apart from the loss, as a LightningModule."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -87,7 +86,7 @@ class EncoderModule(LightningModule):
         encoder = self.encoder
         checkpoint[CHECKPOINT_KEY] = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)
         for name, part in self.named_modules():
-            if isinstance(part, SentenceEncoder):
+            if isinstance(part, SentenceEncoder) and has_adapter(part.backbone):
                 without_base(part.backbone, f"{name}.backbone.", checkpoint["state_dict"])
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -95,7 +94,3 @@ class EncoderModule(LightningModule):
         adapter = {f"encoder.backbone.{name}" for name in adapter_parameters(self.encoder.backbone)}
         if missing := sorted(adapter - checkpoint["state_dict"].keys()):
             raise UserError(f"resume: the checkpoint is of a run with another adapter: it lacks {missing[0]}")
-
-    def save(self, folder: Path) -> None:
-        """Save the trained encoder."""
-        self.encoder.save_pretrained(folder)

@@ -18,7 +18,7 @@ from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import learning_rate
+from simcse_pl.training.optimizer import options_of
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
@@ -125,7 +125,7 @@ def run_settings(
     steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
     auxiliary = list(getattr(module, "auxiliary", ()))
     parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
-    lr = learning_rate(module.optimizer)
+    lr = options_of(module.optimizer).get("lr")
     return {
         "model": f"{config.name_or_path}, {config.num_hidden_layers} layers",
         "pooling": encoder.pooling,

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import NonNegativeInt, PositiveInt
@@ -11,18 +10,19 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
 from simcse_pl.data.datamodule import naming
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
-from simcse_pl.losses.loss import Loss
-from simcse_pl.losses.momentum_queue import MomentumQueue
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.non_finite import non_finite_error
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
-from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone, views_of
+from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone
 from simcse_pl.utils.distributed import mean_over_ranks, rank
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
+
+if TYPE_CHECKING:
+    from simcse_pl.losses.momentum_queue import MomentumQueue
 
 _OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates"}
 
@@ -54,6 +54,9 @@ class SimCSEModule(EncoderModule):
             of torch.compile, such as `reduce-overhead` (a CUDA graph for each shape). Lengths are then multiples of 8.
 
     Attributes:
+        encoders: the trained encoders; the first is validated, tested and saved.
+        losses: the objective and the auxiliary losses by their config paths.
+        batch: that of the last step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
         stops: whether one had asked a process of the run, as of the last step.
     """
@@ -67,7 +70,7 @@ class SimCSEModule(EncoderModule):
         auxiliary: Mapping[str, Loss] | None = None,
         positive_encoder: SentenceEncoder | None = None,
         shared_dropout_mask: bool = False,
-        queue: MomentumQueue | None = None,
+        queue: "MomentumQueue | None" = None,
         chunk_size: PositiveInt | None = None,
         gradient_checkpointing: bool = False,
         freeze_layers: NonNegativeInt | None = None,
@@ -86,26 +89,20 @@ class SimCSEModule(EncoderModule):
         self.queue = queue
         self.optimizer, self.scheduler = optimizer, scheduler
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
-        for trained in self.encoders():
+        self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
+        for trained in self.encoders:
             prepare_backbone(trained, gradient_checkpointing, freeze_layers, chunk_size)
-        for name, loss in self.losses().items():
+        terms: Any = {f"auxiliary.{name}": loss for name, loss in self.auxiliary.items()}
+        self.losses: dict[str, Loss] = {"objective": objective, **terms}
+        for name, loss in self.losses.items():
             with prefixed(name):
                 loss.attach(encoder)
         if queue:
             queue.attach(encoder)
-        self.batch: EmbeddedBatch | None = None  # of the last step, for callbacks
+        self.batch: EmbeddedBatch | None = None
         self.stop_asked = self.stops = False
         self._not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
-
-    def encoders(self) -> list[SentenceEncoder]:
-        """Return the trained encoders; the first is validated, tested and saved."""
-        return [self.encoder, self.positive_encoder] if self.positive_encoder else [self.encoder]
-
-    def losses(self) -> dict[str, Loss]:
-        """Return the objective and the auxiliary losses, by their config paths."""
-        terms: Any = {f"auxiliary.{name}": loss for name, loss in self.auxiliary.items()}
-        return {"objective": self.objective, **terms}
 
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
@@ -118,7 +115,7 @@ class SimCSEModule(EncoderModule):
         """
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():
-            for name, loss in self.losses().items():
+            for name, loss in self.losses.items():
                 with naming(dataset), prefixed(name):
                     loss.for_dataset(dataset).check_rows(kind)
         examples = [self.batch_of(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
@@ -126,7 +123,7 @@ class SimCSEModule(EncoderModule):
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         if self.compiled:
             torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
-            for encoder in self.encoders():
+            for encoder in self.encoders:
                 compile_backbone(encoder, self.compiled)
         self._prepared = True
 
@@ -148,17 +145,19 @@ class SimCSEModule(EncoderModule):
             progress: see EmbeddedBatch.
             further: more arguments of EmbeddedBatch.
         """
+        inputs = dict(rows)
+        labels, roles, dataset, counts = (inputs.pop(name, None) for name in ("labels", "roles", "dataset", "counts"))
         return EmbeddedBatch(
             self.encoder,
-            views_of(rows),
-            rows.get("roles") or default_roles(rows["input_ids"].shape[1]),
-            rows.get("labels"),
-            rows.get("dataset"),
+            inputs,
+            tuple(roles or default_roles(inputs["input_ids"].shape[1])),
+            labels,
+            dataset,
             positive_encoder=self.positive_encoder,
             chunk_size=self.chunk_size,
             shared_dropout=self.shared_dropout_mask,
             progress=progress,
-            counts=rows.get("counts"),
+            counts=counts,
             **further,
         )
 
@@ -176,11 +175,13 @@ class SimCSEModule(EncoderModule):
         return loss
 
     def training_step(self, rows: Batch, batch_idx: int) -> Tensor:
-        """Return the loss of a training batch; log its mean over devices."""
+        """Return the loss of a training batch; log its mean over devices. The batch then enters the queue."""
         queue = self.queue.negatives() if self.queue else None
         progress = self.global_step / self.trainer.estimated_stepping_batches
         self.batch = self.batch_of(rows, progress, queue=queue)
         loss = self.loss(self.batch)
+        if self.queue:
+            self.queue.update(self.encoder, self.batch.inputs, self.chunk_size, self.batch.split)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
         loss = sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
         stop = torch.full_like(loss, self.stop_asked)
@@ -196,7 +197,7 @@ class SimCSEModule(EncoderModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Log the gradient norm, check that it and the loss are finite, update the queue, and clip.
+        """Clip the gradients by their norm, which is logged, or raise UserError if it or the loss is not finite.
 
         The check is the only synchronization with a GPU in a step, so it also reads whether to stop. In 16-mixed, the
         norm may be infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
@@ -210,9 +211,6 @@ class SimCSEModule(EncoderModule):
         is_finite, self.stops = torch.stack([finite, self._stop > 0]).cpu().tolist()
         if not is_finite:
             raise non_finite_error(self.trainer, float(self._loss), float(norm))
-        if self.queue and self.batch:
-            with self.trainer.precision_plugin.train_step_context():
-                self.queue.update(self.encoder, self.batch.inputs, self.chunk_size, self.batch.split)
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
@@ -257,7 +255,3 @@ class SimCSEModule(EncoderModule):
                 rows += count
         mean: Tensor = total / rows
         return mean
-
-    def save(self, folder: Path) -> None:
-        """Save the trained encoder, and what the objective adds to it."""
-        self.objective.save(self.encoder, folder)

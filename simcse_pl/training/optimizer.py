@@ -15,11 +15,6 @@ MakeSchedule = Callable[..., LRScheduler]  # of an optimizer
 _STEPS = ("num_training_steps", "total_steps", "T_max", "total_iters")  # how schedules name the number of steps
 
 
-def learning_rate(optimizer: MakeOptimizer) -> float | None:
-    """Return the learning rate that a config sets; None for the optimizer's default."""
-    return _settings(optimizer).get("lr")
-
-
 def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradient_scaler: bool = False) -> Optimizer:
     """Return the optimizer of parameters or groups of them.
 
@@ -28,7 +23,7 @@ def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradien
     """
     target = getattr(optimizer, "func", optimizer)
     adam = inspect.isclass(target) and issubclass(target, torch.optim.Adam)
-    given = _settings(optimizer)
+    given = options_of(optimizer)
     can_fuse = adam and "fused" in inspect.signature(target).parameters
     fused = given.get("fused", can_fuse and not (given.get("foreach") or given.get("differentiable")))
     return optimizer(parameters, **({"fused": not gradient_scaler} if fused else {}))
@@ -39,8 +34,9 @@ def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_s
     if scheduler is None:
         return None
     names = [name for name in _STEPS if name in inspect.signature(scheduler).parameters]
-    return scheduler(optimizer, **{name: total_steps for name in names if name not in _settings(scheduler)})
+    return scheduler(optimizer, **{name: total_steps for name in names if name not in options_of(scheduler)})
 
 
-def _settings(make: Callable[..., Any] | None) -> Mapping[str, Any]:
+def options_of(make: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the options that a config sets of an optimizer or a schedule."""
     return make.keywords if isinstance(make, partial) else {}

@@ -1,7 +1,7 @@
 """What is done before training: recomputed activations, frozen parameters, and a check that views differ."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -18,7 +18,6 @@ from simcse_pl.models.pooling import hidden_states
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Batch
 
 _MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
 
@@ -108,11 +107,6 @@ def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
     return {name: x.to(encoder.device) for name, x in batch.items()} | {"roles": kind.roles}
 
 
-def views_of(rows: Mapping[str, Any]) -> Batch:
-    """Return the tensors of a training batch that an encoder reads, [batch, views, tokens]."""
-    return {name: tensor for name, tensor in rows.items() if name not in ("labels", "roles", "dataset", "counts")}
-
-
 @torch.no_grad()
 def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) -> None:
     """Raise UserError if the first two views of rows have equal tokens, and the encoder in training equal vectors.
@@ -122,10 +116,11 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) ->
     encoder.train()
     for dataset in sets:
         batch = dataset.batch([(0, row) for row in range(min(2, len(dataset.chosen)))])
-        inputs = {name: x[:, :2].to(encoder.device) for name, x in views_of(batch).items()}
+        inputs = {name: x[:, :2].to(encoder.device) for name, x in batch.items() if getattr(x, "ndim", 0) == 3}
         ids = inputs["input_ids"]
+        trained = _as_if_trained(encoder) if has_adapter(encoder.backbone) else nullcontext()
         not_compiled = torch.compiler.set_stance("force_eager")
-        with torch.random.fork_rng(devices=[]), _as_if_trained(encoder), not_compiled:
+        with torch.random.fork_rng(devices=[]), trained, not_compiled:
             first, second = encoder.pool_views(inputs).unbind(dim=1)
         if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
             raise UserError(

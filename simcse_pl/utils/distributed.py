@@ -45,29 +45,32 @@ def barrier() -> None:
 
 @dataclass(frozen=True)
 class BatchSplit:
-    """The number of rows of a batch by rank, and the rank of this process."""
+    """How the rows of a batch are split over the ranks.
+
+    Attributes:
+        rows: the number of rows by rank.
+        label_offset: the index of this rank's first row in the whole batch.
+        weight: the factor of this rank's mean in the mean over all rows, times the number of ranks.
+    """
 
     rows: tuple[int, ...]
-    rank: int = 0
-
-    @property
-    def label_offset(self) -> int:
-        """The index of this rank's first row in the whole batch."""
-        return sum(self.rows[: self.rank])
-
-    @property
-    def weight(self) -> float:
-        """The factor of this rank's mean in the mean over all rows, times the number of ranks."""
-        return self.rows[self.rank] * len(self.rows) / sum(self.rows)
+    label_offset: int = 0
+    weight: float = 1.0
 
 
 def split_batch(rows: int, device: torch.device) -> BatchSplit:
     """Exchange the number of rows of each rank."""
-    if world_size() == 1:
+    ranks = world_size()
+    if ranks == 1:
         return BatchSplit((rows,))
-    counts = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(world_size())]
-    dist.all_gather(counts, torch.tensor([rows], device=device))
-    return BatchSplit(tuple(int(count) for count in torch.cat(counts).tolist()), rank())
+    gathered = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(ranks)]
+    dist.all_gather(gathered, torch.tensor([rows], device=device))
+    return split_of(tuple(torch.cat(gathered).tolist()))
+
+
+def split_of(counts: tuple[int, ...]) -> BatchSplit:
+    """Return the split of a batch, given the number of rows of each rank."""
+    return BatchSplit(counts, sum(counts[: rank()]), counts[rank()] * len(counts) / sum(counts))
 
 
 class _AllGatherWithGrad(torch.autograd.Function):

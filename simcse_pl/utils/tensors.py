@@ -1,16 +1,19 @@
-"""Unit vectors, precision and devices; read files of tensors without running code, and hash them."""
+"""Similarities, precision and devices; read files of tensors without running code, and hash them."""
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
+
+Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
+Similarity = Literal["cosine", "dot"]
 
 
 def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
@@ -41,6 +44,23 @@ def unit_vectors(x: Tensor) -> Tensor:
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     lengths: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / lengths.masked_fill(lengths == 0, torch.inf)
+
+
+def similarity_matrix(queries: Tensor, keys: Tensor, similarity: Similarity = "cosine") -> Tensor:
+    """Return the similarity of every query [n, dim] with every key [m, dim], [n, m].
+
+    The similarity is `cosine`, or `dot` for the inner product (Table D.1). It is in float32 if the
+    embeddings are in half precision.
+    """
+    with torch.autocast(queries.device.type, enabled=False):  # it would multiply in half precision
+        scaled = unit_vectors if similarity == "cosine" else at_least_float32
+        return scaled(queries) @ scaled(keys).T
+
+
+def paired_similarity(first: Tensor, second: Tensor, similarity: Similarity = "cosine") -> Tensor:
+    """Return the similarity of each pair of vectors, [...], for two tensors [..., dim]; see `similarity_matrix`."""
+    scaled = unit_vectors if similarity == "cosine" else at_least_float32
+    return (scaled(first) * scaled(second)).sum(dim=-1)
 
 
 def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
 from simcse_pl.losses.inner_layer import InnerLayer
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.matryoshka import MatryoshkaLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.scored_pairs import CosineMSELoss
@@ -59,12 +59,12 @@ CASES = {
         lambda _: ContrastiveLoss(0.3, 0.5, hardness=0.7), formulas.contrastive, default_roles(4), queue=3
     ),
     "contrastive, several positives": Case(
-        lambda _: ContrastiveLoss(0.3, 0.5, "dot"), formulas.contrastive, (POSITIVE, ANCHOR, POSITIVE, OTHER, NEGATIVE)
+        lambda _: ContrastiveLoss(0.3, 0.5, "dot"), formulas.contrastive, (ANCHOR, POSITIVE, OTHER, POSITIVE, NEGATIVE)
     ),
     "contrastive, symmetric": Case(
         lambda _: ContrastiveLoss(0.3, mask_duplicates=True, symmetric=True),
         formulas.contrastive,
-        (NEGATIVE, POSITIVE, ANCHOR, POSITIVE),
+        (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
         queue=3,
         plain=False,
     ),
@@ -88,7 +88,7 @@ CASES = {
     "angle": Case(lambda _: AngleLoss(0.5, 0.5, 2.0, 1.5), formulas.angle, labels="scores"),
     "angular margin": Case(lambda _: AngularMarginLoss(20, temperature=0.3), formulas.angular_margin, TRIPLET, queue=3),
     "triplet margin": Case(
-        lambda _: TripletMargin(margin=0.1), formulas.triplet_margin, (OTHER, ANCHOR, OTHER, POSITIVE, OTHER)
+        lambda _: TripletMargin(margin=0.1), formulas.triplet_margin, (ANCHOR, OTHER, OTHER, POSITIVE, OTHER)
     ),
     "cosent": Case(lambda _: CoSENTLoss(0.5), formulas.cosent, labels="scores"),
     "cot_bert": Case(lambda _: ContrastedPositives(0.3), formulas.cot_bert, default_roles(4), queue=3),
@@ -100,7 +100,7 @@ CASES = {
     "infocse": Case(lambda _: SentenceMaskedLanguageModeling(frozen_layers=2), formulas.infocse, plain=False),
     "mixcse": Case(lambda _: MixedNegatives(0.2, temperature=0.3), formulas.mixcse),
     "mixcse, dot": Case(lambda _: MixedNegatives(0.7, similarity="dot"), formulas.mixcse, TRIPLET),
-    "pcl": Case(lambda _: PeerNetwork(temperature=0.7), formulas.pcl, (OTHER, POSITIVE, ANCHOR, OTHER), plain=False),
+    "pcl": Case(lambda _: PeerNetwork(temperature=0.7), formulas.pcl, (ANCHOR, OTHER, POSITIVE, OTHER), plain=False),
     "ranking consistency": Case(lambda _: RankingConsistency(temperature=0.2), formulas.ranking_consistency),
     "list_net": Case(
         lambda teacher: RankingDistillation([str(teacher)] * 2, loss="list_net"),
@@ -114,11 +114,11 @@ CASES = {
     "simcse_pp, negatives": Case(
         lambda _: NegativesWithoutDropout(0.3), formulas.negatives_without_dropout, plain=False
     ),
-    "sncse": Case(lambda _: BidirectionalMargin(), formulas.bidirectional_margin, (OTHER, NEGATIVE, ANCHOR, POSITIVE)),
+    "sncse": Case(lambda _: BidirectionalMargin(), formulas.bidirectional_margin, (ANCHOR, OTHER, NEGATIVE, POSITIVE)),
     "whitenedcse": Case(
         lambda _: WhitenedContrastiveLoss(0.3, groups=16),
         formulas.whitened,
-        (POSITIVE, ANCHOR, OTHER, POSITIVE),
+        (ANCHOR, POSITIVE, OTHER, POSITIVE),
         plain=False,
     ),
 }

@@ -5,9 +5,9 @@ import torch
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import contrastive_loss
-from simcse_pl.losses.embedded_batch import hash_token_ids
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
+from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
 

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
-from simcse_pl.models.templates import SENTENCE_MASK
+from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES

@@ -10,8 +10,8 @@ from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import load_tokenizer
-from simcse_pl.models.templates import SENTENCE_MASK, Templates
-from simcse_pl.models.tokenization import tokenize
+from simcse_pl.models.templates import Templates
+from simcse_pl.models.tokenization import SENTENCE_MASK, tokenize
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint

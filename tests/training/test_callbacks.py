@@ -19,12 +19,13 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (
+    BatchCurves,
     GeometryCurves,
     SeedEveryStep,
     SpeedCurves,
     WarnOnCollapse,
 )
-from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint
+from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
@@ -59,9 +60,9 @@ class Scripted(pl.LightningModule):
 def fit(folder, scores, steps=6, every=2, resume=None, **options):
     """Train for some steps with the checkpoints of the default config; an epoch has 4 steps."""
     config = OmegaConf.create({"run_dir": str(folder), "monitor": "val/spearman", "callbacks": DEFAULT}).callbacks
-    made = [instantiate(config[name]) for name in ("validate_at_end", "best", "last")]
+    made = [instantiate(config[name]) for name in ("steps", "best", "last")]
     intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
-    trainer = make_trainer(accelerator="cpu", callbacks=[*made, RunMetadata()], **intervals, **QUIET | options)
+    trainer = make_trainer(accelerator="cpu", callbacks=made, **intervals, **QUIET | options)
     written, save = [], trainer.save_checkpoint
 
     def recorded(path, *more):
@@ -144,10 +145,9 @@ def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
     assert logged == pytest.approx([10 / 3, 0, 10 / 5, 1 / 5, 10 / 1, 0])  # sentences per second, share of waiting
 
 
-def test_each_batch_is_seeded_by_seed_number_and_rank(monkeypatch):
+def test_each_batch_is_seeded_by_seed_number_and_rank():
     def drawn(seed, batch, rank=0):
-        monkeypatch.setattr("simcse_pl.training.callbacks.rank", lambda: rank)
-        trainer = SimpleNamespace(fit_loop=SimpleNamespace(total_batch_idx=batch))
+        trainer = SimpleNamespace(fit_loop=SimpleNamespace(total_batch_idx=batch), global_rank=rank)
         torch.rand(batch + 3)  # earlier draws have no effect
         SeedEveryStep(seed).on_train_batch_start(trainer, None, None, 0)
         return tuple(torch.rand(4).tolist())
@@ -157,32 +157,29 @@ def test_each_batch_is_seeded_by_seed_number_and_rank(monkeypatch):
     assert [drawn(*case) for case in cases] == [drawn(*case) for case in cases]
 
 
-def warnings_of(callback, caplog, *steps):
-    """Return the warnings for the metrics of every second step, each followed by a validation."""
-    module = torch.nn.ModuleDict({"objective": ContrastiveLoss()})
-    logged = {"log_every_n_steps": 2, "should_stop": False, "is_global_zero": True}
-    for number, metrics in enumerate(steps):
-        values = {name: torch.tensor(value) for name, value in metrics.items()}
-        trainer = SimpleNamespace(callback_metrics=values, global_step=2 * number, **logged)
-        callback.on_train_batch_end(trainer, module, None, None, number)
-        callback.on_validation_end(trainer, module)
-    return [record.getMessage() for record in caplog.records]
-
-
 @pytest.mark.parametrize(
-    ("name", "shares", "line"),
+    ("name", "logged", "line"),
     [
         ("duplicates", (0.0, 0.25, 0.5), "25.00% of the rows so far had their own sentence among their negatives"),
         ("masked_negatives", (0.4, 1.0, 1.0), "100.00% of the negatives so far were treated as false negatives"),
     ],
 )
-def test_a_large_share_is_reported_once(name, shares, line, caplog):
-    steps = [{f"train/{name}": share} for share in shares]
-    (warning,) = warnings_of(instantiate(DEFAULT[name]), caplog, *steps)
+def test_a_large_share_is_reported_once(name, logged, line, caplog):
+    curves = BatchCurves()
+    for share in logged:
+        for shares in curves.shares.values():
+            shares.append(torch.tensor(share if shares is curves.shares.get(name) else 0.0))
+        curves.on_validation_end(SimpleNamespace(is_global_zero=True), ContrastiveLoss())
+    (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith(line) and "objective." in warning
 
 
 def test_a_collapse_is_reported_once_and_not_before_training(caplog):
-    collapsed = {"val/uniformity": float(uniformity(torch.ones(5, 3)))}
-    (line,) = warnings_of(WarnOnCollapse(), caplog, collapsed, {"val/uniformity": -0.02}, collapsed, collapsed)
+    collapsed = uniformity(torch.ones(5, 3))
+    warn = WarnOnCollapse()
+    for step, value in enumerate([collapsed, torch.tensor(-0.02), collapsed, collapsed]):
+        metrics = {"val/uniformity": value}
+        trainer = SimpleNamespace(callback_metrics=metrics, global_step=2 * step, is_global_zero=True)
+        warn.on_validation_end(trainer, None)
+    (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("step 4: the embeddings have collapsed (val/uniformity is ")

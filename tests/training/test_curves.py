@@ -8,12 +8,11 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.embedded_batch import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import default_roles
 from simcse_pl.tracking.csv_logger import CurvesLogger
-from simcse_pl.training.callbacks import ValidateAtEnd
-from simcse_pl.training.curves import BatchCurves, mean_similarities, share_of_duplicates
+from simcse_pl.training.callbacks import BatchCurves, CountSteps, mean_similarities, share_of_duplicates
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES, adamw, quiet_trainer
 
@@ -45,7 +44,7 @@ def fit(encoder, folder, steps, every, **options):
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), **options)
     collate = ViewCollator(encoder.tokenizer, 16)
     loader = DataLoader([(text,) for text in SENTENCES], batch_size=2, collate_fn=collate)
-    trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=[ValidateAtEnd(), BatchCurves()])
+    trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=[CountSteps(), BatchCurves()])
     trainer.loggers = [CurvesLogger(folder, name="", version="")]
     trainer.log_every_n_steps = every
     trainer.fit(module, loader)

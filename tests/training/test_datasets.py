@@ -15,7 +15,7 @@ from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.methods.esimcse import WordRepetition
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
-from simcse_pl.training.curves import BatchCurves
+from simcse_pl.training.callbacks import BatchCurves
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer

@@ -83,7 +83,8 @@ def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_
     calls = []
     first.backbone.register_forward_hook(lambda *_: calls.append(1))
     found = module.train().batch_of(batch)
-    assert not calls and not found.embedded, "before a loss reads them"
+    assert not calls and not found.embedded, "before a loss needs them"
+    found.embed()
     assert found.pooled.equal(found.embeddings) == (head == "none") and len(calls) == passes
     for view, encoder in enumerate([first, *[second if "two" in options else first] * 2]):
         inputs = {name: tensor[:, view] for name, tensor in batch.items()}

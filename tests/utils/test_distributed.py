@@ -64,8 +64,9 @@ def test_gradients_equal_one_big_batch(tmp_path, make_model):
         results = manager.dict()
         start_ranks(_one_rank, (tmp_path / "store", folder, results), 3)
         results = dict(results)
-    for number in range(3):
-        assert results[number][1:] == (BatchSplit((2, 2, 3), number), number, 3, "[0.25, nan]")
+    for number, (offset, weight) in enumerate([(0, 6 / 7), (2, 6 / 7), (4, 9 / 7)]):
+        split = BatchSplit((2, 2, 3), offset, weight)
+        assert results[number][1:] == (split, number, 3, "[0.25, nan]")
     for case, (_, _, tolerance) in CASES.items():
         loss, gradient = _gradients(folder, case, 0, ROWS)
         for number in range(3):
