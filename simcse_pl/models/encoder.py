@@ -16,12 +16,12 @@ from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, hidd
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateBias, Templates, bare_templates, sorted_batches
-from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, checked_sentences, match_inputs, tokenize
+from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
-from simcse_pl.utils.types import Backbone, Batch
+from simcse_pl.utils.types import Backbone, Batch, checked_sentences
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
 

@@ -1,7 +1,6 @@
 """Match a tokenizer with its backbone, tokenize sentences, and hash their tokens."""
 
 import inspect
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -43,19 +42,6 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: Backbone, nam
             f"{name}: its tokenizer belongs to another model: it has token {largest}, "
             f"but the model has embeddings for tokens 0 to {words.num_embeddings - 1}"
         )
-
-
-def checked_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return a list, tuple, series or array of strings as a list; raise UserError for anything else.
-
-    A string would be read as its characters, a data frame as the names of its columns, and a generator only once.
-    """
-    is_ordered = isinstance(sentences, Sequence) and not isinstance(sentences, str)
-    is_flat = is_ordered or len(getattr(sentences, "shape", ())) == 1
-    wrong = [item for item in sentences if not isinstance(item, str)] if is_flat else [sentences]
-    if wrong:
-        raise UserError(f"sentences should be a list of strings: found {type(wrong[0]).__name__}")
-    return list(sentences)
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:
