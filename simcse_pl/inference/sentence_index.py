@@ -19,8 +19,8 @@ from torch import Tensor
 from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
+from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import Encode, read_weights, unit_vectors
-from simcse_pl.utils.types import checked_sentences
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -17,8 +17,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, load_encoder
 from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors
-from simcse_pl.utils.types import checked_sentences
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array

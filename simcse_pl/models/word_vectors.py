@@ -14,9 +14,9 @@ from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines
+from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import tracked
-from simcse_pl.utils.types import checked_sentences
 
 _SMOOTHING = 1e-3  # a of Arora et al. 2017
 

@@ -1,11 +1,8 @@
 """The types of a backbone and of its inputs."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
-
-from simcse_pl.utils.errors import UserError
 
 Batch = dict[str, Tensor]  # the tokenizer's tensors, such as `input_ids`
 
@@ -15,16 +12,3 @@ if TYPE_CHECKING:
     Backbone = PreTrainedModel
 else:
     Backbone = nn.Module  # to import PreTrainedModel takes longer than to import torch
-
-
-def checked_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return a list, tuple, series or array of strings as a list; raise UserError for anything else.
-
-    A string would be read as its characters, a data frame as the names of its columns, and a generator only once.
-    """
-    is_ordered = isinstance(sentences, Sequence) and not isinstance(sentences, str)
-    is_flat = is_ordered or len(getattr(sentences, "shape", ())) == 1
-    wrong = [item for item in sentences if not isinstance(item, str)] if is_flat else [sentences]
-    if wrong:
-        raise UserError(f"sentences should be a list of strings: found {type(wrong[0]).__name__}")
-    return list(sentences)

@@ -96,8 +96,9 @@ def test_a_file_that_changes_while_it_is_encoded_is_an_error(
         sentences.write_text("Another sentence.\n")
         return np.zeros((len(chunk), 32), np.float32)
 
-    set_chunk_size(3)
+    sentences.write_text("A sentence.\n" * 2000)  # more than are read at once
     monkeypatch.setattr(SimCSE, "encode", encode_and_edit)
+    set_chunk_size(1000)
     error = command("encode", *encoder, sentences, "--out", tmp_path / "v.npy", status=2).err
     assert f"{sentences} was changed while it was read" in error and not (tmp_path / "v.npy").exists()
 

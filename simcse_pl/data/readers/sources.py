@@ -24,7 +24,7 @@ HUB = "hf://datasets/"
 
 
 def open_source(source: Source, layout: Layout = DETECTED, split: str = "train", named: bool = False) -> OpenedTable:
-    """Open files or a data set, and log the layout of files that are not plain text.
+    """Open files or a data set, and log what was found out about the layout of text and tables.
 
     Args:
         source: a file (see `formats.open_table`), a pattern such as `shards/*.parquet`, a folder of files, or a list of
@@ -45,7 +45,7 @@ def open_source(source: Source, layout: Layout = DETECTED, split: str = "train",
         return OpenedTable(str(source), rows, len(names), names, f"a data set with the columns {', '.join(names)}")
     first, *others = place
     table = open_table(first, layout, named)
-    if table.layout != TEXT:
+    if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
         log.info("%s: %s%s", first, table.layout, f", and {len(others)} more files" if others else "")
     if not others:
         return table
