@@ -64,7 +64,7 @@ class ViewCollator:
     def tokens_of(self, sentences: Sequence[Sentence]) -> list[Tokens | list[int]]:
         """Return the tokens of sentences that are text or tokens."""
         texts = [sentence for sentence in sentences if isinstance(sentence, str)]
-        new = iter(tokenize(self.tokenizer, texts, self.max_length))
+        new = iter(tokenize(self.tokenizer, texts, self.max_length) if texts else ())
         return [next(new) if isinstance(sentence, str) else sentence for sentence in sentences]
 
 

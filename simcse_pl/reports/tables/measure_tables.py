@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from simcse_pl.reports.tables.run_table import metric_frame
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Result
-from simcse_pl.results.metrics import by_file, decimals, factor, heading, scale_note, score_name
+from simcse_pl.results.metrics import by_file, decimals, factor, scale_note, score_name
 from simcse_pl.utils.tables import Table
 
 # By the name in results.json: the name in the table, and the number of decimals.
@@ -96,13 +97,6 @@ def own_score_table(results: Sequence[Result]) -> Table | None:
     frame = pd.DataFrame(scores, columns=files).astype(float) * factor(metric)
     frame.insert(0, "encoder", list(measured))
     return Table("own_data_scores", f"Own data: {score_name(metric)}", frame, dict.fromkeys(files, decimals(metric)))
-
-
-def metric_frame(rows: Sequence[Mapping[str, float]], metrics: Sequence[str]) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return the metrics of each row as tables show them, mostly x 100, and the decimals of each column."""
-    frame = pd.DataFrame(rows).reindex(columns=metrics).astype(float) * [factor(metric) for metric in metrics]
-    digits = {heading(metric, direction=True): decimals(metric) for metric in metrics}
-    return frame.set_axis([*digits], axis=1), digits
 
 
 def _in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:

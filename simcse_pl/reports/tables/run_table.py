@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
-from simcse_pl.reports.tables.measure_tables import metric_frame
-from simcse_pl.results.metrics import CURVES, SPEARMAN, by_file, scale_note
+from simcse_pl.results.metrics import CURVES, SPEARMAN, by_file, decimals, factor, heading, scale_note
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.tables import Table
 
@@ -48,3 +47,10 @@ def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:
     where = [f"{what:<13}{folder / path}" for what, path in places.items() if (folder / path).exists()]
     where += [f"{'W&B':<13}{place}" for place in dashboards]
     return Text("\n".join(where))
+
+
+def metric_frame(rows: Sequence[Mapping[str, float]], metrics: Sequence[str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the metrics of each row as tables show them, mostly x 100, and the decimals of each column."""
+    frame = pd.DataFrame(rows).reindex(columns=metrics).astype(float) * [factor(metric) for metric in metrics]
+    digits = {heading(metric, direction=True): decimals(metric) for metric in metrics}
+    return frame.set_axis([*digits], axis=1), digits
