@@ -4,6 +4,7 @@ from typing import Literal
 
 import numpy as np
 
+from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.models.tokenization import Tokens
 
@@ -59,15 +60,17 @@ class WordRepetition(SentenceView):
 
     Args:
         rate: the largest fraction of words to repeat, 0.32 in the paper.
+        role: see View.
+        segment: splits the sentence into words.
     """
 
-    def __init__(self, rate: Rate = 0.32, role: str = "positive") -> None:
+    def __init__(self, rate: Rate = 0.32, role: str = "positive", segment: Segmenter = spaces) -> None:
         super().__init__(role)
-        self.rate = rate
+        self.rate, self.segment = rate, segment
 
     def make(self, source: ViewInput) -> str:
         """Return the words in order, some of them twice."""
-        words = source.sentence.split()
+        words = self.segment(source.sentence)
         most = max(0, min(max(2, int(self.rate * len(words))), len(words) - 1))
         repeated = set(source.random.sample(range(len(words)), source.random.randint(0, most)))
-        return " ".join(f"{word} {word}" if i in repeated else word for i, word in enumerate(words))
+        return "".join(2 * word if i in repeated else word for i, word in enumerate(words)).strip()

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, View, ViewInput
 from simcse_pl.data.views.words import replace_word, strip_punctuation
 from simcse_pl.models.backbone import load_masked_language_model, longest_input
@@ -35,14 +36,15 @@ class MaskedLanguageModel(View):
         name: the model (see backbone.resolve), with its pretrained masked-language-modelling head.
         rate: the fraction of words to replace, k %, rounded to the nearest number of words.
         role: see View.
+        segment: splits a sentence into words.
 
     Raises:
         UserError: the model does not exist or lacks a head or a mask token.
     """
 
-    def __init__(self, name: str, rate: Rate = 0.15, role: str = "positive") -> None:
+    def __init__(self, name: str, rate: Rate = 0.15, role: str = "positive", segment: Segmenter = spaces) -> None:
         super().__init__(role)
-        self.rate = rate
+        self.rate, self.segment = rate, segment
         model = load_masked_language_model(name)
         self.tokenizer = load_tokenizer(name)
         if self.tokenizer.mask_token is None:
@@ -54,7 +56,7 @@ class MaskedLanguageModel(View):
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
-        sentences, mask = [own.sentence.split() for own in inputs], self.tokenizer.mask_token
+        sentences, mask = [self.segment(own.sentence) for own in inputs], self.tokenizer.mask_token
         chosen, masked = [], []  # the words to replace of some sentences
         for own, words in zip(inputs, sentences, strict=True):
             candidates = [i for i, word in enumerate(words) if strip_punctuation(word)]
@@ -63,11 +65,11 @@ class MaskedLanguageModel(View):
                 places = sorted(own.random.sample(candidates, count))
                 chosen.append((words, places))
                 marked = (replace_word(word, mask) if i in places else word for i, word in enumerate(words))
-                masked.append(" ".join(marked))
+                masked.append("".join(marked).strip())
         for (words, places), fills in zip(chosen, self._fill(masked) if masked else [], strict=True):
             for i, fill in zip(places, fills, strict=False):  # fewer fills if truncated
                 words[i] = replace_word(words[i], fill)
-        return [" ".join(words) for words in sentences]
+        return ["".join(words).strip() for words in sentences]
 
     @cached_property
     def _on_gpu(self) -> Any:

@@ -85,7 +85,7 @@ def count_changed(before: Sequence[Any], after: Sequence[Any]) -> int:
     changed = sum(not np.array_equal(*both) for both in zip(before, after, strict=True))
     if changed < _FEWEST_CHANGED * len(before):
         raise UserError(
-            f"it changes {changed} of {len(before)} sentences: it needs spaces between words or a tokenizer that reads "
-            "case; views=token_deletion and token_repetition need neither"
+            f"it changes {changed} of {len(before)} sentences: a view of words needs segmenter=icu if there are no "
+            "spaces between words, and a view of case a tokenizer that reads case; token_deletion needs neither"
         )
     return changed

@@ -1,12 +1,13 @@
 """Views that remove words (Table 1), and replacing a word within its punctuation.
 
-Words are separated by white space, as in the paper (princeton-nlp/SimCSE, issue 231). A number of words is rounded to
-the nearest integer. A sentence of one word, or of none, stays as it is.
+By default, words are separated by white space, as in the paper; see segmenters.py. A number of words is rounded to the
+nearest integer. A sentence of one word, or of none, stays as it is.
 """
 
 import re
 from collections.abc import Sequence
 
+from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.utils.errors import UserError
 
@@ -52,9 +53,9 @@ def _parts(word: str) -> tuple[str, str, str]:
 class _RatedView(SentenceView):
     """A view that changes a fraction of a sentence's words, the rate."""
 
-    def __init__(self, rate: Rate = 0.1, role: str = "positive") -> None:
+    def __init__(self, rate: Rate = 0.1, role: str = "positive", segment: Segmenter = spaces) -> None:
         super().__init__(role)
-        self.rate = rate
+        self.rate, self.segment = rate, segment
 
 
 class Crop(_RatedView):
@@ -62,14 +63,16 @@ class Crop(_RatedView):
 
     Args:
         rate: the fraction of words to remove, k %; at least one word is kept.
+        role: see View.
+        segment: splits the sentence into words.
     """
 
     def make(self, source: ViewInput) -> str:
         """Return the span."""
-        words = source.sentence.split()
+        words = self.segment(source.sentence)
         length = max(min(1, len(words)), len(words) - round(self.rate * len(words)))
         start = source.random.randint(0, len(words) - length)
-        return " ".join(words[start : start + length])
+        return "".join(words[start : start + length]).strip()
 
 
 class WordDeletion(_RatedView):
@@ -77,22 +80,33 @@ class WordDeletion(_RatedView):
 
     Args:
         rate: the fraction of words to delete, k %; at least one word is kept.
+        role: see View.
+        segment: splits the sentence into words.
     """
 
     def make(self, source: ViewInput) -> str:
         """Return the remaining words, in order."""
-        return _delete(source, round(self.rate * len(source.sentence.split())))
+        words = self.segment(source.sentence)
+        return _delete(source, words, round(self.rate * len(words)))
 
 
 class DeleteOneWord(SentenceView):
-    """The sentence without one of its words, chosen at random (Tables 1 and 2)."""
+    """The sentence without one of its words, chosen at random (Tables 1 and 2).
+
+    Args:
+        role: see View.
+        segment: splits the sentence into words.
+    """
+
+    def __init__(self, role: str = "positive", segment: Segmenter = spaces) -> None:
+        super().__init__(role)
+        self.segment = segment
 
     def make(self, source: ViewInput) -> str:
         """Return the remaining words, in order."""
-        return _delete(source, 1)
+        return _delete(source, self.segment(source.sentence), 1)
 
 
-def _delete(source: ViewInput, count: int) -> str:
-    words = source.sentence.split()
+def _delete(source: ViewInput, words: list[str], count: int) -> str:
     kept = source.random.sample(range(len(words)), max(min(1, len(words)), len(words) - count))
-    return " ".join(words[i] for i in sorted(kept))
+    return "".join(words[i] for i in sorted(kept)).strip()
