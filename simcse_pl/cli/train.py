@@ -109,7 +109,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         "queue": instantiate(config.get("queue")),
     }
     if config.objectives:
-        from simcse_pl.losses.combined import LossPerDataset  # what most runs do not need
+        from simcse_pl.losses.per_dataset import LossPerDataset  # what most runs do not need
 
         parts["objective"] = LossPerDataset(parts["objective"], instantiate(config.objectives))
     parts = {name: part for name, part in parts.items() if part is not None}

@@ -96,8 +96,8 @@ def _unknown(place: str, name: str, target: str, parameters: Mapping[str, Parame
     """Say that a class does not take an option, which the user misspelt, or which another class has left behind."""
     hydra = HydraConfig.get() if HydraConfig.initialized() else None
     group = place.partition(".")[0]
-    if hydra and f"{place}._target_={target}" in hydra.overrides.task and hydra.runtime.choices.get(group):
-        file = f"{group}/{hydra.runtime.choices[group]}.yaml"
+    file = f"{group}/{hydra.runtime.choices.get(group)}.yaml" if hydra else ""
+    if (CONF / file).is_file() and target not in (CONF / file).read_text("utf-8"):
         return (
             f"{place}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
             f"your class to my_conf/{group}/NAME.yaml, and choose it by --config-dir my_conf {group}=NAME"

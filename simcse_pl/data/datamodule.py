@@ -140,6 +140,8 @@ class SentenceDataModule(LightningDataModule):
                 sentences = [text for evaluator in self.evaluators.values() for text in evaluator.sentences(split)]
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
+                if not self.make_evaluators:
+                    raise UserError('evaluators is not set: give what measures the data, such as {"sts": ScoredPairs}')
                 raise UserError("data.validation is not set: give a file, or the sources of STS-B")
         if not self._read:
             evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}

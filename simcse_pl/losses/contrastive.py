@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,7 @@ def contrastive_loss(
     label_offset: int = 0,
     negative_mask: Tensor | None = None,
     hardness: float = 0.0,
+    reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
     """Return the contrastive loss of SimCSE, which compares each anchor with the whole batch.
 
@@ -64,9 +65,10 @@ def contrastive_loss(
             The keys are the positives, then the hard negatives row by row, then the queue. An
             anchor's own positive must not be masked. Keys beyond the last column stay in the sum.
         hardness: beta, 0 or more; 0 for equal weights.
+        reduction: `mean`, or `none` for the loss of each anchor.
 
     Returns:
-        The mean over the anchors, a scalar.
+        The mean over the anchors, a scalar; or [n].
     """
     m = len(positives)
     rows = torch.arange(m, device=positives.device)
@@ -91,7 +93,7 @@ def contrastive_loss(
         logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
     if hardness:
         logits = _weighted_by_hardness(logits, targets, hardness)
-    return F.cross_entropy(logits, targets)
+    return F.cross_entropy(logits, targets, reduction=reduction)
 
 
 def _weighted_by_hardness(logits: Tensor, targets: Tensor, hardness: float) -> Tensor:

@@ -79,8 +79,12 @@ class SimCSEModule(EncoderModule):
         super().__init__(encoder)
         if positive_encoder and (queue or shared_dropout_mask):
             raise UserError("encoders=two does not work with queue and module.shared_dropout_mask: set encoders=one")
+        named: Any = {f"auxiliary.{name}": loss for name, loss in (auxiliary or {}).items()}
+        for name, loss in {"objective": objective, **named}.items():
+            if not isinstance(loss, Loss):
+                raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
         if queue and not objective.contrasts:
-            raise UserError("queue: the objective has no negatives, so a queue has no effect: set queue=null")
+            raise UserError("queue: the objective has no negatives (its class has no contrasts = True): set queue=null")
         if taken := _OTHER_CURVES.intersection(auxiliary or {}):
             raise UserError(f"auxiliary.{min(taken)}: this is the name of another curve: choose another name")
         self.positive_encoder = positive_encoder

@@ -6,13 +6,13 @@ from typing import NamedTuple
 import torch
 
 from simcse_pl.data.training_set import ViewCollator
-from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.matryoshka import MatryoshkaLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.per_dataset import LossPerDataset
 from simcse_pl.losses.scored_pairs import CosineMSELoss
 from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.methods.angle import AngleLoss

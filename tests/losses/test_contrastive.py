@@ -27,6 +27,14 @@ def test_an_anchor_whose_negatives_are_all_masked_has_loss_0_and_no_gradient(har
     assert loss.item() == 0 and not anchors.grad.any()
 
 
+def test_the_loss_of_each_anchor_has_the_loss_as_its_mean():
+    anchors, positives = torch.randn(4, 3), torch.randn(6, 3)
+    each = contrastive_loss(anchors, positives, label_offset=1, reduction="none")
+    alone = [contrastive_loss(anchors[i : i + 1], positives, label_offset=1 + i) for i in range(4)]
+    assert torch.allclose(each, torch.stack(alone))
+    assert torch.allclose(each.mean(), contrastive_loss(anchors, positives, label_offset=1))
+
+
 @pytest.mark.parametrize("make", [DebiasedLoss, lambda _: WhitenedContrastiveLoss(groups=2)])
 def test_a_queue_that_would_be_ignored_is_an_error(make, teacher, make_model):
     encoder = load(make_model("bert"))

@@ -7,9 +7,9 @@ import torch
 
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.losses.combined import LossPerDataset
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.losses.per_dataset import LossPerDataset
 from simcse_pl.losses.scored_pairs import CosineMSELoss
 from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.methods.esimcse import WordRepetition
