@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
 from simcse_pl.cpu import Speed
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule

@@ -40,8 +40,8 @@ from benchmarks.common import (
     wikipedia_sentences,
 )
 from simcse_pl.cpu import Speed
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.readers.row_reader import Row, read_rows
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import resolve

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from simcse_pl.data import sample
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.momentum_queue import MomentumQueue

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from simcse_pl.data import sample
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.types import Batch

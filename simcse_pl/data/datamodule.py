@@ -111,7 +111,7 @@ class SentenceDataModule(LightningDataModule):
         every: Mapping[str, Any] = sets or {"": {}}
         self.sets: dict[str, TrainingSet] = {}
         for name, given in every.items():
-            with naming(name), reraise_invalid_options():
+            with prefixed_by_dataset(name), reraise_invalid_options():
                 self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
         self.sampling = sampling
         self.max_length = max_length
@@ -148,7 +148,7 @@ class SentenceDataModule(LightningDataModule):
             for place, (name, dataset) in enumerate(self.sets.items()):
                 # PyTorch's generators use the low 32 bits of a seed only
                 seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
-                with naming(name):
+                with prefixed_by_dataset(name):
                     dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates)
             self._read = True
 
@@ -165,7 +165,7 @@ class SentenceDataModule(LightningDataModule):
     def _batches(self) -> MixedBatchSampler:
         batches = {}
         for name, dataset in self.sets.items():
-            with naming(name):
+            with prefixed_by_dataset(name):
                 batches[name] = ContrastiveBatches(
                     len(dataset.chosen), dataset.batch_size, world_size(), rank(), dataset.seed
                 )
@@ -215,6 +215,6 @@ class SentenceDataModule(LightningDataModule):
         return self.sentences[TEST].loader(self._on_gpu)
 
 
-def naming(dataset: str) -> AbstractContextManager[None]:
+def prefixed_by_dataset(dataset: str) -> AbstractContextManager[None]:
     """Begin the message of a UserError with the option of a training set, if it has a name."""
     return prefixed(f"data.sets.{dataset}" if dataset else "")

@@ -12,7 +12,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.cpu import accelerate
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import Head, projection_head
-from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, hidden_states, name_of
+from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of, run_backbone
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateBias, Templates, bare_templates, sorted_batches
@@ -274,7 +274,7 @@ class SentenceEncoder(nn.Module):
         rows, pooled = [], []
         for part, tokens, read in passes:
             last_only = self.pooling_layer.layers == (-1,) and num_layers is None
-            states = hidden_states(self.backbone, tokens, last_only)[: None if num_layers is None else num_layers + 1]
+            states = run_backbone(self.backbone, tokens, last_only)[: None if num_layers is None else num_layers + 1]
             if not read:  # a group may have embeddings in place of the ids
                 read = tokens | {"input_ids": inputs["input_ids"][part, : tokens["attention_mask"].shape[1]]}
             vectors: Tensor = self.pooling_layer(states, read)

@@ -30,7 +30,7 @@ Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; 
 OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
 
 
-def hidden_states(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
+def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
     """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
 
     Raise UserError if the backbone does not return the output of each layer.

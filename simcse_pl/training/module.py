@@ -9,7 +9,7 @@ from pydantic import NonNegativeInt, PositiveInt
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
-from simcse_pl.data.datamodule import naming
+from simcse_pl.data.datamodule import prefixed_by_dataset
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
@@ -120,7 +120,7 @@ class SimCSEModule(EncoderModule):
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():
             for name, loss in self.losses.items():
-                with naming(dataset), prefixed(name):
+                with prefixed_by_dataset(dataset), prefixed(name):
                     loss.for_dataset(dataset).check_rows(kind)
         examples = [self.batch_of(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
         self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from transformers import PreTrainedModel
 
-from simcse_pl.data.training_set import TrainingSet, ViewCollator
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.models.adapters import adapter_parameters, has_adapter
 from simcse_pl.models.backbone import longest_input, recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.pooling import hidden_states
+from simcse_pl.models.pooling import run_backbone
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.errors import UserError
@@ -74,7 +75,7 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     if not 0 <= layers < available:
         raise UserError(f"module.freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
     inputs = {name: x[:, 0] for name, x in example_batch(encoder, RowKind()).items() if name != "roles"}
-    for parameter, used in _uses(backbone, lambda: hidden_states(backbone, inputs)[layers]):
+    for parameter, used in _uses(backbone, lambda: run_backbone(backbone, inputs)[layers]):
         parameter.requires_grad_(not used)
     if not any(parameter.requires_grad for parameter in backbone.parameters()):
         raise UserError(

@@ -8,10 +8,10 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from simcse_pl.data import datamodule
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.evaluation import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.models.roles import default_roles
 from simcse_pl.utils.errors import UserError

@@ -13,7 +13,7 @@ from examples.lightning.promptbert import PromptBERT
 from examples.lightning.simcse import SimCSE
 from examples.lightning.supervised_simcse import SupervisedSimCSE
 from simcse_pl.cli.train import build_module
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ROOT, SENTENCES
 from tests.helpers import composed

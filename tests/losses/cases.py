@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.inner_layer import InnerLayer

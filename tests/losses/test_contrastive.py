@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss

@@ -7,11 +7,11 @@ from transformers import MODEL_MAPPING
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.pooling import hidden_states
+from simcse_pl.models.pooling import run_backbone
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
@@ -106,9 +106,9 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
     layers = 0 if architecture in SHARED_LAYERS else 1
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), freeze_layers=layers)
     inputs = encoder.tokenizer(SENTENCES[:2], padding=True, return_tensors="pt")
-    frozen = hidden_states(encoder.eval().backbone, inputs)[: layers + 1]
+    frozen = run_backbone(encoder.eval().backbone, inputs)[: layers + 1]
     take_two_steps(module.train())
-    for own, old in zip(hidden_states(encoder.eval().backbone, inputs), frozen, strict=False):
+    for own, old in zip(run_backbone(encoder.eval().backbone, inputs), frozen, strict=False):
         torch.testing.assert_close(own, old)
     assert any(not p.equal(before[name]) for name, p in encoder.backbone.named_parameters())
 

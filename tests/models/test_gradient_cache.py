@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout

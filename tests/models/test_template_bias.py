@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule

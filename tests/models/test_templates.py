@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import load_tokenizer

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
-from simcse_pl.data.training_set import ViewCollator
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder

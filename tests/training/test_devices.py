@@ -10,8 +10,8 @@ from lightning_fabric.utilities import move_data_to_device
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.suite import load_suite
 from simcse_pl.losses.contrastive import ContrastiveLoss

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.training_set import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.losses.loss import Loss

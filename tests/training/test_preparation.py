@@ -4,7 +4,8 @@ import peft
 import pytest
 import torch
 
-from simcse_pl.data.training_set import TrainingSet, ViewCollator
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder

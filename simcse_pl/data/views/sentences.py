@@ -12,9 +12,9 @@ class Dropout(SentenceView):
     If it is the only view, rows that have a positive do not get it.
     """
 
-    def make(self, own: ViewInput) -> Tokens:
+    def make(self, source: ViewInput) -> Tokens:
         """Return the sentence."""
-        return own.tokens
+        return source.tokens
 
 
 class OneOfNextSentences(SentenceView):
@@ -29,6 +29,6 @@ class OneOfNextSentences(SentenceView):
         super().__init__(role)
         self.num_following = n
 
-    def make(self, own: ViewInput) -> str:
+    def make(self, source: ViewInput) -> str:
         """Return one of the next sentences."""
-        return own.random.choice(own.following)
+        return source.random.choice(source.following)

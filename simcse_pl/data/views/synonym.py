@@ -40,14 +40,14 @@ class Synonym(SentenceView):
         """Raise UserError unless the sentences look like English: `die` and `war` are words of WordNet, too."""
         check_english(sentences)
 
-    def make(self, own: ViewInput) -> str:
+    def make(self, source: ViewInput) -> str:
         """Return the sentence with one word replaced."""
-        words = own.sentence.split()
+        words = source.sentence.split()
         replaceable = [i for i, word in enumerate(words) if strip_punctuation(word).lower() in self.thesaurus]
         if replaceable:
-            i = own.random.choice(replaceable)
+            i = source.random.choice(replaceable)
             synonyms = self.thesaurus[strip_punctuation(words[i]).lower()]
-            words[i] = replace_word(words[i], own.random.choice(synonyms))
+            words[i] = replace_word(words[i], source.random.choice(synonyms))
         return " ".join(words)
 
 
