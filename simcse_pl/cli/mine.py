@@ -4,6 +4,7 @@ import argparse
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from simcse_pl.cli.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
@@ -40,13 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
-    check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file], out)
+    check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file and Path(file).exists()], out)
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
-    how = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
+    how: Any = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
     rows = read_rows(arguments.pairs, arguments.columns, **how)
     pairs, corpus = [(row[0], row[1]) for row in rows], None
     if arguments.corpus:
-        corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, arguments.on_invalid_row))
+        corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **how))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     mined, counts = mine(encode, pairs, options, corpus)

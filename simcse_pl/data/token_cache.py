@@ -19,7 +19,7 @@ from filelock import FileLock
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn
-from simcse_pl.models.tokenization import Tokens, tokenize
+from simcse_pl.models.tokenization import Tokens, tokenize, unknown_text
 from simcse_pl.utils.files import (
     atomic_write,
     cache_folder,
@@ -135,6 +135,8 @@ def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_len
                 tokens = tokenize(tokenizer, [sentence for row, _ in block for sentence in row], max_length)
                 sentences += len(tokens)
                 full += sum(len(ids) >= max_length for ids in tokens)
+                if (unknown := unknown_text(tokenizer, tokens)) and unknown not in warnings:
+                    warnings.append(unknown)
                 left = iter(tokens)
                 columns = [
                     [row for row, _ in block],

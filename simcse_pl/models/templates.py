@@ -3,7 +3,9 @@
 the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend to all of the first.
 """
 
+import functools
 import itertools
+import logging
 import re
 import string
 import unicodedata
@@ -16,9 +18,11 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.tokenization import SENTENCE_MASK, Tokens, tokenize
+from simcse_pl.models.tokenization import SENTENCE_MASK, Tokens, tokenize, unknown_text
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone, Batch
+
+log = logging.getLogger(__name__)
 
 SENTENCE = "{sentence}"
 
@@ -139,7 +143,10 @@ class Templates:
         """Return the token ids of sentences that are not for training, as `tokenize` does."""
         if self.final_period:
             sentences = [text if _ends(text) else f"{text}." for text in sentences]
-        return tokenize(self.tokenizer, list(sentences), max_length)
+        tokens = tokenize(self.tokenizer, list(sentences), max_length)
+        if unknown := unknown_text(self.tokenizer, tokens):
+            _warn_once(unknown)
+        return tokens
 
     def batch(self, tokens: Sequence[Tokens | Sequence[int]], views: int = 1) -> Batch:
         """Return padded tensors [n, longest] of sentences in their templates.
@@ -237,3 +244,8 @@ def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Bat
     ids, mask, sentence = distinct.unbind(dim=1)
     tokens = {name: torch.zeros_like(ids) for name in inputs} | {"input_ids": ids, "attention_mask": mask - sentence}
     return tokens | ({"attention_mask": mask} if padded else {}), tokens, rows
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    log.warning(message)

@@ -15,6 +15,7 @@ from simcse_pl.utils.types import Backbone, Batch
 
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
+_MOST_UNKNOWN = 0.2  # share of the tokens; text in the script of the tokenizer has next to none
 EXAMPLES = (
     "Nobody told the old sailor why 7 dogs, 20 cats and",
     "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn.",
@@ -52,6 +53,15 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     with reraise_as(f"the tokenizer of {tokenizer.name_or_path}"):
         ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
     return ids
+
+
+def unknown_text(tokenizer: PreTrainedTokenizerBase, tokens: list[list[int]]) -> str | None:
+    """Return a warning if the tokenizer does not know much of a text, or None."""
+    unknown = sum(ids.count(tokenizer.unk_token_id) for ids in tokens) if tokenizer.unk_token_id is not None else 0
+    if unknown <= _MOST_UNKNOWN * sum(map(len, tokens)):
+        return None
+    name, share = tokenizer.name_or_path, f"{_MOST_UNKNOWN:.0%}"
+    return f"the tokenizer of {name} does not know over {share} of a text: choose a model of its language"
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

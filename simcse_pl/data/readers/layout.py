@@ -37,8 +37,10 @@ _NAMES = (
     *("premise", "queries", "query", "question", "response", "score", "sent", "sentence", "similarity", "source"),
     *("string", "summary", "target", "text", "title", "translation"),
 )
-_CJK_NAMES = ("句子", "文本", "标签", "標籤", "相似度", "问题", "問題", "答案", "标题", "编号", "分数", "문장", "라벨")
-_LONGEST_CJK_NAME = 6  # characters
+_CJK_NAME = re.compile(
+    "(句子?|文本|原文|标[签題题]|標[籤題]|相似度?|问题|問題|答案|标准问|相似问|类别|编号|分数|得分|문장|라벨|질문|점수|文|ラベル|スコア)"
+    "[0-9A-Za-z一二三]?"
+)
 
 
 @dataclass(frozen=True)
@@ -84,15 +86,15 @@ def format_of(ending: str, lines: Sequence[str]) -> Format:
 def separator_of(ending: str, lines: Sequence[str], candidates: Collection[str] = SEPARATORS) -> str | None:
     """Return the separator that gives most lines the same number of cells, two or more; None if none does.
 
-    The usual separator of the ending has priority.
+    If several do so equally, the later of `candidates` does: `a;0,5` has a semicolon and a decimal comma.
     """
     usual = _USUAL.get(ending)
     best, best_share = usual, 0.0
-    for separator in dict.fromkeys([usual, *candidates] if usual else candidates):
+    for separator in candidates:
         widths = Counter(map(len, split(lines, separator)))
         (width, count) = widths.most_common(1)[0] if widths else (1, 0)
         share = count / widths.total() if width > 1 else 0.0
-        if share > best_share and (separator == usual or share >= _SHARE_OF_ROWS):
+        if share >= max(best_share, 0.0 if separator == usual else _SHARE_OF_ROWS) and share:
             best, best_share = separator, share
     return best
 
@@ -169,4 +171,4 @@ def _is_usual_name(cell: str) -> bool:
     words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cell).lower())
     known = [word in _NAMES or word.removesuffix("s") in _NAMES for word in words]
     usual = any(known) and all(ok or len(word) == 1 for ok, word in zip(known, words, strict=True))
-    return usual or (len(cell) <= _LONGEST_CJK_NAME and any(name in cell for name in _CJK_NAMES))
+    return usual or _CJK_NAME.fullmatch(cell) is not None

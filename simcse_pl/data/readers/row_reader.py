@@ -49,7 +49,7 @@ def iterate_sentences(
     """
     table = open_source(source, layout, named=isinstance(column, str))
     if column is None and table.width > 1:
-        raise UserError(f"{source} has {table.layout}: choose the column with the sentences")
+        raise UserError(f"{source} has {table.layout}: choose the one with the sentences, by the option column")
     return (row[0] for row, _ in rows_of(table, [column or 0], on_invalid_row))
 
 
@@ -215,6 +215,7 @@ def _row(
         number = as_number(texts[label])
         if number is None or abs(number) > _LARGEST_FLOAT32:
             return f"column {table.name(label)} holds {texts[label][:40]!r}, not a finite number"
+        texts[label] = texts[label].replace(",", ".")
     return row, None if label is None else texts[label]
 
 

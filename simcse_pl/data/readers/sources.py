@@ -46,7 +46,7 @@ def open_source(source: Source, layout: Layout = DETECTED, split: str = "train",
     first, *others = place
     table = open_table(first, layout, named)
     if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
-        log.info("%s: %s%s", first, table.layout, f", and {len(others)} more files" if others else "")
+        log.info("%s: %s%s", first, table.layout, f", in {len(place)} files" if others else "")
     if not others:
         return table
 

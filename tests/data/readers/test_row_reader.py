@@ -56,6 +56,7 @@ def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(file, caplog
     [
         ("d.csv", NLI, {"label_column": "gold_label"}, [(("a", "b"), "neutral"), (("c", "d"), "entailment")]),
         ("d.tsv", "1\ta\n0\tb\n", {"label_column": 0}, [(("a",), "1"), (("b",), "0")]),
+        ("d.csv", "a;0,5\nb;1,0\n", {"score_column": 1}, [(("a",), "0.5"), (("b",), "1.0")]),
         ("d.jsonl", '{"x": "a", "y": 2}\n{"x": "b", "y": 0}\n', {"label_column": "y"}, [(("a",), "2"), (("b",), "0")]),
     ],
 )
@@ -89,5 +90,5 @@ def test_sentences_are_lines_or_a_column(tmp_path):
     assert list(iterate_sentences(tmp_path / "c.txt")) == ["A dog.", "A cat.", "A dog."]
     for column in ("caption", 1):
         assert list(iterate_sentences(tmp_path / "c.csv", column)) == ["A dog, a cat.", "Rain."]
-    with pytest.raises(UserError, match="c.csv has 2 columns.*, caption: choose the column with the sentences"):
+    with pytest.raises(UserError, match="c.csv has 2 columns.*, caption: choose the one with the sentences"):
         list(iterate_sentences(tmp_path / "c.csv"))
