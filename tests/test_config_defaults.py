@@ -1,6 +1,6 @@
 """The config of an objective, auxiliary loss, view or post-processing has the arguments of its class."""
 
-from inspect import Parameter, signature
+from inspect import Parameter, isfunction, signature
 
 import pytest
 from hydra.utils import get_class
@@ -49,4 +49,7 @@ def test_a_config_has_all_arguments_of_its_class_with_their_defaults(group, choi
     defaults = defaults_of(kind)
     assert values.keys() == defaults.keys() - LEFT_OUT.get(group, set())
     for name, value in values.items():
-        assert defaults[name] in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name
+        default = defaults[name]
+        if isfunction(default):
+            default = {"_target_": f"{default.__module__}.{default.__name__}", "_partial_": True}
+        assert default in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name
