@@ -27,6 +27,7 @@ NLI = "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n"
         ("d.csv", "text,label\na,b\nc, \n", {}, "d.csv, line 3: column label is empty"),
         ("d.csv", "x,y\na,b,c\n", {}, "line 2: 3 columns where there should be 2"),
         ("d.jsonl", '{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
+        ("d.jsonl", '{"x": "a"}\nb\n[1]\n', {}, "line 2: not a JSON object"),
         ("d.csv", "", {}, "d.csv has no rows"),
         ("d.csv", "text,label\na,\n", {"on_invalid_row": "drop"}, "d.csv has no valid rows"),
         ("d.csv", "x,y,score\na,b,4.2\nc,d,0\n", {}, "column score has numbers, not sentences"),
