@@ -119,7 +119,7 @@ FILES = {
 FILES |= {
     "wikipedia.txt": FILES["captions.txt"],
     "mine.txt": FILES["captions.txt"],
-    "my_text.txt": FILES["captions.txt"],
+    "my_text.txt": FILES["my_sentences.txt"],
     "my_pairs.csv": FILES["pairs.csv"],
 }
 
