@@ -83,7 +83,7 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         match_inputs(tokenizer, backbone)
         self.backbone, self.tokenizer = backbone, tokenizer
-        self.pooling = pooling if isinstance(pooling, str) else name_of(pooling)
+        self.pooling = name_of(pooling)
         self.head, self.normalize = head, normalize
         self.template = template if template is None or isinstance(template, str) else list(template)
         self.template_bias, self.final_period, self.postprocess = template_bias, final_period, postprocess

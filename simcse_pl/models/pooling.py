@@ -204,8 +204,10 @@ def find_pooling(
     return pooling
 
 
-def name_of(pooling: OfLayers) -> str:
-    """Return the name of a pooling that is saved: the dotted name of a function or of a module's class."""
+def name_of(pooling: str | OfLayers) -> str:
+    """Return the name of a pooling that is saved: its own, or the dotted name of a function or of a module's class."""
+    if isinstance(pooling, str):
+        return pooling
     named = pooling if hasattr(pooling, "__qualname__") else type(pooling)
     return f"{named.__module__}.{named.__qualname__}"
 

@@ -77,11 +77,11 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
         write_json(new / SETTINGS_FILE, saved | checksums(new, "*.safetensors"))
 
 
-def read_spec(source: str, given: Mapping[str, Any], pooler: str | None = None) -> EncoderSpec:
+def read_spec(name: str, given: Mapping[str, Any], pooler: str | None = None) -> EncoderSpec:
     """Read the parts of an encoder beside its backbone and tokenizer; an empty EncoderSpec for a plain checkpoint.
 
     Args:
-        source: a folder or hub repository of this project, sentence-transformers or the official code.
+        name: a folder or hub repository of this project, sentence-transformers or the official code, or package:NAME.
         given: the settings that replace the saved ones. Of a folder of sentence-transformers with another pooling than
             the given one, only the transformer is used: its head was trained on other vectors.
         pooler: if given, the source is read as a checkpoint of the official code.
@@ -89,6 +89,7 @@ def read_spec(source: str, given: Mapping[str, Any], pooler: str | None = None) 
     Raises:
         UserError: a file is damaged or missing, or an unknown pooler.
     """
+    source = resolve(name)
     if pooler is not None:
         return _read_official(source, pooler)
     if (spec := _read_saved(source)) is not None:
@@ -100,7 +101,7 @@ def read_spec(source: str, given: Mapping[str, Any], pooler: str | None = None) 
         if pooling is None:
             raise
         log.warning(
-            "pooling=%s: %s has modules that are not supported; only its transformer is loaded", pooling, source
+            "pooling=%s: %s has modules that are not supported; only its transformer is loaded", name_of(pooling), name
         )
         return EncoderSpec()
     released = _RELEASED.fullmatch(source)
@@ -111,7 +112,7 @@ def read_spec(source: str, given: Mapping[str, Any], pooler: str | None = None) 
     plain = vars(EncoderSettings())
     saved = {name: value for name, value in vars(spec.settings).items() if name not in given and value != plain[name]}
     if saved:
-        kept = f"{source} has pooling={spec.settings.pooling}, so only its transformer is loaded"
+        kept = f"{name} has pooling={spec.settings.pooling}, so only its transformer is loaded"
         without = ", ".join(f"{name}={value}" for name, value in saved.items())
         log.warning("pooling=%s: %s, without %s", name_of(pooling), kept, without)
     return EncoderSpec(subfolder=spec.subfolder)
@@ -228,7 +229,7 @@ def load_saved(
     else:
         source = resolve(name)
         with unchanged(Path(source) / SETTINGS_FILE):
-            spec = read_spec(source, given, pooler)
+            spec = read_spec(name, given, pooler)
             for option in ("num_layers", "bidirectional"):
                 if backbone.get(option) is None:
                     backbone[option] = getattr(spec, option)
