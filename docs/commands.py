@@ -99,9 +99,7 @@ FILES = {
     + rows_of("{0} {1} run.,The {1} are running.,Q {0}?,{1},{2},{3}\n"),
     "scored.tsv": "a\tb\tscore\n" + SCORED,
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
-    **dict.fromkeys(
-        ("dev.tsv", "test.tsv", "dev_de.tsv", "dev_en.tsv", "my_dev.tsv", "my_test.tsv", "de_dev.tsv"), SCORED
-    ),
+    **{f"{name}.tsv": SCORED for name in ("dev", "test", "dev_de", "dev_en", "my_dev", "my_test", "de_dev")},
     "queries.tsv": QUERIES,
     "my_pairs_1.csv": "question,answer\n" + rows_of("Where is {0}?,It is here.\n"),
     "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
@@ -116,12 +114,8 @@ FILES = {
     "glove.840B.300d.txt": "".join(f"{word} {i} 1 {i * i % 7} 2 {i % 3} {i % 4}\n" for i, word in enumerate(WORDS)),
     "enwiki_vocab_min200.txt": "the 900\na 800\nman 30\ndog 20\nis 500\nof 600\n",
 }
-FILES |= {
-    "wikipedia.txt": FILES["captions.txt"],
-    "mine.txt": FILES["captions.txt"],
-    "my_text.txt": FILES["my_sentences.txt"],
-    "my_pairs.csv": FILES["pairs.csv"],
-}
+FILES |= dict.fromkeys(("wikipedia.txt", "mine.txt"), FILES["captions.txt"])
+FILES |= {"my_text.txt": FILES["my_sentences.txt"], "my_pairs.csv": FILES["pairs.csv"]}
 
 
 def commands_of(page: Path) -> list[str]:

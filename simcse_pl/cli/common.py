@@ -73,11 +73,13 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
 
 def add_layout(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file is written."""
-    found = "(default: found from the file's name and content)"
-    parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {found}")
-    parser.add_argument("--separator", metavar="TEXT", help=f"what separates the cells of a table, such as ';' {found}")
-    about = f"whether the first row of a table has the columns' names {found}"
-    parser.add_argument("--header", choices=("true", "false"), help=about)
+    default = "(default: detected from the file)"
+    parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {default}")
+    parser.add_argument(
+        "--separator", metavar="TEXT", help=f"what separates the cells of a table, such as ';' {default}"
+    )
+    text = f"whether the first row of a table has the columns' names {default}"
+    parser.add_argument("--header", choices=("true", "false"), help=text)
     parser.add_argument("--encoding", help="how the characters are written, such as gb18030 (default: UTF-8)")
 
 

@@ -125,14 +125,13 @@ class TrainingSet:
             templates: the encoder's templates.
         """
         columns = (*(self.columns or ()), self.label_column, self.score_column)
-        named = any(isinstance(column, str) for column in columns)
         layout = Layout(self.format, self.separator, self.header, self.encoding)
-        table = open_source(self.train, layout, self.split, named)
+        table = open_source(self.train, layout, self.split, columns)
         how = self.columns, self.on_invalid_row, self.label_column, self.score_column
 
         def read(warn: Warn) -> NamedRows:
             if self._documents:
-                yield from iterate_documents(self.train, self.on_invalid_row, self.encoding, warn)
+                yield from iterate_documents(self.train, self.on_invalid_row, layout, warn)
             else:
                 yield from rows_of(table, *how, warn)
             if fingerprint(self.train, self.split) != self.fingerprint:

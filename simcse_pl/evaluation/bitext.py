@@ -43,11 +43,11 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
 
         sides = [list(side) for side in zip(*data, strict=True)]
         first, second = (unit_vectors(x) for x in encode_columns(encode, *sides))
-        found = _nearest(first, second, sides[1])
+        nearest = _nearest(first, second, sides[1])
         return {
-            "accuracy": float(np.mean(np.array(found) == np.array(sides[1]))),
+            "accuracy": float(np.mean(np.array(nearest) == np.array(sides[1]))),
             "reverse_accuracy": float(np.mean(np.array(_nearest(second, first, sides[0])) == np.array(sides[0]))),
-            "f1": float(f1_score(sides[1], found, average="weighted", zero_division=0)),
+            "f1": float(f1_score(sides[1], nearest, average="weighted", zero_division=0)),
         }
 
 

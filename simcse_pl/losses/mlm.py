@@ -74,8 +74,8 @@ class TokenMaskingLoss(Loss):
         begins = (self.begins_word[ids] | special.roll(1)) & ~special
         words, tokens = int(begins.sum()), int((~special).sum())
         if words < _FEWEST_WORDS * len(rows.examples):
-            found = f"the tokenizer finds {words} words in {len(rows.examples)} sentences"
-            raise UserError(f"whole_words=true: {found}: it needs spaces between words; set it to false")
+            count = f"the tokenizer finds {words} words in {len(rows.examples)} sentences"
+            raise UserError(f"whole_words=true: {count}: it needs spaces between words; set it to false")
         if words > _MOST_WORDS * tokens:
             log.warning("whole_words=true has little effect: %d tokens are %d words", tokens, words)
 

@@ -150,10 +150,9 @@ class SentenceEncoder(nn.Module):
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
 
-        Beside the backbone and the tokenizer it has `simcse.json` (the settings), the weights of the head and the
-        pooling, the post-processing, and the modules of sentence-transformers. The modules of sentence-transformers are
-        left out, with a warning, if that library does not have the pooling or the template, or if the encoder uses
-        `template_bias=always`, `final_period` or `head=transform`. Writing is atomic per file, the settings last.
+        Beside the backbone and the tokenizer it has the settings, the weights of the head and the pooling, the
+        post-processing, and the modules of sentence-transformers. These modules are left out, with a warning, if the
+        encoder has what that library lacks. Writing is atomic per file, the settings last.
 
         Args:
             folder: the folder.
@@ -221,8 +220,8 @@ class SentenceEncoder(nn.Module):
                     vectors[[row for rows, _ in encoded for row in rows]] = torch.cat([x for _, x in encoded]).cpu()
         finally:
             self.train(was_training)
-        vectors = self._postprocessed(vectors)
-        return unit_vectors(vectors) if (self.normalize if normalize is None else normalize) else vectors
+        normalize = self.normalize if normalize is None else normalize
+        return unit_vectors(self._postprocessed(vectors)) if normalize else self._postprocessed(vectors)
 
     def forward(self, inputs: Batch, in_groups: bool = False) -> Tensor:
         """Return sentence vectors [batch, dim].
@@ -289,10 +288,7 @@ class SentenceEncoder(nn.Module):
         return vectors if bias is None else vectors - bias
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection head to pooled vectors [..., dim], if it applies in the current mode.
-
-        The head `transform` is left out, because `pool` has applied it.
-        """
+        """Apply the projection head to pooled vectors [..., dim], if it applies in this mode; not `transform` again."""
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
             vectors = self.projection(vectors)
         return vectors

@@ -119,8 +119,7 @@ def convert(
     stats = ConversionStats()
     written = _WRITTEN if labels is None else (labels,)
     meanings = {text: label for texts in written for text, label in zip(texts, LABELS, strict=True)}
-    named = any(isinstance(column, str) for column in columns or ())
-    tables = (open_source(file, layout, named=named) for file in files)
+    tables = (open_source(file, layout, columns=columns or ()) for file in files)
     pairs = (pair for table in tables for pair in _pairs(table, columns, meanings, where, stats))
     return stats, write_csv(out, KINDS[kind].columns, _make_rows(pairs, KINDS[kind], seed, stats), stats)
 

@@ -7,10 +7,11 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from simcse_pl.data.readers.formats import text_problem
-from simcse_pl.data.readers.layout import Layout, is_number
+from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import position_of
 from simcse_pl.data.readers.sources import open_source
 from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.numbers import as_number
 
 Columns = Sequence[int | str] | None
 
@@ -48,9 +49,7 @@ def read_cells(
             column of sentences has only numbers.
     """
     file, columns = source.file, source.columns
-    table = open_source(
-        file, source, source.split or split, named=any(isinstance(column, str) for column in columns or ())
-    )
+    table = open_source(file, source, source.split or split, columns or ())
     with prefixed("columns"):
         chosen = None if columns is None else [position_of(table, column) for column in columns]
     at_least = sentences + score
@@ -71,6 +70,6 @@ def read_cells(
         raise UserError(f"{file} has no rows")
     for i in range(max(len(cells) for _, cells in rows)):
         column = [cells[i] for _, cells in rows if i < len(cells) and cells[i]]
-        if not (score and i == sentences) and column and all(map(is_number, column)):
+        if not (score and i == sentences) and column and None not in map(as_number, column):
             raise UserError(f"{file}: column {i} of those that are read has numbers, not sentences")
     return rows

@@ -69,14 +69,13 @@ class OpenedTable:
         return "the columns' names again" if list(cells) == self.header else None
 
 
-def open_table(path: Path, layout: Layout = DETECTED, named: bool = False) -> OpenedTable:
+def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     """Open a file.
 
     Args:
         path: ends in .txt, .csv, .tsv, .jsonl or .json, or in one of these and .gz, or in .parquet; or `-`, standard
             input as text.
         layout: how the file is written. What it leaves open follows from the name and the first 1,000 lines.
-        named: whether columns are chosen by name; a table then has a header, unless `layout` says otherwise.
 
     Raises:
         UserError: the file does not exist, has an unknown format or cannot be read (also from the iterator).
@@ -98,8 +97,7 @@ def open_table(path: Path, layout: Layout = DETECTED, named: bool = False) -> Op
         separator = separator or line[1]
         head, lines = head[1:], itertools.chain([""], itertools.islice(lines, 1, None))  # keeps the numbers of lines
     separator = separator or separator_of(ending, head) or ","
-    header = True if named and layout.header is None else layout.header
-    return _table(path, lines, separator, is_quoted(head, separator), header)
+    return _table(path, lines, separator, is_quoted(head, separator), layout.header)
 
 
 def file_ending(path: Path) -> str:

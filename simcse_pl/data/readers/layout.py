@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.numbers import as_number
 
 Format = Literal["text", "table", "json", "parquet"]
 
@@ -128,17 +129,8 @@ def is_quoted(lines: Sequence[str], separator: str) -> bool:
     if len(set(map(len, plain))) > 1:
         return len(set(map(len, rows))) == 1
     return any('""' in cell[1:-1] for cell in marked) or all(
-        cell.startswith('"') or is_number(cell) for cells in plain for cell in cells
+        cell.startswith('"') or as_number(cell) is not None for cells in plain for cell in cells
     )
-
-
-def is_number(cell: str) -> bool:
-    """Return whether a cell is a number, with a point or a comma for the decimals."""
-    try:
-        float(cell.replace(",", "."))
-    except ValueError:
-        return False
-    return True
 
 
 def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
@@ -152,12 +144,12 @@ def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
         others: some of the rows that follow.
     """
     cells = [cell.strip() for cell in first]
-    if not any(cells) or any(_is_sentence(cell) or is_number(cell) for cell in cells):
+    if not any(cells) or any(_is_sentence(cell) or as_number(cell) is not None for cell in cells):
         return False
     if 2 * sum(map(_is_usual_name, cells)) >= len(cells):
         return True
     columns = list(zip(*(row for row in others if len(row) == len(cells)), strict=True))
-    if any(name and all(map(is_number, column)) for name, column in zip(cells, columns, strict=False)):
+    if any(name and None not in map(as_number, column) for name, column in zip(cells, columns, strict=False)):
         return True
     longer = (2 * sum(len(cell.split()) > 1 for cell in column) > len(column) for column in columns)
     return any(longer) and all(len(cell.split()) == 1 for cell in cells)

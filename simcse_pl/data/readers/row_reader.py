@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from simcse_pl.data.readers.formats import OpenedTable, file_ending, text_problem
-from simcse_pl.data.readers.layout import DETECTED, Layout, is_number
+from simcse_pl.data.readers.formats import TEXT, OpenedTable, text_problem
+from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.sources import Source, locate, open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_lines
@@ -47,7 +47,7 @@ def iterate_sentences(
         UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
             invalid row.
     """
-    table = open_source(source, layout, named=isinstance(column, str))
+    table = open_source(source, layout, columns=[column])
     if column is None and table.width > 1:
         raise UserError(f"{source} has {table.layout}: choose the one with the sentences, by the option column")
     return (row[0] for row, _ in rows_of(table, [column or 0], on_invalid_row))
@@ -67,8 +67,7 @@ def iterate_rows(
 
     `open_source` takes the source, its layout and split, and `rows_of` the rest.
     """
-    named = any(isinstance(column, str) for column in (*(columns or ()), label_column, score_column))
-    table = open_source(source, layout, split, named)
+    table = open_source(source, layout, split, (*(columns or ()), label_column, score_column))
     return rows_of(table, columns, on_invalid_row, label_column, score_column, warn)
 
 
@@ -116,25 +115,25 @@ def rows_of(
 
 
 def iterate_documents(
-    source: Source, on_invalid_row: str = "error", encoding: str | None = None, warn: Warn = log.warning
+    source: Source, on_invalid_row: str = "error", layout: Layout = DETECTED, warn: Warn = log.warning
 ) -> NamedRows:
     """Return an iterator over the sentences of a text file in order, rows of one, each with its document's name.
 
     Args:
         source: a .txt file, local or on the Hub: one sentence per line, a blank line between documents.
-        on_invalid_row, encoding, warn: see `rows_of` and `Layout`.
+        on_invalid_row, layout, warn: see `rows_of` and `Layout`.
 
     Raises:
         UserError: another kind of source, or as from `iterate_rows`.
     """
     paths = locate(source)
-    if isinstance(paths, str) or len(paths) > 1 or file_ending(path := paths[0]) != ".txt":
+    if isinstance(paths, str) or len(paths) > 1 or open_source(source, layout).layout != TEXT:
         needed = "a .txt file with one sentence per line and a blank line between documents"
         raise UserError(f"{source} does not show which sentences follow each other in a document: give {needed}")
 
     def records() -> Iterator[tuple[str, Sequence[str]]]:
         document = "start"
-        for number, line in enumerate(read_lines(path, encoding), 1):
+        for number, line in enumerate(read_lines(paths[0], layout.encoding), 1):
             if line.strip():
                 yield f"line {number}", [line, document]
             else:
@@ -181,7 +180,7 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, c
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
         kinds = set(sentences)
         few = len(head) == _ROWS_CHECKED and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
-        if all(map(is_number, sentences)) or (few and not chosen):
+        if None not in map(as_number, sentences) or (few and not chosen):
             what = f"only {', '.join(sorted(kinds))}" if few else "numbers"
             raise UserError(
                 f"{table.source}: column {table.name(i)} has {what}, not sentences (in training, data.columns=[...] "

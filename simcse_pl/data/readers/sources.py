@@ -4,7 +4,8 @@ import glob
 import hashlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ Source = str | Path | Sequence[str]
 HUB = "hf://datasets/"
 
 
-def open_source(source: Source, layout: Layout = DETECTED, split: str = "train", named: bool = False) -> OpenedTable:
+def open_source(
+    source: Source, layout: Layout = DETECTED, split: str = "train", columns: Iterable[int | str | None] = ()
+) -> OpenedTable:
     """Open files or a data set, and log what was found out about the layout of text and tables.
 
     Args:
@@ -32,7 +35,7 @@ def open_source(source: Source, layout: Layout = DETECTED, split: str = "train",
             Face Hub; or `hf://datasets/OWNER/NAME` or `hf://datasets/OWNER/NAME:SUBSET` for the data set itself.
         layout: how the files are written.
         split: the split of a data set on the Hub.
-        named: whether columns are chosen by name.
+        columns: the columns that are chosen; if one is a name, a table has a header, unless `layout` says otherwise.
 
     Raises:
         UserError: the source does not exist or cannot be read; from the iterator, a file has other columns.
@@ -43,8 +46,10 @@ def open_source(source: Source, layout: Layout = DETECTED, split: str = "train",
         names = list(dataset.column_names)
         rows: Records = ((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1))
         return OpenedTable(str(source), rows, len(names), names, f"a data set with the columns {', '.join(names)}")
+    if layout.header is None and any(isinstance(column, str) for column in columns):
+        layout = replace(layout, header=True)
     first, *others = place
-    table = open_table(first, layout, named)
+    table = open_table(first, layout)
     if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
         log.info("%s: %s%s", first, table.layout, f", in {len(place)} files" if others else "")
     if not others:
@@ -53,7 +58,7 @@ def open_source(source: Source, layout: Layout = DETECTED, split: str = "train",
     def records() -> Records:
         yield from table.records
         for path in others:
-            other = open_table(path, layout, named)
+            other = open_table(path, layout)
             if (other.width, other.header) != (table.width, table.header):
                 raise UserError(f"{path} has {other.layout}, but {first} has {table.layout}")
             yield from ((f"{path.name}, {row}", cells) for row, cells in other.records)

@@ -99,4 +99,4 @@ def test_a_header_is_found(text, header, write, caplog):
     assert caplog.messages[0].endswith("with the column names " + ", ".join(text.split("\n")[0].split("\t"))) == header
     for given in (True, False):
         assert (open_source(str(path), Layout(header=given)).header is not None) == given
-    assert open_source(str(path), named=True).header is not None
+    assert open_source(str(path), columns=["text"]).header is not None

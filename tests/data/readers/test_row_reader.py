@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import iterate_documents, iterate_rows, iterate_sentences, read_rows
 from simcse_pl.utils.errors import UserError
 
@@ -79,6 +80,13 @@ def test_blank_lines_separate_documents(text, lengths, tmp_path):
     assert list(rows) == read_rows(path)
     assert [len(list(group)) for _, group in itertools.groupby(documents)] == lengths
     assert len(set(documents)) == len(lengths)
+
+
+def test_rows_of_a_table_are_no_documents(file):
+    path = file("d.txt", "a\tb\nc\td\n")
+    with pytest.raises(UserError, match="does not show which sentences follow each other"):
+        list(iterate_documents(path))
+    assert len(list(iterate_documents(path, layout=Layout(format="text")))) == 2
 
 
 def test_an_accented_letter_is_one_character(file):
