@@ -201,10 +201,7 @@ class SentenceDataModule(LightningDataModule):
     @property
     def row_kinds(self) -> dict[str, RowKind]:
         """What the rows of each training set have, after `setup`."""
-        return {
-            name: RowKind(rows.view_roles, rows.labels, rows.label_range, rows.examples)
-            for name, rows in self.sets.items()
-        }
+        return {name: rows.kind for name, rows in self.sets.items()}
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""

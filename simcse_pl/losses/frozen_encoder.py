@@ -4,13 +4,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
+from simcse_pl.losses.stored_vectors import Vectors, encoded, open_vectors
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import RowKind, TrainingRows
 from simcse_pl.models.tokenization import SENTENCE_MASK
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.tensors import to_device
 
 
 class Frozen(nn.Module):
@@ -37,40 +41,107 @@ class Frozen(nn.Module):
 
 
 class FrozenEncoder(Frozen):
-    """An encoder that is not trained.
+    """An encoder that is not trained, or a file of its vectors. It belongs to a TaughtLoss.
+
+    If its vocabulary and its template are those of the trained encoder, it reads the token ids of each batch. If not,
+    it encodes the sentences of the training file before the first step; their vectors are kept in the user's cache.
 
     Args:
-        name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained).
+        name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained); or a file of vectors, such as
+            `simcse encode` writes (see stored_vectors.open_vectors), in the order of the training file.
         pooling: needed for a plain checkpoint.
-        template: replaces the saved one. It must be that of the trained encoder, whose batches are read.
+        template: replaces the saved one.
+        anchors_only: whether it reads only the first sentence of each row.
 
     Attributes:
-        network: the encoder, in evaluation mode.
-
-    Raises:
-        UserError: if it cannot be loaded, or has a post-processing.
+        network: the encoder, in evaluation mode; a module without weights for a file of vectors.
+        dim: the number of dimensions of its vectors.
+        normalize: whether its vectors are meant to have length 1.
     """
 
     network: SentenceEncoder
 
     def __init__(
-        self, name: str | Path, pooling: str | None = None, template: str | Sequence[str] | None = None
+        self,
+        name: str | Path,
+        pooling: str | None = None,
+        template: str | Sequence[str] | None = None,
+        anchors_only: bool = False,
     ) -> None:
-        encoder = SentenceEncoder.from_pretrained(name, pooling, template=template)
-        if encoder.postprocess:
-            raise UserError(f"{name}: this encoder has a post-processing: choose the encoder that it was fitted to")
-        super().__init__(encoder)
+        path = Path(name)
+        file = open_vectors(path) if path.suffix == ".npy" else None
+        super().__init__(
+            SentenceEncoder.from_pretrained(name, pooling, template=template) if file is None else nn.Module()
+        )
+        self.name, self.file, self.anchors_only, self.reads_tokens = name, file, anchors_only, file is None
+        if file is None:
+            self.dim, self.normalize = self.network.dim, self.network.normalize
+        else:
+            lengths = np.linalg.norm(file[:1000].astype(np.float32), axis=-1)
+            self.dim, self.normalize = file.shape[-1], bool(np.allclose(lengths, 1, atol=1e-3))
+        self._stored: dict[str, tuple[Vectors, list[int]]] = {}  # of a data set: vectors, and the column of each view
 
-    def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
-        """Raise UserError, which names the option of this encoder, unless it reads the trained encoder's token ids."""
-        if self.network.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
-            raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
-        if self.network.templates.texts != encoder.templates.texts:
-            raise UserError(f"{option}: its template must be that of the trained encoder")
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        return super()._apply(fn, recurse) if self.reads_tokens else self  # a network that has done its work stays
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Find out whether the encoder's token ids can be read."""
+        self.reads_tokens = self.file is None and not self.network.postprocess
+        if self.reads_tokens:
+            own, trained = self.network, encoder
+            self.reads_tokens = own.templates.texts == trained.templates.texts
+            self.reads_tokens &= own.tokenizer.get_vocab() == trained.tokenizer.get_vocab()
+
+    def read(self, rows: TrainingRows | None) -> None:
+        """Open the vectors of a data set, unless token ids are read; encode its sentences if there is no file.
+
+        Raises:
+            UserError: there is no vector for each sentence.
+        """
+        if self.reads_tokens or rows is None:
+            return
+        columns = rows.columns[:1] if self.anchors_only else rows.columns
+        known = [column for column in columns if column is not None]
+        if len(known) < len(columns):
+            raise UserError(
+                f"{self.name}: it has vectors of the sentences in the training file, not of those that views make: set "
+                "views=dropout, or choose an encoder with the vocabulary and the template of the trained one"
+            )
+        count, width = len(rows.sentences), max(known) + 1
+        vectors = encoded(self.network, rows, width) if self.file is None else self.file
+        if len(vectors) != count or vectors.shape[1] < width:
+            raise UserError(
+                f"{self.name} has the vectors of {len(vectors)} rows of {vectors.shape[1]}, but the training data has "
+                f"{count} rows of {width} to learn: one per row is needed, in the order of the file"
+            )
+        self._stored[rows.dataset] = vectors, known
 
     @torch.no_grad()
     def embed(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the embeddings of all views of a batch, [batch, views, dim]."""
+        """Return the embeddings of all views of a batch, [batch, views, dim], or of the anchors, [batch, 1, dim]."""
+        if not self.reads_tokens:
+            vectors, columns = self._stored[batch.dataset or ""]
+            chosen = torch.from_numpy(vectors[batch.rows][:, columns]).float()
+            return to_device({"": chosen}, batch.inputs["input_ids"].device)[""]
         names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
-        inputs = {name: batch.inputs[name] for name in names if name in batch.inputs}
+        views = slice(1 if self.anchors_only else None)
+        inputs = {name: batch.inputs[name][:, views] for name in names if name in batch.inputs}
         return self.network.embed(inputs, batch.chunk_size)[..., : self.network.truncate_dim]
+
+
+class TaughtLoss(Loss):
+    """A loss with frozen encoders, which are attributes of it or in a ModuleList."""
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Find out which of the frozen encoders can read the encoder's token ids."""
+        for part in self.modules():
+            if isinstance(part, FrozenEncoder):
+                part.attach(encoder)
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Check the rows, and open the vectors of the frozen encoders that cannot read token ids."""
+        super().check_rows(rows)
+        for name, part in self.named_modules():
+            if isinstance(part, FrozenEncoder):
+                with prefixed(name):
+                    part.read(rows.rows)

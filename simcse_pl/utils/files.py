@@ -10,10 +10,12 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
+
+from filelock import FileLock
 
 from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
 
@@ -28,6 +30,31 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only wr
 def cache_folder() -> Path:
     """Return the user's folder for files that the project can create again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
+
+
+def cached(kind: str, key: Any, last: str, write: Callable[[Path], None]) -> Path:
+    """Return a folder of the user's cache; write it first if it is not there.
+
+    If several processes start together, one writes and the others wait.
+
+    Args:
+        kind: the name of the folder that it is in.
+        key: everything that determines the content.
+        last: a file whose presence means that the others are complete.
+        write: writes the files into a new folder.
+
+    Raises:
+        WriteError: the cache cannot be written.
+    """
+    folder = cache_folder() / kind / hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+    with reraise_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            remove_half_written(folder)
+            if not (folder / last).exists():
+                with atomic_write(folder, last=last) as new:
+                    write(new)
+    return folder
 
 
 def read_json(path: Path) -> Any:
