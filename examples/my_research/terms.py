@@ -19,14 +19,12 @@ class TeacherSimilarities(TaughtLoss):
     Args:
         weight: the factor of this loss.
         teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder).
-        pooling, template: those of the teacher.
+        pooling: of the teacher.
     """
 
-    def __init__(
-        self, weight: NonNegativeFloat, teacher: str, pooling: str | None = None, template: str | None = None
-    ) -> None:
+    def __init__(self, weight: NonNegativeFloat, teacher: str, pooling: str | None = None) -> None:
         super().__init__(weight)
-        self.teacher = FrozenEncoder(teacher, pooling, template)
+        self.teacher = FrozenEncoder(teacher, pooling, anchors_only=True)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors with those of all devices."""

@@ -22,7 +22,7 @@ from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
-from simcse_pl.models.roles import LabelKind, Role, RowKind, TrainingRows, default_roles
+from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
 from simcse_pl.models.templates import Templates
 from simcse_pl.utils.errors import UserError, prefixed
 
@@ -157,9 +157,8 @@ class TrainingSet:
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
-        used = np.array([*self.chosen, *self.held_out])
-        of_rows = TrainingRows(self.rows, used, self._columns, repr(key), self.name or "")
-        self.kind = RowKind(self.view_roles, self.labels, self.label_range, examples, of_rows)
+        which = [*self.chosen, *self.held_out], self._columns, repr(key), self.name or ""
+        self.kind = RowKind(self.view_roles, self.labels, self.label_range, examples, self.rows, *which)
 
     def _check_views(self) -> None:
         """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""

@@ -1,20 +1,32 @@
 """Networks that are neither trained nor saved, such as a guide for false negatives or a teacher."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.losses.stored_vectors import Vectors, encoded, open_vectors
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind, TrainingRows
+from simcse_pl.models.fingerprint import fingerprint
+from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import SENTENCE_MASK
-from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
+from simcse_pl.utils.files import cached
 from simcse_pl.utils.tensors import to_device
+from simcse_pl.utils.terminal import tracked
+
+log = logging.getLogger(__name__)
+
+Vectors = NDArray[np.floating[Any]]  # [rows, columns, dim], mapped from a file
+
+_FILE = "vectors.npy"
+_ROWS_A_BLOCK = 4096
 
 
 class Frozen(nn.Module):
@@ -43,36 +55,26 @@ class Frozen(nn.Module):
 class FrozenEncoder(Frozen):
     """An encoder that is not trained, or a file of its vectors. It belongs to a TaughtLoss.
 
-    If its vocabulary and its template are those of the trained encoder, it reads the token ids of each batch. If not,
-    it encodes the sentences of the training file before the first step; their vectors are kept in the user's cache.
+    It reads the token ids of each batch if its vocabulary and its template are those of the trained encoder. If not, it
+    encodes the training sentences before the first step; their vectors are kept in the user's cache.
 
     Args:
-        name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained); or a file of vectors, such as
-            `simcse encode` writes (see stored_vectors.open_vectors), in the order of the training file.
+        name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained); or a .npy file of vectors,
+            [rows, dim] of the first column of the training file, or [rows, columns, dim].
         pooling: needed for a plain checkpoint.
-        template: replaces the saved one.
         anchors_only: whether it reads only the first sentence of each row.
 
     Attributes:
-        network: the encoder, in evaluation mode; a module without weights for a file of vectors.
+        network: the encoder, in evaluation mode; a module without weights for a file.
         dim: the number of dimensions of its vectors.
         normalize: whether its vectors are meant to have length 1.
     """
 
     network: SentenceEncoder
 
-    def __init__(
-        self,
-        name: str | Path,
-        pooling: str | None = None,
-        template: str | Sequence[str] | None = None,
-        anchors_only: bool = False,
-    ) -> None:
-        path = Path(name)
-        file = open_vectors(path) if path.suffix == ".npy" else None
-        super().__init__(
-            SentenceEncoder.from_pretrained(name, pooling, template=template) if file is None else nn.Module()
-        )
+    def __init__(self, name: str | Path, pooling: str | None = None, anchors_only: bool = False) -> None:
+        file = _open_vectors(name) if Path(name).suffix == ".npy" else None
+        super().__init__(SentenceEncoder.from_pretrained(name, pooling) if file is None else nn.Module())
         self.name, self.file, self.anchors_only, self.reads_tokens = name, file, anchors_only, file is None
         if file is None:
             self.dim, self.normalize = self.network.dim, self.network.normalize
@@ -86,35 +88,55 @@ class FrozenEncoder(Frozen):
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Find out whether the encoder's token ids can be read."""
-        self.reads_tokens = self.file is None and not self.network.postprocess
-        if self.reads_tokens:
-            own, trained = self.network, encoder
-            self.reads_tokens = own.templates.texts == trained.templates.texts
-            self.reads_tokens &= own.tokenizer.get_vocab() == trained.tokenizer.get_vocab()
+        self.reads_tokens = (
+            self.file is None
+            and not self.network.postprocess
+            and self.network.templates.texts == encoder.templates.texts
+            and self.network.tokenizer.get_vocab() == encoder.tokenizer.get_vocab()
+        )
 
-    def read(self, rows: TrainingRows | None) -> None:
+    def read(self, rows: RowKind) -> None:
         """Open the vectors of a data set, unless token ids are read; encode its sentences if there is no file.
 
         Raises:
             UserError: there is no vector for each sentence.
         """
-        if self.reads_tokens or rows is None:
+        if self.reads_tokens or not rows.sentences:
             return
-        columns = rows.columns[:1] if self.anchors_only else rows.columns
-        known = [column for column in columns if column is not None]
-        if len(known) < len(columns):
+        wanted = rows.columns[:1] if self.anchors_only else rows.columns
+        columns = [column for column in wanted if column is not None]
+        if len(columns) < len(wanted):
             raise UserError(
-                f"{self.name}: it has vectors of the sentences in the training file, not of those that views make: set "
+                f"{self.name}: it has vectors of the training sentences, not of those that views make: set "
                 "views=dropout, or choose an encoder with the vocabulary and the template of the trained one"
             )
-        count, width = len(rows.sentences), max(known) + 1
-        vectors = encoded(self.network, rows, width) if self.file is None else self.file
+        count, width = len(rows.sentences), max(columns) + 1
+        vectors = self._encoded(rows, width) if self.file is None else self.file
         if len(vectors) != count or vectors.shape[1] < width:
             raise UserError(
                 f"{self.name} has the vectors of {len(vectors)} rows of {vectors.shape[1]}, but the training data has "
                 f"{count} rows of {width} to learn: one per row is needed, in the order of the file"
             )
-        self._stored[rows.dataset] = vectors, known
+        self._stored[rows.dataset] = vectors, columns
+
+    def _encoded(self, rows: RowKind, columns: int) -> Vectors:
+        """Return the vectors of the first columns from the cache; those of rows that are not used may be 0."""
+        encoder, used = self.network, np.array(rows.used)
+
+        def write(folder: Path) -> None:
+            log.info("encoding %d x %d sentences, once, by %s", len(used), columns, self.name)
+            shape = len(rows.sentences), columns, self.dim
+            vectors = np.lib.format.open_memmap(folder / _FILE, "w+", np.float32, shape)  # type: ignore[no-untyped-call]
+            encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+            for start in tracked(range(0, len(used), _ROWS_A_BLOCK), "encoding"):
+                places = used[start : start + _ROWS_A_BLOCK]
+                sentences = [sentence for place in places.tolist() for sentence in rows.sentences[place][:columns]]
+                vectors[places] = encoder.encode(sentences).reshape(len(places), columns, -1).numpy()
+            vectors.flush()
+            encoder.cpu()
+
+        key = fingerprint(encoder), rows.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
+        return _open_vectors(cached("vectors", key, _FILE, write) / _FILE)
 
     @torch.no_grad()
     def embed(self, batch: EmbeddedBatch) -> Tensor:
@@ -144,4 +166,13 @@ class TaughtLoss(Loss):
         for name, part in self.named_modules():
             if isinstance(part, FrozenEncoder):
                 with prefixed(name):
-                    part.read(rows.rows)
+                    part.read(rows)
+
+
+def _open_vectors(path: str | Path) -> Vectors:
+    with reraise_as(f"{path} cannot be read"):
+        vectors: Vectors = np.load(path, mmap_mode="r")
+    if vectors.dtype.kind != "f" or vectors.ndim not in (2, 3):
+        shape = f"{vectors.dtype} {list(vectors.shape)}"
+        raise UserError(f"{path} has {shape}; it should have floats [rows, dim] or [rows, columns, dim]")
+    return vectors if vectors.ndim == 3 else vectors[:, None]

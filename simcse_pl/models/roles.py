@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from simcse_pl.models.tokenization import Tokens
 
 LabelKind = Literal["classes", "scores"]  # int64 numbers of classes, or float32 scores
@@ -31,25 +28,6 @@ def default_roles(views: int) -> tuple[Role, ...]:
 
 
 @dataclass(frozen=True)
-class TrainingRows:
-    """The sentences of a training set, for losses that look up what belongs to a row.
-
-    Args:
-        sentences: those of each row of the file; `EmbeddedBatch.rows` are positions in it.
-        used: the positions of the rows that are trained on or held out.
-        columns: of each view, its position among the sentences of its row; None for a sentence that a view makes.
-        key: a text that changes with the sentences.
-        dataset: the name of the data set; empty if there is one only.
-    """
-
-    sentences: Sequence[tuple[str, ...]]
-    used: NDArray[np.int64]
-    columns: tuple[int | None, ...]
-    key: str
-    dataset: str = ""
-
-
-@dataclass(frozen=True)
 class RowKind:
     """What the rows of a data set have.
 
@@ -58,11 +36,19 @@ class RowKind:
         labels: what the labels are, or None.
         label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
         examples: the token ids of some anchors, with special tokens.
-        rows: the sentences, if they are known.
+        sentences: the sentences of each row of the file; empty if they are not known.
+        used: the positions in `sentences` of the rows that are trained on or held out.
+        columns: of each view, its position in its row; None for a sentence that a view makes.
+        key: a text that changes with the sentences.
+        dataset: the name of the data set; empty if there is one only.
     """
 
     roles: tuple[Role, ...] = default_roles(2)
     labels: LabelKind | None = None
     label_range: tuple[float, float] | None = None
     examples: Sequence[Tokens] = field(default=(), compare=False)
-    rows: TrainingRows | None = field(default=None, compare=False)
+    sentences: Sequence[tuple[str, ...]] = field(default=(), compare=False)
+    used: Sequence[int] = field(default=(), compare=False)
+    columns: tuple[int | None, ...] = (0, 1)
+    key: str = ""
+    dataset: str = ""

@@ -33,18 +33,10 @@ def cache_folder() -> Path:
 
 
 def cached(kind: str, key: Any, last: str, write: Callable[[Path], None]) -> Path:
-    """Return a folder of the user's cache; write it first if it is not there.
+    """Return the folder of the user's cache for a key, everything that determines its content.
 
-    If several processes start together, one writes and the others wait.
-
-    Args:
-        kind: the name of the folder that it is in.
-        key: everything that determines the content.
-        last: a file whose presence means that the others are complete.
-        write: writes the files into a new folder.
-
-    Raises:
-        WriteError: the cache cannot be written.
+    If it has no file `last`, `write` first writes its files into a new folder. If several processes start together, one
+    writes and the others wait. WriteError is raised if the system rejects a write.
     """
     folder = cache_folder() / kind / hashlib.sha256(repr(key).encode()).hexdigest()[:16]
     with reraise_write_errors(folder):

@@ -31,7 +31,7 @@ from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropo
 from simcse_pl.methods.sncse import BidirectionalMargin
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, TrainingRows, default_roles
+from simcse_pl.models.roles import Role, RowKind, default_roles
 from tests.conftest import SENTENCES
 from tests.losses import formulas
 
@@ -60,7 +60,7 @@ def with_file(teacher):
     path = teacher / "vectors.npy"
     np.save(path, np.random.default_rng(0).normal(size=(5, 3, 32)).astype(np.float32))
     loss = EmbeddingDistillation(path)
-    loss.teacher.read(TrainingRows([("a", "b", "c")] * 5, np.arange(5), (0, 1, 2), "key", "mine"))
+    loss.teacher.read(RowKind(sentences=[("a", "b", "c")] * 5, columns=(0, 1, 2), dataset="mine"))
     return loss
 
 
