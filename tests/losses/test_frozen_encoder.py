@@ -119,9 +119,9 @@ def test_a_run_with_stored_vectors_equals_one_with_the_teacher(teacher, config_o
     files = [teacher, tmp_path / "vectors.npy", tmp_path / "other_order.npy"]
     live, stored, other = (fit(config_of(file, *sgd))[0] for file in files)
     assert live.objective.teacher.reads_tokens and not stored.objective.teacher.reads_tokens
-    torch.testing.assert_close(stored.state_dict(), live.state_dict(), atol=1e-6, rtol=0)
-    weights = (module.encoder.backbone.encoder.layer[2].output.dense.weight for module in (other, live))
-    assert not torch.allclose(*weights, atol=1e-5, rtol=0)
+    weights = [torch.cat([x.flatten() for x in module.parameters()]) for module in (live, stored, other)]
+    assert (weights[1] - weights[0]).abs().max() < 1e-6
+    assert (weights[2] - weights[0]).abs().max() > 1e-4
 
 
 @pytest.mark.filterwarnings("ignore")
