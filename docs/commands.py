@@ -101,6 +101,7 @@ FILES = {
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
     **{f"{name}.tsv": SCORED for name in ("dev", "test", "dev_de", "dev_en", "my_dev", "my_test", "de_dev")},
     "queries.tsv": QUERIES,
+    "margins.tsv": "query\tpositive\tnegative\tmargin\n" + rows_of("Is it {0} {1}?\tIt is {0} {1}.\tNo {1}.\t{0}.5\n"),
     "my_pairs_1.csv": "question,answer\n" + rows_of("Where is {0}?,It is here.\n"),
     "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
     "xnli.dev.tsv": "language\tgold_label\tsentence1\tsentence2\n"

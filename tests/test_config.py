@@ -30,7 +30,6 @@ MISSING = {  # what a choice leaves to the user
     "saved": ["postprocess.folder=folder"],
     "debiased": ["objective.guide=folder"],
     "distillation": ["objective.teacher=folder"],
-    "msimcse_cross_lingual_nli": ["data.train=file.csv"],
 }
 
 EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
