@@ -157,7 +157,7 @@ class TrainingSet:
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
-        which = [*self.chosen, *self.held_out], self._columns, repr(key), self.name or ""
+        which = (self.chosen, self.held_out), self._columns, repr(key), self.name or ""
         self.kind = RowKind(self.view_roles, self.labels, self.label_range, examples, self.rows, *which)
 
     def _check_views(self) -> None:

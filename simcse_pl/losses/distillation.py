@@ -11,7 +11,7 @@ from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Needs, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import Similarity, at_least_float32, paired_similarity, unit_vectors
 
 
@@ -113,7 +113,8 @@ class MarginMSE(_Distillation):
 
     def check_rows(self, rows: RowKind) -> None:
         """Check the rows, and whether cosines can have their margins."""
-        super().check_rows(rows)
+        with prefixed("teacher=null" if self.teacher is None else ""):
+            super().check_rows(rows)
         lowest, highest = rows.label_range or (0, 0)
         if self.similarity == "cosine" and max(-lowest, highest) > 2:
             raise UserError(f"similarity=cosine: no cosines have margins of {lowest:g} to {highest:g}: set it to dot")

@@ -114,14 +114,14 @@ class FrozenEncoder(Frozen):
         vectors = self._encoded(rows, width) if self.file is None else self.file
         if len(vectors) != count or vectors.shape[1] < width:
             raise UserError(
-                f"{self.name} has the vectors of {len(vectors)} rows of {vectors.shape[1]}, but the training data has "
-                f"{count} rows of {width} to learn: one per row is needed, in the order of the file"
+                f"{self.name} has the vectors of {len(vectors)} rows and {vectors.shape[1]} columns, but {count} rows "
+                f"and {width} columns are learnt: one per row of data.train is needed, in the same order"
             )
         self._stored[rows.dataset] = vectors, columns
 
     def _encoded(self, rows: RowKind, columns: int) -> Vectors:
         """Return the vectors of the first columns from the cache; those of rows that are not used may be 0."""
-        encoder, used = self.network, np.array(rows.used)
+        encoder, used = self.network, np.concatenate([np.array(part, dtype=np.int64) for part in rows.used])
 
         def write(folder: Path) -> None:
             log.info("encoding %d x %d sentences, once, by %s", len(used), columns, self.name)

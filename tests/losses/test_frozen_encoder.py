@@ -135,8 +135,8 @@ def test_a_resumed_run_with_computed_vectors_equals_an_uninterrupted_one(other_t
 @pytest.mark.parametrize(
     ("shape", "options", "message"),
     [
-        ((13, 4), {}, "has the vectors of 13 rows of 1, but the training data has 12 rows of 2"),
-        ((12, 4), {}, "has the vectors of 12 rows of 1, but the training data has 12 rows of 2"),
+        ((13, 4), {}, "has the vectors of 13 rows and 1 columns, but 12 rows and 2 columns"),
+        ((12, 4), {}, "has the vectors of 12 rows and 1 columns, but 12 rows and 2 columns"),
         ((12, 2, 4), {"views": {"a": Crop()}}, "not of those that views make: set views=dropout"),
     ],
 )
