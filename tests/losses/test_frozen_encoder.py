@@ -12,6 +12,8 @@ from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.words import Crop
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.methods.dclr import DebiasedLoss
+from simcse_pl.methods.rankcse import RankingDistillation
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.postprocessing.whitening import Whitening
@@ -122,6 +124,22 @@ def test_a_run_with_stored_vectors_equals_one_with_the_teacher(teacher, config_o
     weights = [torch.cat([x.flatten() for x in module.parameters()]) for module in (live, stored, other)]
     assert (weights[1] - weights[0]).abs().max() < 1e-6
     assert (weights[2] - weights[0]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("make", [lambda name: RankingDistillation([str(name)]), DebiasedLoss, MarginMSE])
+def test_every_loss_with_a_teacher_takes_its_vectors(make, teacher, make_model, tmp_path):
+    encoder, roles = load(make_model("bert")), default_roles(3 if make is MarginMSE else 2)
+    batch = batch_of(encoder, roles, dataset=None)
+    live = attached(make(teacher), encoder)
+    vectors = SentenceEncoder.from_pretrained(teacher).embed(batch.inputs).detach()
+    np.save(tmp_path / "vectors.npy", nn.functional.normalize(vectors, dim=-1))
+    stored = attached(make(tmp_path / "vectors.npy"), encoder)
+    stored.check_rows(RowKind(roles, sentences=[("a", "b", "c")] * 4, columns=tuple(range(len(roles)))))
+    values = []
+    for loss in (live, stored):
+        torch.manual_seed(5)
+        values.append(loss(encoder, batch))
+    torch.testing.assert_close(*values, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
