@@ -38,7 +38,7 @@ ELSEWHERE = {
     "tests": r"^python -m (pytest|benchmarks)|^python docs/|^python -c",
 }
 NEEDS = {  # the word for it on the page, and the commands
-    "hub": r"hf://|OWNER/NAME|model=(bert|roberta)|[/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)|experiment=prompt|xlm-|facebook/|test_sets=",
+    "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)|experiment=(prompt|m(simcse|ulti))|xlm-|facebook/|test_sets=",
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
@@ -101,6 +101,7 @@ FILES = {
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
     **{f"{name}.tsv": SCORED for name in ("dev", "test", "dev_de", "dev_en", "my_dev", "my_test", "de_dev")},
     "queries.tsv": QUERIES,
+    "margins.tsv": "query\tpositive\tnegative\tmargin\n" + rows_of("Is it {0} {1}?\tIt is {0} {1}.\tNo {1}.\t{0}.5\n"),
     "my_pairs_1.csv": "question,answer\n" + rows_of("Where is {0}?,It is here.\n"),
     "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
     "xnli.dev.tsv": "language\tgold_label\tsentence1\tsentence2\n"

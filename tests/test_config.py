@@ -30,7 +30,6 @@ MISSING = {  # what a choice leaves to the user
     "saved": ["postprocess.folder=folder"],
     "debiased": ["objective.guide=folder"],
     "distillation": ["objective.teacher=folder"],
-    "margin_mse": ["objective.teacher=folder"],
 }
 
 EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))

@@ -5,11 +5,13 @@ types, arguments of other commands parse, and targets of make, extras and test f
 """
 
 import argparse
+import csv
 import itertools
 import re
 import runpy
 import shlex
 import sys
+import textwrap
 import tomllib
 
 import pytest
@@ -131,6 +133,19 @@ def test_links_have_targets(page):
         assert target.exists(), link
         headings = re.findall(r"^#+ (.*)$", target.read_text(), flags=re.MULTILINE) if heading else []
         assert not heading or heading in [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings]
+
+
+def test_the_script_for_cross_lingual_triplets_finds_the_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pairs = [("P", "C", "contradictory"), ("Q", "D", "entailment"), ("P", "E", "entailment"), ("P", "N", "neutral")]
+    for language in ("en", "de", "zh"):
+        rows = [f'{language} "{first}\t{language} {second}\t{label}\n' for first, second, label in pairs]
+        (tmp_path / f"multinli.train.{language}.tsv").write_text("premise\thypo\tlabel\n" + "".join(rows))
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    exec(textwrap.dedent(re.search(r"^    import csv\n(    .*\n|\n)*", page, re.MULTILINE)[0]), {})
+    _, *triplets = csv.reader((tmp_path / "cross_lingual_nli.csv").read_text().splitlines())
+    assert [anchor for anchor, _, _ in triplets] == ['en "P', 'de "P', 'zh "P']
+    assert {(positive[3:], negative[3:]) for _, positive, negative in triplets} == {("E", "C")}
 
 
 def test_the_changelog_and_the_citation_name_the_version():

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
@@ -13,24 +13,18 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
 
 
-class TeacherSimilarities(Loss):
+class TeacherSimilarities(TaughtLoss):
     """The mean squared difference between the anchors' cosines with each other and those of a teacher encoder.
 
     Args:
         weight: the factor of this loss.
-        teacher: a folder, a hub name or package:NAME, with the vocabulary of the trained encoder.
-        pooling, template: those of the teacher. The template must be that of the trained encoder.
+        teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder).
+        pooling: of the teacher.
     """
 
-    def __init__(
-        self, weight: NonNegativeFloat, teacher: str, pooling: str | None = None, template: str | None = None
-    ) -> None:
+    def __init__(self, weight: NonNegativeFloat, teacher: str, pooling: str | None = None) -> None:
         super().__init__(weight)
-        self.teacher = FrozenEncoder(teacher, pooling, template)
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Check that the teacher reads the encoder's token ids."""
-        self.teacher.check_vocabulary(encoder, "teacher")
+        self.teacher = FrozenEncoder(teacher, pooling, anchors_only=True)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors with those of all devices."""

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.data.evaluation import make_evaluators
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
-from simcse_pl.export.fingerprint import fingerprint
+from simcse_pl.models.fingerprint import fingerprint
 from simcse_pl.models.load import Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save

@@ -182,12 +182,6 @@ class SentenceDataModule(LightningDataModule):
         for rows, counts in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
             yield dataset.batch([(0, row) for row in rows], held_out=True) | {"counts": counts}
 
-    def rows_of_batch(self, epoch: int, batch: int) -> tuple[TrainingSet, list[int]]:
-        """Return the training set of a contrastive batch over all devices, and its rows' positions in `train`."""
-        name, rows = self._batches().rows_of(epoch, batch)
-        dataset = self.sets[name]
-        return dataset, [dataset.chosen[row] for row in rows]
-
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done."""
         assert self.trainer is not None
@@ -201,10 +195,7 @@ class SentenceDataModule(LightningDataModule):
     @property
     def row_kinds(self) -> dict[str, RowKind]:
         """What the rows of each training set have, after `setup`."""
-        return {
-            name: RowKind(rows.view_roles, rows.labels, rows.label_range, rows.examples)
-            for name, rows in self.sets.items()
-        }
+        return {name: rows.kind for name, rows in self.sets.items()}
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from simcse_pl.utils.errors import UserError
@@ -45,13 +44,9 @@ class ContrastiveBatches:
         starts = starts[:-1] if rows - starts[-1] < ranks else starts
         self.bounds = list(zip(starts, [*starts[1:], rows], strict=True))
 
-    def order(self, epoch: int) -> Tensor:
-        """Return the rows in the order of an epoch; batch i has those of `bounds[i]`."""
-        return torch.randperm(self.bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
-
     def draw(self, epoch: int) -> Iterator[tuple[list[int], tuple[int, ...]]]:
         """Yield this rank's rows of each batch of an epoch, and the number of rows of each rank."""
-        order = self.order(epoch)
+        order = torch.randperm(self.bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
         for start, end in self.bounds:
             ends = [(end - start) * rank // self.ranks for rank in range(self.ranks + 1)]
             counts = tuple(last - first for first, last in pairwise(ends))
@@ -103,13 +98,6 @@ class MixedBatchSampler(Sampler[BatchKey]):
             if names.count(name) > len(batches.bounds):
                 del names[len(names) - 1 - names[::-1].index(name)]
         return names
-
-    def rows_of(self, epoch: int, batch: int) -> tuple[str, list[int]]:
-        """Return the set of a batch and its rows, of all ranks together."""
-        names = self._names(epoch)
-        batches = self.sets[names[batch]]
-        start, end = batches.bounds[names[:batch].count(names[batch])]
-        return names[batch], batches.order(epoch)[start:end].tolist()
 
     def __iter__(self) -> Iterator[BatchKey]:
         epoch, (resumed, batch) = self.epoch, self.start

@@ -15,19 +15,11 @@ from typing import Any
 
 import pyarrow
 import pyarrow.compute
-from filelock import FileLock
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn
 from simcse_pl.models.tokenization import Tokens, tokenize, unknown_text
-from simcse_pl.utils.files import (
-    atomic_write,
-    cache_folder,
-    read_json,
-    remove_half_written,
-    reraise_write_errors,
-    write_json,
-)
+from simcse_pl.utils.files import cached, read_json, write_json
 from simcse_pl.utils.terminal import counter
 
 log = logging.getLogger(__name__)
@@ -93,8 +85,6 @@ class TokenCache(Sequence[Row]):
 def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokenizerBase, max_length: int) -> TokenCache:
     """Open rows from the user's cache; read and tokenize them first if they are not in the cache.
 
-    If several processes start together, one writes the rows and the others wait.
-
     Args:
         read: takes a function to call with warnings, and returns the rows. It is called only if the cache lacks them.
         key: everything that determines the rows, including the fingerprint of their source.
@@ -110,25 +100,19 @@ def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokeni
         settings = json.loads(tokenizer.backend_tokenizer.to_str())
         settings.pop("truncation"), settings.pop("padding")  # of its last call
     fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
-    digest = hashlib.sha256(repr((_FORMAT, key, fingerprint, max_length)).encode()).hexdigest()
-    folder = cache_folder() / "corpora" / digest[:16]
-    with reraise_write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
-            remove_half_written(folder)
-            if not (folder / _MANIFEST).exists():
-                _write(folder, read, tokenizer, max_length)
+    whole_key = _FORMAT, key, fingerprint, max_length
+    folder = cached("corpora", whole_key, _MANIFEST, lambda new: _write(new, read, tokenizer, max_length))
     for warning in read_json(folder / _MANIFEST)["warnings"]:
         log.warning(warning)
     return TokenCache(folder / _ROWS)
 
 
-def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+def _write(new: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
     """Write the rows, then the manifest with the warnings to log at every start."""
     warnings: list[str] = []
     rows = read(warnings.append)
     sentences = full = 0
-    with atomic_write(folder, last=_MANIFEST) as new, counter("tokenizing", " rows") as bar:
+    with counter("tokenizing", " rows") as bar:
         task = bar.add_task("", total=None)
         with pyarrow.ipc.new_file(str(new / _ROWS), _SCHEMA) as file:
             while block := list(itertools.islice(rows, _ROWS_A_BLOCK)):
@@ -145,7 +129,7 @@ def _write(folder: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_len
                 ]
                 file.write(pyarrow.record_batch(columns, schema=_SCHEMA))
                 bar.advance(task, len(block))
-        if full:
-            rate = f"{full / sentences:.2%} of the sentences"
-            warnings.append(f"{rate} have data.max_length={max_length} tokens or more, and are truncated to that")
-        write_json(new / _MANIFEST, {"warnings": warnings})
+    if full:
+        rate = f"{full / sentences:.2%} of the sentences"
+        warnings.append(f"{rate} have data.max_length={max_length} tokens or more, and are truncated to that")
+    write_json(new / _MANIFEST, {"warnings": warnings})

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -21,7 +22,7 @@ from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
-from simcse_pl.models.roles import LabelKind, Role, default_roles
+from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
 from simcse_pl.models.templates import Templates
 from simcse_pl.utils.errors import UserError, prefixed
 
@@ -71,7 +72,7 @@ class TrainingSet:
         classes: the number of each class by its name, in alphabetical order, after `read`.
         label_range: the lowest and the highest label of all rows, after `read`; None without labels.
         view_roles: the role of each view of a batch, after `read`.
-        examples: the tokens of the first anchors, after `read`.
+        kind: what the rows have, after `read`.
         fingerprint: a hash of the content of `train`, after `read`.
     """
 
@@ -154,8 +155,10 @@ class TrainingSet:
         if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
-        self.examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
         self._check_views()
+        examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
+        which = (self.chosen, self.held_out), self._columns, repr(key), self.name or ""
+        self.kind = RowKind(self.view_roles, self.labels, self.label_range, examples, self.rows, *which)
 
     def _check_views(self) -> None:
         """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
@@ -218,21 +221,24 @@ class TrainingSet:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         self.view_roles = default_roles(2) if len(roles) == 1 else roles
+        made = (0 if isinstance(view, Dropout) else None for view in self._views.values())
+        self._columns = (0, 0) if len(roles) == 1 else (*range(width), *made)
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
-        """Return tensors [batch, views, tokens], and `labels`, `roles` and `dataset` (see SimCSEModule.batch_of).
+        """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of).
 
         Args:
             keys: from `ContrastiveBatches`.
             held_out: whether the keys are of the rows that are held out.
         """
-        places = self.held_out if held_out else self.chosen
-        rows = self.with_views(keys, held_out) if self._views else [self.rows.tokens(places[row]) for _, row in keys]
+        chosen = self.held_out if held_out else self.chosen
+        places = [chosen[row] for _, row in keys]
+        rows = self.with_views(keys, held_out) if self._views else list(map(self.rows.tokens, places))
         batch: dict[str, Any] = self._collate(rows)
         if self.label_range:
-            names = [self.rows.name(places[row]) for _, row in keys]
+            names = map(self.rows.name, places)
             batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
-        batch["roles"] = self.view_roles
+        batch["roles"], batch["rows"] = self.view_roles, np.array(places)
         if self.name is not None:
             batch["dataset"] = self.name
         return batch

@@ -1,6 +1,5 @@
-"""Losses that train an encoder to imitate a larger one, the teacher."""
+"""Losses that train an encoder to imitate another one, the teacher, or the margins that it has found."""
 
-from abc import abstractmethod
 from pathlib import Path
 from typing import Literal
 
@@ -8,60 +7,59 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, check_head_is_kept
+from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
+from simcse_pl.losses.loss import EmbeddedBatch, Needs, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role
+from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import Similarity, at_least_float32, paired_similarity, unit_vectors
 
 
-class _Distillation(Loss):
-    def __init__(self, teacher: str | Path, pooling: str | None, weight: float) -> None:
+class _Distillation(TaughtLoss):
+    def __init__(self, teacher: FrozenEncoder | None, weight: float) -> None:
         super().__init__(weight)
-        self.teacher = FrozenEncoder(teacher, pooling)
-        self.normalize = self.teacher.network.normalize
+        self.teacher = teacher
+        self.normalize = False
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Check that the teacher reads the encoder's token ids, and whether vectors are compared at length 1."""
-        self.teacher.check_vocabulary(encoder, "teacher")
-        self.normalize = encoder.normalize or self.teacher.network.normalize
+        """Find out whether the teacher reads the encoder's token ids, and vectors are compared at length 1."""
+        super().attach(encoder)
+        self.normalize = encoder.normalize or (self.teacher is not None and self.teacher.normalize)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's rows."""
-        return batch.split.weight * self._loss(batch, self._scaled(self.teacher.embed(batch)))
-
-    def _scaled(self, vectors: Tensor) -> Tensor:
+    def scaled(self, vectors: Tensor) -> Tensor:
+        """Return vectors as they are compared."""
         # Without this, an encoder whose vectors are longer makes its tokens cancel out, which destroys the vectors.
         return unit_vectors(vectors) if self.normalize else at_least_float32(vectors)
-
-    @abstractmethod
-    def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
-        """Return the mean loss of this device's rows; `taught` has the teacher's vectors, [batch, views, dim]."""
 
 
 class EmbeddingDistillation(_Distillation):
     """The distance between the encoder's vectors and those of a teacher (EmbedDistill, Kim et al. 2023).
 
-    In plain terms: each sentence of a row should have the teacher's vector. If one of the two encoders normalizes,
-    vectors of length 1 are compared. The encoder needs a head that is kept at test time, or none. If the two have
-    different numbers of dimensions, the encoder's vectors pass through a linear layer first, which is trained and not
-    saved with the encoder.
+    In plain terms: each sentence of a row should have the teacher's vector. With translations of a sentence that the
+    teacher knows, the encoder learns further languages (Reimers and Gurevych 2020). If one of the two encoders
+    normalizes, vectors of length 1 are compared. The encoder needs a head that is kept at test time, or none. If the
+    two have different numbers of dimensions, the encoder's vectors pass through a linear layer first, which is trained
+    and not saved with the encoder.
 
     Args:
-        teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
+        teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder).
         pooling: of the teacher; None takes what it was saved with.
         loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine. For vectors of length
             1, the squared error is the cosine loss times 2 / dim.
+        target: whose vector a sentence learns: its `own`, or that of the `anchor`, whose translation it is.
     """
+
+    teacher: FrozenEncoder
 
     def __init__(
         self,
         teacher: str | Path,
         pooling: str | None = None,
         loss: Literal["mse", "cosine"] = "mse",
+        target: Literal["own", "anchor"] = "own",
         weight: NonNegativeFloat = 1.0,
     ) -> None:
-        super().__init__(teacher, pooling, weight)
+        super().__init__(FrozenEncoder(teacher, pooling, anchors_only=target == "anchor"), weight)
         self.loss = loss
         self.projection: nn.Linear | None = None
 
@@ -69,14 +67,16 @@ class EmbeddingDistillation(_Distillation):
         """Check the teacher and the head, and add the linear layer if it is needed."""
         super().attach(encoder)
         check_head_is_kept(encoder)
-        if self.teacher.network.dim != encoder.pooled_dim:
-            self.projection = nn.Linear(encoder.pooled_dim, self.teacher.network.dim)
+        if self.teacher.dim != encoder.pooled_dim:
+            self.projection = nn.Linear(encoder.pooled_dim, self.teacher.dim)
 
-    def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
-        vectors = self._scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over the views of this device's rows."""
+        vectors = self.scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
+        taught = self.scaled(self.teacher.embed(batch))
         if self.loss == "cosine":
-            return 1 - paired_similarity(vectors, taught).mean()
-        return (vectors - taught).square().mean()
+            return batch.split.weight * (1 - paired_similarity(vectors, taught).mean())
+        return batch.split.weight * (vectors - taught).square().mean()
 
 
 class MarginMSE(_Distillation):
@@ -90,7 +90,8 @@ class MarginMSE(_Distillation):
     If one of the two encoders normalizes, s and s_T are those of vectors of length 1.
 
     Args:
-        teacher: a folder, a hub name or package:NAME, with the vocabulary of the encoder.
+        teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder). With None, the margins of
+            the teacher are the scores of the rows, as a cross-encoder may have given them; a row has one negative.
         pooling: of the teacher; None takes what it was saved with.
         similarity: `cosine`, or `dot` as in the paper.
     """
@@ -100,20 +101,37 @@ class MarginMSE(_Distillation):
 
     def __init__(
         self,
-        teacher: str | Path,
+        teacher: str | Path | None = None,
         pooling: str | None = None,
         similarity: Similarity = "cosine",
         weight: NonNegativeFloat = 1.0,
     ) -> None:
-        super().__init__(teacher, pooling, weight)
+        super().__init__(None if teacher is None else FrozenEncoder(teacher, pooling), weight)
         self.similarity = similarity
+        if teacher is None:
+            self.needs = Needs(positives=1, negatives=True, labels="scores")
 
-    def _loss(self, batch: EmbeddedBatch, taught: Tensor) -> Tensor:
-        margins, of_teacher = (self._margins(batch, vectors) for vectors in (self._scaled(batch.embeddings), taught))
-        return (margins - of_teacher).square().mean()
+    def check_rows(self, rows: RowKind) -> None:
+        """Check the rows, and whether cosines can have their margins."""
+        with prefixed("teacher=null" if self.teacher is None else ""):
+            super().check_rows(rows)
+        lowest, highest = rows.label_range or (0, 0)
+        if self.similarity == "cosine" and max(-lowest, highest) > 2:
+            raise UserError(f"similarity=cosine: no cosines have margins of {lowest:g} to {highest:g}: set it to dot")
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over this device's rows."""
+        margins = self._margins(batch, batch.embeddings)
+        if self.teacher is None:
+            assert batch.labels is not None
+            taught = batch.labels[:, None]
+        else:
+            taught = self._margins(batch, self.teacher.embed(batch))
+        return batch.split.weight * (margins - taught).square().mean()
 
     def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:
         """Return the margins [batch, negatives] of vectors [batch, views, dim]."""
+        vectors = self.scaled(vectors)
         nearness, *others = (
             paired_similarity(vectors[:, 0], vectors[:, view], self.similarity)
             for view in batch.views(Role.POSITIVE, Role.NEGATIVE)

@@ -1,16 +1,32 @@
 """Networks that are neither trained nor saved, such as a guide for false negatives or a teacher."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.fingerprint import fingerprint
+from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import SENTENCE_MASK
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
+from simcse_pl.utils.files import cached
+from simcse_pl.utils.tensors import to_device
+from simcse_pl.utils.terminal import tracked
+
+log = logging.getLogger(__name__)
+
+Vectors = NDArray[np.floating[Any]]  # [rows, columns, dim], mapped from a file
+
+_FILE = "vectors.npy"
+_ROWS_A_BLOCK = 4096
 
 
 class Frozen(nn.Module):
@@ -37,40 +53,126 @@ class Frozen(nn.Module):
 
 
 class FrozenEncoder(Frozen):
-    """An encoder that is not trained.
+    """An encoder that is not trained, or a file of its vectors. It belongs to a TaughtLoss.
+
+    It reads the token ids of each batch if its vocabulary and its template are those of the trained encoder. If not, it
+    encodes the training sentences before the first step; their vectors are kept in the user's cache.
 
     Args:
-        name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained).
+        name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained); or a .npy file of vectors,
+            [rows, dim] of the first column of the training file, or [rows, columns, dim].
         pooling: needed for a plain checkpoint.
-        template: replaces the saved one. It must be that of the trained encoder, whose batches are read.
+        anchors_only: whether it reads only the first sentence of each row.
 
     Attributes:
-        network: the encoder, in evaluation mode.
-
-    Raises:
-        UserError: if it cannot be loaded, or has a post-processing.
+        network: the encoder, in evaluation mode; a module without weights for a file.
+        dim: the number of dimensions of its vectors.
+        normalize: whether its vectors are meant to have length 1.
     """
 
     network: SentenceEncoder
 
-    def __init__(
-        self, name: str | Path, pooling: str | None = None, template: str | Sequence[str] | None = None
-    ) -> None:
-        encoder = SentenceEncoder.from_pretrained(name, pooling, template=template)
-        if encoder.postprocess:
-            raise UserError(f"{name}: this encoder has a post-processing: choose the encoder that it was fitted to")
-        super().__init__(encoder)
+    def __init__(self, name: str | Path, pooling: str | None = None, anchors_only: bool = False) -> None:
+        file = _open_vectors(name) if Path(name).suffix == ".npy" else None
+        super().__init__(SentenceEncoder.from_pretrained(name, pooling) if file is None else nn.Module())
+        self.name, self.file, self.anchors_only, self.reads_tokens = name, file, anchors_only, file is None
+        if file is None:
+            self.dim, self.normalize = self.network.dim, self.network.normalize
+        else:
+            lengths = np.linalg.norm(file[:1000].astype(np.float32), axis=-1)
+            self.dim, self.normalize = file.shape[-1], bool(np.allclose(lengths, 1, atol=1e-3))
+        self._stored: dict[str, tuple[Vectors, list[int]]] = {}  # of a data set: vectors, and the column of each view
 
-    def check_vocabulary(self, encoder: SentenceEncoder, option: str) -> None:
-        """Raise UserError, which names the option of this encoder, unless it reads the trained encoder's token ids."""
-        if self.network.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
-            raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
-        if self.network.templates.texts != encoder.templates.texts:
-            raise UserError(f"{option}: its template must be that of the trained encoder")
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        return super()._apply(fn, recurse) if self.reads_tokens else self  # a network that has done its work stays
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Find out whether the encoder's token ids can be read."""
+        self.reads_tokens = (
+            self.file is None
+            and not self.network.postprocess
+            and self.network.templates.texts == encoder.templates.texts
+            and self.network.tokenizer.get_vocab() == encoder.tokenizer.get_vocab()
+        )
+
+    def read(self, rows: RowKind) -> None:
+        """Open the vectors of a data set, unless token ids are read; encode its sentences if there is no file.
+
+        Raises:
+            UserError: there is no vector for each sentence.
+        """
+        if self.reads_tokens or not rows.sentences:
+            return
+        wanted = rows.columns[:1] if self.anchors_only else rows.columns
+        columns = [column for column in wanted if column is not None]
+        if len(columns) < len(wanted):
+            raise UserError(
+                f"{self.name}: it has vectors of the training sentences, not of those that views make: set "
+                "views=dropout, or choose an encoder with the vocabulary and the template of the trained one"
+            )
+        count, width = len(rows.sentences), max(columns) + 1
+        vectors = self._encoded(rows, width) if self.file is None else self.file
+        if len(vectors) != count or vectors.shape[1] < width:
+            raise UserError(
+                f"{self.name} has the vectors of {len(vectors)} rows and {vectors.shape[1]} columns, but {count} rows "
+                f"and {width} columns are learnt: one per row of data.train is needed, in the same order"
+            )
+        self._stored[rows.dataset] = vectors, columns
+
+    def _encoded(self, rows: RowKind, columns: int) -> Vectors:
+        """Return the vectors of the first columns from the cache; those of rows that are not used may be 0."""
+        encoder, used = self.network, np.concatenate([np.array(part, dtype=np.int64) for part in rows.used])
+
+        def write(folder: Path) -> None:
+            log.info("encoding %d x %d sentences, once, by %s", len(used), columns, self.name)
+            shape = len(rows.sentences), columns, self.dim
+            vectors = np.lib.format.open_memmap(folder / _FILE, "w+", np.float32, shape)  # type: ignore[no-untyped-call]
+            encoder.to("cuda" if torch.cuda.is_available() else "cpu")
+            for start in tracked(range(0, len(used), _ROWS_A_BLOCK), "encoding"):
+                places = used[start : start + _ROWS_A_BLOCK]
+                sentences = [sentence for place in places.tolist() for sentence in rows.sentences[place][:columns]]
+                vectors[places] = encoder.encode(sentences).reshape(len(places), columns, -1).numpy()
+            vectors.flush()
+            encoder.cpu()
+
+        key = fingerprint(encoder), rows.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
+        return _open_vectors(cached("vectors", key, _FILE, write) / _FILE)
 
     @torch.no_grad()
     def embed(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the embeddings of all views of a batch, [batch, views, dim]."""
+        """Return the embeddings of all views of a batch, [batch, views, dim], or of the anchors, [batch, 1, dim]."""
+        if not self.reads_tokens:
+            vectors, columns = self._stored[batch.dataset or ""]
+            chosen = torch.from_numpy(vectors[batch.rows][:, columns]).float()
+            return to_device({"": chosen}, batch.inputs["input_ids"].device)[""]
         names = (*self.network.tokenizer.model_input_names, SENTENCE_MASK)
-        inputs = {name: batch.inputs[name] for name in names if name in batch.inputs}
+        views = slice(1 if self.anchors_only else None)
+        inputs = {name: batch.inputs[name][:, views] for name in names if name in batch.inputs}
         return self.network.embed(inputs, batch.chunk_size)[..., : self.network.truncate_dim]
+
+
+class TaughtLoss(Loss):
+    """A loss with frozen encoders, which are attributes of it or in a ModuleList."""
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Find out which of the frozen encoders can read the encoder's token ids."""
+        for part in self.modules():
+            if isinstance(part, FrozenEncoder):
+                part.attach(encoder)
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Check the rows, and open the vectors of the frozen encoders that cannot read token ids."""
+        super().check_rows(rows)
+        for name, part in self.named_modules():
+            if isinstance(part, FrozenEncoder):
+                with prefixed(name):
+                    part.read(rows)
+
+
+def _open_vectors(path: str | Path) -> Vectors:
+    with reraise_as(f"{path} cannot be read"):
+        vectors: Vectors = np.load(path, mmap_mode="r")
+    if vectors.dtype.kind != "f" or vectors.ndim not in (2, 3):
+        shape = f"{vectors.dtype} {list(vectors.shape)}"
+        raise UserError(f"{path} has {shape}; it should have floats [rows, dim] or [rows, columns, dim]")
+    return vectors if vectors.ndim == 3 else vectors[:, None]

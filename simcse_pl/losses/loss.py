@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
@@ -30,6 +32,7 @@ class EmbeddedBatch:
         roles: the role of each view; the first is the anchor.
         labels: [batch], int64 classes or float32 scores; None if the data has none.
         dataset: the name of the data set, if there are several.
+        rows: [batch], the position of each row in RowKind.sentences; None if it is not known.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
         positive_encoder: the encoder of all views but the first, if it is another one.
         chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
@@ -50,6 +53,7 @@ class EmbeddedBatch:
     roles: tuple[Role, ...] = default_roles(2)
     labels: Tensor | None = None
     dataset: str | None = None
+    rows: NDArray[np.int64] | None = None
     queue: Tensor | None = None
     positive_encoder: SentenceEncoder | None = None
     chunk_size: int | None = None
@@ -156,7 +160,7 @@ class Needs:
         positives: how many positives there must be; None for one or more.
         negatives: whether there must be hard negatives; None for any number.
         labels: the kind of the label; None for no label, since it would be ignored; `any` if that is intended. A row
-            with a label is a pair.
+            with a label is a pair, or a triplet if there must be hard negatives.
     """
 
     positives: int | None = None
@@ -166,8 +170,9 @@ class Needs:
     def check(self, rows: RowKind) -> None:
         """Raise UserError unless rows have what is needed."""
         if self.labels in ("classes", "scores"):
-            self._check_pairs(rows)
-            return
+            self._check_label(rows)
+            if not self.negatives:
+                return
         count = {role: rows.roles.count(role) for role in Role}
         wanted = ["one anchor", "a positive" if self.positives is None else f"{self.positives} positive"]
         valid = rows.roles[0] == Role.ANCHOR and count[Role.ANCHOR] == 1
@@ -181,13 +186,13 @@ class Needs:
             column = {"classes": "label_column", "scores": "score_column"}[rows.labels]
             raise UserError(f"this loss takes no labels: set data.{column}=null, or another objective")
 
-    def _check_pairs(self, rows: RowKind) -> None:
-        if len(rows.roles) != 2:
-            count = len(rows.roles)
-            raise UserError(f"this loss takes pairs, but rows have {count} sentences: name two in data.columns")
+    def _check_label(self, rows: RowKind) -> None:
+        needed, count = 3 if self.negatives else 2, len(rows.roles)
+        if count != needed:
+            raise UserError(f"this loss takes {needed} sentences, but rows have {count}: name {needed} in data.columns")
         if rows.labels != self.labels:
             label = "label" if self.labels == "classes" else "score"
-            raise UserError(f"this loss needs a {label} for every pair: set data.{label}_column")
+            raise UserError(f"this loss needs a {label} for every row: set data.{label}_column")
 
 
 class Loss(nn.Module, ABC):
@@ -198,7 +203,7 @@ class Loss(nn.Module, ABC):
     their `roles`.
 
     A subclass may have networks of its own. They are trained, and saved in training checkpoints, but not with the
-    encoder. A FrozenEncoder is neither trained nor saved. A loss keeps no state of a step.
+    encoder. A FrozenEncoder (see TaughtLoss) is neither trained nor saved. A loss keeps no state of a step.
 
     Args:
         weight: the factor of this loss in a sum of losses; all losses have it.
@@ -218,7 +223,7 @@ class Loss(nn.Module, ABC):
     embeds: ClassVar[bool] = True
     contrasts: ClassVar[bool] = False
     truncatable: ClassVar[bool] = False
-    needs: ClassVar[Needs | None] = None
+    needs: Needs | None = None
 
     def __init__(self, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__()

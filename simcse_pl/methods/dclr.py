@@ -9,8 +9,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.contrastive import contrastive_loss
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
-from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
+from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
+from simcse_pl.losses.loss import EmbeddedBatch, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import from_first_rank
@@ -18,7 +18,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32, similarity_matrix, unit_vectors
 
 
-class DebiasedLoss(Loss):
+class DebiasedLoss(TaughtLoss):
     """The loss of debiased contrastive learning (DCLR, Zhou et al. 2022, section 3), as in its released code.
 
     In plain terms: random vectors are further negatives, and are moved to where the contrastive loss is larger. A
@@ -40,8 +40,7 @@ class DebiasedLoss(Loss):
     which no negative is masked.
 
     Args:
-        guide: folder or name of the fixed encoder. Its vocabulary must be that of the trained encoder, and it is not
-            saved.
+        guide: folder or name of the fixed encoder, or a file of its vectors (see FrozenEncoder). It is not saved.
         temperature: t.
         threshold: phi.
         noise_ratio: k / m; k is rounded down.
@@ -66,10 +65,6 @@ class DebiasedLoss(Loss):
         self.temperature, self.threshold, self.noise_ratio = temperature, threshold, noise_ratio
         self.noise_steps, self.noise_step_size = noise_steps, noise_step_size
         self.guide = FrozenEncoder(guide)
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Check that the guide reads the encoder's token ids."""
-        self.guide.check_vocabulary(encoder, "guide")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
@@ -92,7 +92,7 @@ class RankingConsistency(Loss):
         return batch.split.weight * torch.stack(list(divergences)).mean(dim=0).sum(dim=1).mean()
 
 
-class RankingDistillation(Loss):
+class RankingDistillation(TaughtLoss):
     """The difference between a batch's ranking by the encoder and by one or two teachers (Liu et al. 2023).
 
     In plain terms: each anchor should rank the positives of all rows as the teachers do; see `list_net`
@@ -100,7 +100,7 @@ class RankingDistillation(Loss):
     S_1 and S_2, the encoder's are S / t.
 
     Args:
-        teachers: one or two folders, hub names or package:NAME, with the vocabulary of the encoder.
+        teachers: one or two folders, hub names, package:NAME or files of vectors (see FrozenEncoder).
         pooling: of the teachers; None takes what they were saved with.
         loss: `list_net` or `list_mle`.
         alpha: the share of the first teacher. No effect with one teacher.
@@ -125,12 +125,6 @@ class RankingDistillation(Loss):
         self.loss, self.temperature, self.teacher_temperature = loss, temperature, teacher_temperature
         self.shares = [alpha, 1 - alpha] if len(teachers) == 2 else [1.0]
         self.teachers = nn.ModuleList(FrozenEncoder(name, pooling) for name in teachers)
-
-    def attach(self, encoder: SentenceEncoder) -> None:
-        """Check that the teachers read the encoder's token ids."""
-        for number, teacher in enumerate(self.teachers):
-            assert isinstance(teacher, FrozenEncoder)
-            teacher.check_vocabulary(encoder, f"teachers[{number}]")
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""

@@ -36,9 +36,19 @@ class RowKind:
         labels: what the labels are, or None.
         label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
         examples: the token ids of some anchors, with special tokens.
+        sentences: the sentences of each row of the file; empty if they are not known.
+        used: the positions in `sentences` of the rows that are trained on, and of those that are held out.
+        columns: of each view, its position in its row; None for a sentence that a view makes.
+        key: a text that changes with the sentences.
+        dataset: the name of the data set; empty if there is one only.
     """
 
     roles: tuple[Role, ...] = default_roles(2)
     labels: LabelKind | None = None
     label_range: tuple[float, float] | None = None
     examples: Sequence[Tokens] = field(default=(), compare=False)
+    sentences: Sequence[tuple[str, ...]] = field(default=(), compare=False)
+    used: Sequence[Sequence[int]] = field(default=(), compare=False)
+    columns: tuple[int | None, ...] = (0, 1)
+    key: str = ""
+    dataset: str = ""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from pydantic import NonNegativeInt, PositiveInt
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
@@ -122,7 +123,10 @@ class SimCSEModule(EncoderModule):
             for name, loss in self.losses.items():
                 with prefixed_by_dataset(dataset), prefixed(name):
                     loss.for_dataset(dataset).check_rows(kind)
-        examples = [self.batch_of(example_batch(self.encoder, kind) | {"dataset": name}) for name, kind in rows.items()]
+        examples = [
+            self.batch_of(example_batch(self.encoder, kind) | {"dataset": name, "rows": np.zeros(2, dtype=np.int64)})
+            for name, kind in rows.items()
+        ]
         self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         if self.compiled:
@@ -144,24 +148,23 @@ class SimCSEModule(EncoderModule):
 
         Args:
             rows: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
-                they are anchor, positive, then hard negatives; `dataset`, its name, if there are several; `counts`,
-                the number of rows of each device, if they are known.
+                they are anchor, positive, then hard negatives; `dataset`, its name, if there are several; `rows`, their
+                positions in the file, and `counts`, the number of rows of each device, if they are known.
             progress: see EmbeddedBatch.
             further: more arguments of EmbeddedBatch.
         """
         inputs = dict(rows)
-        labels, roles, dataset, counts = (inputs.pop(name, None) for name in ("labels", "roles", "dataset", "counts"))
+        given = {name: inputs.pop(name, None) for name in ("labels", "dataset", "rows", "counts")}
+        roles = inputs.pop("roles", None) or default_roles(inputs["input_ids"].shape[1])
         return EmbeddedBatch(
             self.encoder,
             inputs,
-            tuple(roles or default_roles(inputs["input_ids"].shape[1])),
-            labels,
-            dataset,
+            tuple(roles),
             positive_encoder=self.positive_encoder,
             chunk_size=self.chunk_size,
             shared_dropout=self.shared_dropout_mask,
             progress=progress,
-            counts=counts,
+            **given,
             **further,
         )
 

@@ -10,10 +10,12 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
+
+from filelock import FileLock
 
 from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
 
@@ -28,6 +30,23 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only wr
 def cache_folder() -> Path:
     """Return the user's folder for files that the project can create again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_pl"
+
+
+def cached(kind: str, key: Any, last: str, write: Callable[[Path], None]) -> Path:
+    """Return the folder of the user's cache for a key, everything that determines its content.
+
+    If it has no file `last`, `write` first writes its files into a new folder. If several processes start together, one
+    writes and the others wait. WriteError is raised if the system rejects a write.
+    """
+    folder = cache_folder() / kind / hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+    with reraise_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            remove_half_written(folder)
+            if not (folder / last).exists():
+                with atomic_write(folder, last=last) as new:
+                    write(new)
+    return folder
 
 
 def read_json(path: Path) -> Any:

@@ -62,8 +62,9 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
         expected = [collate(drawn[start : start + 4]) for start in (0, 4, 8)]
         tensors = [{name: x.tolist() for name, x in batch.items()} for batch in expected]
         further = {"roles": default_roles(max(2, columns))}
-        counts = ((4,), (4,), (2,))
-        assert batches == [x | further | {"counts": count} for x, count in zip(tensors, counts, strict=True)]
+        places = torch.tensor(list(order)).split(4)
+        of_batches = [{"counts": (len(rows),), "rows": rows.tolist()} for rows in places]
+        assert batches == [x | further | own for x, own in zip(tensors, of_batches, strict=True)]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -150,10 +151,9 @@ def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets, sampling):
     for epoch in range(2):
         loader.sampler.set_epoch(epoch)
         seen = {name: [] for name in data.sets}
-        for place, batch in enumerate(loader):
-            name = batch["dataset"]
-            own, rows = data.rows_of_batch(epoch, place)
-            assert own is data.sets[name]
+        for batch in loader:
+            name, rows = batch["dataset"], batch["rows"].tolist()
+            own = data.sets[name]
             expected = own.batch([(epoch, own.chosen.index(row)) for row in rows])
             assert batch.keys() == {*expected, "counts"} and batch["input_ids"].equal(expected["input_ids"])
             assert "labels" not in batch or batch["labels"].equal(expected["labels"])

@@ -58,9 +58,6 @@ def test_each_sampling_against_a_loop(sampling):
         expected = [(name, alone[name][names[:place].count(name)]) for place, name in enumerate(names)]
         assert drawn(batches, epoch) == expected
         assert len(batches) == len(names)
-        for place, (name, keys) in enumerate(drawn(batches, epoch)):
-            assert batches.rows_of(epoch, place) == (name, [row for _, row in keys])
-            assert {number for number, _ in keys} == {epoch}
 
 
 @pytest.mark.parametrize("sampling", SAMPLING)

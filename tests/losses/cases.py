@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from simcse_pl.data.collator import ViewCollator
@@ -30,7 +31,7 @@ from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropo
 from simcse_pl.methods.sncse import BidirectionalMargin
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, default_roles
+from simcse_pl.models.roles import Role, RowKind, default_roles
 from tests.conftest import SENTENCES
 from tests.losses import formulas
 
@@ -52,6 +53,15 @@ class Case(NamedTuple):
     labels: str | None = None
     queue: int = 0
     plain: bool = True  # whether it is defined for plain tensors
+
+
+def with_file(teacher):
+    """Return a loss that learns the vectors of a file of five rows of three sentences."""
+    path = teacher / "vectors.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(5, 3, 32)).astype(np.float32))
+    loss = EmbeddingDistillation(path)
+    loss.teacher.read(RowKind(sentences=[("a", "b", "c")] * 5, columns=(0, 1, 2), dataset="mine"))
+    return loss
 
 
 CASES = {
@@ -81,7 +91,12 @@ CASES = {
     ),
     "mse": Case(EmbeddingDistillation, formulas.distillation, TRIPLET, plain=False),
     "cosine": Case(lambda teacher: EmbeddingDistillation(teacher, loss="cosine"), formulas.distillation, plain=False),
+    "mse, anchors": Case(
+        lambda teacher: EmbeddingDistillation(teacher, target="anchor"), formulas.distillation, TRIPLET, plain=False
+    ),
+    "mse, file": Case(lambda teacher: with_file(teacher), formulas.distillation, TRIPLET, plain=False),
     "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
+    "margins, scores": Case(lambda _: MarginMSE(similarity="dot"), formulas.margin_mse, TRIPLET, labels="scores"),
     "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), formulas.masked_language_model, plain=False),
     "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
     "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),
@@ -141,7 +156,8 @@ def batch_of(encoder, roles=PAIR, labels=None, rows=4, **attributes):
     sentences = [tuple(SENTENCES[(len(roles) * row + view) % 8] for view in range(len(roles))) for row in range(rows)]
     inputs = dict(ViewCollator(encoder.tokenizer, 32)(sentences))
     labels = None if labels is None else LABELS[labels][:rows]
-    return EmbeddedBatch(encoder, inputs, roles, labels, dataset="mine").replaced(**attributes)
+    batch = EmbeddedBatch(encoder, inputs, roles, labels, dataset="mine", rows=np.arange(rows))
+    return batch.replaced(**attributes)
 
 
 def given_vectors(encoder, case, rows=4):

@@ -111,15 +111,26 @@ def inner_layer(loss, encoder, batch):
 
 
 def distillation(loss, encoder, batch):
-    pairs = zip(batch.embeddings.flatten(0, 1), embedded_by(loss.teacher.network, batch).flatten(0, 1), strict=True)
+    if loss.teacher.file is None:
+        taught = embedded_by(loss.teacher.network, batch)
+    else:
+        taught = torch.tensor(loss.teacher.file[batch.rows]).to(batch.embeddings)
+    if loss.teacher.anchors_only:
+        taught = taught[:, :1].expand_as(taught)
+    pairs = list(zip(batch.embeddings.flatten(0, 1), taught.flatten(0, 1), strict=True))
     if loss.loss == "cosine":
         return mean([1 - similarity(student, teacher) for student, teacher in pairs])
-    return mean([(student / student.norm() - teacher / teacher.norm()).square().mean() for student, teacher in pairs])
+    if loss.normalize:
+        pairs = [(student / student.norm(), teacher / teacher.norm()) for student, teacher in pairs]
+    return mean([(student - teacher).square().mean() for student, teacher in pairs])
 
 
 def margin_mse(loss, encoder, batch):
     """The squared error of Hofstätter et al. (2020), for rows of an anchor, a positive and negatives."""
     errors = []
+    if loss.teacher is None:
+        rows = zip(batch.embeddings, batch.labels, strict=True)
+        return mean([(row[0] @ row[1] - row[0] @ row[2] - margin).square() for row, margin in rows])
     for row, taught in zip(batch.embeddings, embedded_by(loss.teacher.network, batch), strict=True):
         for k in range(2, len(row)):
             student, teacher = (similarity(x[0], x[1]) - similarity(x[0], x[k]) for x in (row, taught))

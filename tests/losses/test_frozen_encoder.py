@@ -1,15 +1,27 @@
-"""A frozen encoder moves with its module, and is neither trained nor saved."""
+"""A frozen encoder moves with its module, is neither trained nor saved, and has a vector for each training sentence."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from simcse_pl.losses.distillation import EmbeddingDistillation
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.views.sentences import Dropout
+from simcse_pl.data.views.words import Crop
+from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.methods.dclr import DebiasedLoss
+from simcse_pl.methods.rankcse import RankingDistillation
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+from tests.helpers import composed
 from tests.losses.cases import attached, batch_of, load
+from tests.runs import assert_resumed_to_the_bit, fit
 
 
 def test_it_embeds_its_first_dimensions_like_encode_and_is_neither_trained_nor_saved(teacher, make_model, tmp_path):
@@ -27,12 +39,148 @@ def test_it_embeds_its_first_dimensions_like_encode_and_is_neither_trained_nor_s
     torch.testing.assert_close(value, expected)
 
 
-def test_an_encoder_with_a_post_processing_or_another_vocabulary_is_an_error(make_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
-    encoder.save_pretrained(tmp_path / "plain")
-    with pytest.raises(UserError, match="^teacher: its vocabulary"):
-        EmbeddingDistillation(tmp_path / "plain").attach(load(make_model("roberta")))
-    encoder.postprocess = Whitening().fit(torch.randn(400, encoder.dim))
-    encoder.save_pretrained(tmp_path / "white")
-    with pytest.raises(UserError, match="white: this encoder has a post-processing"):
-        FrozenEncoder(tmp_path / "white")
+@pytest.fixture(scope="module")
+def other_teacher(make_model, tmp_path_factory):
+    """The folder of an encoder with a byte-level BPE vocabulary and a post-processing."""
+    folder = tmp_path_factory.mktemp("other_teacher")
+    encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean", max_length=40)
+    encoder.postprocess = Whitening(12).fit(encoder.encode(SENTENCES * 50) + torch.randn(400, 32))
+    encoder.save_pretrained(folder)
+    return folder
+
+
+ROWS = [(SENTENCES[i % 8], f"{SENTENCES[i % 7]} {i}") for i in range(12)]
+
+
+@pytest.fixture
+def read(make_model, write):
+    """Read the 12 pairs, and leave out a row without a second sentence in the third line."""
+
+    def make(architecture="bert", **options):
+        rows = [*ROWS[:2], ("A sentence.", ""), *ROWS[2:]]
+        own = TrainingSet(write(*rows), on_invalid_row="drop", header=False, **options)
+        own.read(load(make_model(architecture)).tokenizer, 16)
+        return own
+
+    return make
+
+
+def taught(loss, dataset, keys, held_out=False):
+    """Return the vectors that a batch of a training set learns, and the sentences of its rows."""
+    batch = dataset.batch([(0, key) for key in keys], held_out)
+    given = EmbeddedBatch(None, {"input_ids": batch["input_ids"]}, rows=batch["rows"])
+    return loss.teacher.embed(given), [ROWS[row] for row in batch["rows"]]
+
+
+@pytest.mark.parametrize("target", ["own", "anchor"])
+def test_each_row_has_its_vectors_of_a_teacher_with_another_vocabulary(target, other_teacher, make_model, read):
+    loss = attached(EmbeddingDistillation(other_teacher, target=target), load(make_model("bert"), head="none"))
+    direct = SentenceEncoder.from_pretrained(other_teacher)
+    for dataset in (read(), read(limit=5, hold_out=3, views={"a": Dropout(), "b": Dropout(role="other")})):
+        loss.check_rows(dataset.kind)
+        for held_out, chosen in ((False, dataset.chosen), (True, dataset.held_out)):
+            keys = random.Random(0).sample(range(len(chosen)), min(4, len(chosen)))
+            if keys:
+                vectors, rows = taught(loss, dataset, keys, held_out)
+                views = [(*row, row[0], row[0])[: len(dataset.view_roles)] for row in rows]
+                expected = [direct.encode(each if target == "own" else each[:1]) for each in views]
+                assert vectors.dtype == torch.float32
+                torch.testing.assert_close(vectors, torch.stack(expected))
+
+
+def test_a_teacher_encodes_the_sentences_once_for_all_students(
+    other_teacher, make_model, read, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    caplog.set_level("INFO")
+    for architecture in ("bert", "electra", "bert"):
+        loss = attached(EmbeddingDistillation(other_teacher), load(make_model(architecture), head="none"))
+        loss.check_rows(read(architecture).kind)
+    (message,) = (message for message in caplog.messages if message.startswith("encoding"))
+    assert message.startswith("encoding 12 x 2 sentences")
+
+
+@pytest.fixture
+def config_of(make_model, sentences, pairs):
+    """Return the config of a run of four steps with a teacher."""
+
+    def make(teacher, *options):
+        run = ["trainer=cpu", "trainer.max_steps=4", "data.batch_size=3", "data.limit=7", "model.head=none"]
+        files = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.test=null"]
+        given = ["objective=distillation", f"objective.teacher={teacher}", "model=bert", *run, *files, *options]
+        return composed(*given, f"model.name={make_model('bert')}")
+
+    return make
+
+
+def test_a_run_with_stored_vectors_equals_one_with_the_teacher(teacher, config_of, tmp_path):
+    vectors = SentenceEncoder.from_pretrained(teacher).encode(SENTENCES)
+    np.save(tmp_path / "vectors.npy", vectors)
+    np.save(tmp_path / "other_order.npy", vectors.flip(0))
+    sgd = ["optimizer=sgd", "optimizer.lr=0.01"]  # Adam magnifies differences of gradients that are almost 0
+    files = [teacher, tmp_path / "vectors.npy", tmp_path / "other_order.npy"]
+    live, stored, other = (fit(config_of(file, *sgd))[0] for file in files)
+    assert live.objective.teacher.reads_tokens and not stored.objective.teacher.reads_tokens
+    weights = [torch.cat([x.flatten() for x in module.parameters()]) for module in (live, stored, other)]
+    assert (weights[1] - weights[0]).abs().max() < 1e-6
+    assert (weights[2] - weights[0]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("make", [lambda name: RankingDistillation([str(name)]), DebiasedLoss, MarginMSE])
+def test_every_loss_with_a_teacher_takes_its_vectors(make, teacher, make_model, tmp_path):
+    encoder, roles = load(make_model("bert")), default_roles(3 if make is MarginMSE else 2)
+    batch = batch_of(encoder, roles, dataset=None)
+    live = attached(make(teacher), encoder)
+    vectors = SentenceEncoder.from_pretrained(teacher).embed(batch.inputs).detach()
+    np.save(tmp_path / "vectors.npy", nn.functional.normalize(vectors, dim=-1))
+    stored = attached(make(tmp_path / "vectors.npy"), encoder)
+    stored.check_rows(RowKind(roles, sentences=[("a", "b", "c")] * 4, columns=tuple(range(len(roles)))))
+    values = []
+    for loss in (live, stored):
+        torch.manual_seed(5)
+        values.append(loss(encoder, batch))
+    torch.testing.assert_close(*values, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_resumed_run_with_computed_vectors_equals_an_uninterrupted_one(other_teacher, config_of, tmp_path):
+    config = config_of(other_teacher, "data.hold_out=1", "data.limit=6")
+    module, state = fit(config)
+    assert module.objective.projection.out_features == 12
+    assert_resumed_to_the_bit(config, module, state, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((13, 4), {}, "has the vectors of 13 rows and 1 columns, but 12 rows and 2 columns"),
+        ((12, 4), {}, "has the vectors of 12 rows and 1 columns, but 12 rows and 2 columns"),
+        ((12, 2, 4), {"views": {"a": Crop()}}, "not of those that views make: set views=dropout"),
+    ],
+)
+def test_rows_without_a_vector_are_an_error(shape, options, message, read, tmp_path):
+    np.save(tmp_path / "vectors.npy", np.ones(shape, dtype=np.float32))
+    loss = EmbeddingDistillation(tmp_path / "vectors.npy")
+    with pytest.raises(UserError, match=f"^teacher: .*{message}"):
+        loss.check_rows(read(**options).kind)
+
+
+def test_the_anchors_vectors_are_enough_if_views_learn_them(read, tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float16)
+    np.save(tmp_path / "vectors.npy", vectors)
+    loss, dataset = EmbeddingDistillation(tmp_path / "vectors.npy", target="anchor"), read(views={"a": Crop()})
+    loss.check_rows(dataset.kind)
+    assert taught(loss, dataset, [7, 2])[0].equal(torch.tensor(vectors[[7, 2], None].astype(np.float32)))
+
+
+def test_quantized_vectors_are_an_error(tmp_path):
+    np.save(tmp_path / "vectors.npy", np.ones((12, 4), dtype=np.int8))
+    with pytest.raises(UserError, match=r"vectors.npy has int8 \[12, 4\]"):
+        EmbeddingDistillation(tmp_path / "vectors.npy")
+
+
+def test_margins_that_no_cosines_have_are_an_error():
+    rows = RowKind(default_roles(3), "scores", (-11.5, 2.0))
+    with pytest.raises(UserError, match=r"similarity=cosine: no cosines have margins of -11.5 to 2"):
+        MarginMSE().check_rows(rows)
+    MarginMSE(similarity="dot").check_rows(rows)

@@ -1,4 +1,4 @@
-"""Fingerprints of encoders, by which `simcse export` matches results to an encoder."""
+"""Fingerprints of encoders, by which `simcse export` finds their results, and the cache their vectors."""
 
 from typing import Any
 
