@@ -202,7 +202,7 @@ class SentenceDataModule(LightningDataModule):
     def row_kinds(self) -> dict[str, RowKind]:
         """What the rows of each training set have, after `setup`."""
         return {
-            name: RowKind(rows.view_roles, rows.labels, rows.label_range, rows.examples)
+            name: RowKind(rows.view_roles, rows.labels, rows.label_range, len(rows.classes) or None, rows.examples)
             for name, rows in self.sets.items()
         }
 

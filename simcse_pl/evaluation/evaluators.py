@@ -12,10 +12,10 @@ from pydantic import PositiveInt
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
 from simcse_pl.data.readers.evaluation_files import Columns, EvaluationFile, read_cells
+from simcse_pl.data.readers.labels import NEUTRAL, Names, expected_labels, label_number
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
-from simcse_pl.utils.numbers import as_number
 from simcse_pl.utils.tensors import Encode, cosine_similarity, unit_vectors
 
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
@@ -34,6 +34,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
             EvaluationFile, which replace those below.
         header: whether the first row of a table has the columns' names; None finds out.
         columns: the columns to read, by name or by position from 0; None for all.
+        label_names: the words for the labels 0, 1, ..., of evaluators of labels.
 
     Attributes:
         split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
@@ -44,9 +45,14 @@ class FileEvaluator(Evaluator, Generic[Data]):
     """
 
     def __init__(
-        self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
+        self,
+        validation: Files = None,
+        test: Files = None,
+        header: bool | None = None,
+        columns: Columns = None,
+        label_names: Names = None,
     ) -> None:
-        shared = {"header": header, "columns": columns}
+        shared = {"header": header, "columns": columns, "label_names": label_names}
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
@@ -89,7 +95,32 @@ class FileEvaluator(Evaluator, Generic[Data]):
         return metrics
 
 
-class ScoredPairs(FileEvaluator[list[ScoredPair]]):
+class LabelledPairs(FileEvaluator[list[ScoredPair]]):
+    """Pairs of sentences with a number, or a word for it."""
+
+    third_column = "a number"
+    labels: tuple[float, ...] = ()  # the possible numbers; empty for any
+    neutral = NEUTRAL
+
+    def read(self, file: EvaluationFile) -> list[ScoredPair]:
+        """Read two sentences and a score from each row."""
+        pairs = []
+        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
+            score = label_number(text, file.label_names, self.neutral)
+            if score is None or score not in (self.labels or (score,)) or not first or not second:
+                expected = expected_labels(file.label_names, self.third_column)
+                raise UserError(f"{file.file}, {place}: it should be two sentences and {expected}, not {text[:40]!r}")
+            pairs.append(ScoredPair(first, second, score))
+        if len({pair.score for pair in pairs}) < 2:
+            raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
+        return pairs
+
+    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
+        """Return the sentences of the pairs."""
+        return [sentence for pair in data for sentence in (pair.first, pair.second)]
+
+
+class ScoredPairs(LabelledPairs):
     """Pairs of sentences with a similarity score: STS-B, or files of two sentences and a score.
 
     The metrics are `spearman`, the correlation of cosines with the scores, and the `alignment` and `uniformity` of
@@ -102,17 +133,15 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
             with names.
         test: a file or files by name. None: STS-B's test split if `validation` is STS-B, otherwise no test set.
         senteval_dir: a SentEval bundle, for STS-B.
-        header, columns: see FileEvaluator.
+        header, columns, label_names: see FileEvaluator.
 
     Attributes:
         stsb: the splits of STS-B that are used, `dev` and `test`; empty if other files are used.
 
     Raises:
-        UserError: a file or STS-B cannot be read, a score is not a number, or all scores of a file are equal.
+        UserError: a file or STS-B cannot be read, a score is neither a number nor a word that is known, or all scores
+            of a file are equal.
     """
-
-    third_column = "a number"
-    labels: tuple[float, ...] = ()  # the possible numbers; empty for any
 
     def __init__(
         self,
@@ -121,13 +150,14 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         senteval_dir: str | Path | None = None,
         header: bool | None = None,
         columns: Columns = None,
+        label_names: Names = None,
     ) -> None:
         self.stsb: dict[str, StsTask] = {}
         sources = [name.strip() for name in validation.split(",")] if isinstance(validation, str) else validation
         if isinstance(sources, Sequence) and set(sources) <= set(STSB_SOURCES):
             self.stsb = load_stsb(sources, senteval_dir, SPLITS if test is None else SPLITS[:1])
             validation = None
-        super().__init__(validation, test, header, columns)
+        super().__init__(validation, test, header, columns, label_names)
         for split, name in zip((VALIDATION, TEST), SPLITS, strict=True):
             if name in self.stsb:
                 self.sets[split] = {"": self.stsb[name].pairs}
@@ -135,22 +165,6 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
     def name(self, split: str) -> str:
         """Return the names of the files, or of the source of STS-B."""
         return self.stsb["dev"].name if self.files[split] is None and self.stsb else super().name(split)
-
-    def read(self, file: EvaluationFile) -> list[ScoredPair]:
-        """Read two sentences and a score from each row."""
-        pairs = []
-        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
-            score = as_number(text)
-            if score is None or score not in (self.labels or (score,)) or not first or not second:
-                raise UserError(f"{file.file}, {place}: it should be two sentences and {self.third_column}")
-            pairs.append(ScoredPair(first, second, score))
-        if len({pair.score for pair in pairs}) < 2:
-            raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
-        return pairs
-
-    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
-        """Return the sentences of the pairs."""
-        return [sentence for pair in data for sentence in (pair.first, pair.second)]
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return Spearman's correlation, alignment and uniformity."""
@@ -164,15 +178,15 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         }
 
 
-class BinaryPairs(ScoredPairs):
-    """Pairs of sentences with the label 1 (such as paraphrases) or 0.
+class BinaryPairs(LabelledPairs):
+    """Pairs of sentences with the label 1 (such as paraphrases) or 0. Of the labels of NLI, entailment is 1.
 
     The metrics are `average_precision`, of ranking the pairs by their cosine, and `accuracy`, at the threshold that is
     best for the same pairs.
 
     Args:
         validation, test: a file of two sentences and a label, files by name, or None.
-        header, columns: see FileEvaluator.
+        header, columns, label_names: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
@@ -180,12 +194,7 @@ class BinaryPairs(ScoredPairs):
 
     third_column = "the label 0 or 1"
     labels = (0.0, 1.0)
-
-    def __init__(
-        self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
-    ) -> None:
-        FileEvaluator.__init__(self, validation, test, header, columns)
-        self.stsb = {}
+    neutral = 0.0
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from simcse_pl.data.readers.formats import TEXT, OpenedTable, text_problem
+from simcse_pl.data.readers.labels import Names, class_name, expected_labels, label_number, label_text
 from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.sources import Source, locate, open_source
 from simcse_pl.utils.errors import UserError
@@ -56,19 +57,16 @@ def iterate_sentences(
 def iterate_rows(
     source: Source,
     columns: Sequence[int | str] | None = None,
-    on_invalid_row: str = "error",
     layout: Layout = DETECTED,
     split: str = "train",
-    label_column: int | str | None = None,
-    score_column: int | str | None = None,
-    warn: Warn = log.warning,
+    **options: Any,
 ) -> NamedRows:
     """Open a source and return an iterator over its rows; the arguments and errors are those of both functions below.
 
     `open_source` takes the source, its layout and split, and `rows_of` the rest.
     """
-    table = open_source(source, layout, split, (*(columns or ()), label_column, score_column))
-    return rows_of(table, columns, on_invalid_row, label_column, score_column, warn)
+    labels = options.get("label_column"), options.get("score_column")
+    return rows_of(open_source(source, layout, split, (*(columns or ()), *labels)), columns, **options)
 
 
 def rows_of(
@@ -77,6 +75,7 @@ def rows_of(
     on_invalid_row: str = "error",
     label_column: int | str | None = None,
     score_column: int | str | None = None,
+    label_names: Names = None,
     warn: Warn = log.warning,
 ) -> NamedRows:
     """Return an iterator over the rows of sentences of a table, each with its label or score.
@@ -91,9 +90,10 @@ def rows_of(
             with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
             sentence if another cell of its row has text, as the paper's code does, and raises an error for other
             invalid rows.
-        label_column: the column of the labels, text or integers, by name or by position from 0; if None, labels are
+        label_column: the column of the labels, text or numbers, by name or by position from 0; if None, labels are
             None.
-        score_column: in place of `label_column`, the column of the scores, finite numbers.
+        score_column: in place of `label_column`, the column of the scores: finite numbers, or words of `labels.py`.
+        label_names: the words for the labels 0, 1, ...; other labels are invalid.
         warn: called with a warning after the last row.
 
     Raises:
@@ -110,7 +110,7 @@ def rows_of(
         raise UserError(
             f"data.columns: {table.source} needs columns of sentences other than {given}, which has the labels"
         )
-    rows = _valid_rows(table, positions, label, on_invalid_row, warn, score_column is not None)
+    rows = _valid_rows(table, positions, label, on_invalid_row, warn, score_column is not None, label_names)
     return _with_sentences(table, positions, rows, chosen=columns is not None)
 
 
@@ -150,12 +150,13 @@ def _valid_rows(
     on_invalid_row: str,
     warn: Warn,
     scores: bool = False,
+    label_names: Names = None,
 ) -> NamedRows:
     """Yield the valid rows."""
     rows = dropped = blank = 0
     first_dropped = ""
     for place, cells in table.records:
-        row = _row(table, cells, positions, label, on_invalid_row == "blank", scores)
+        row = _row(table, cells, positions, label, on_invalid_row == "blank", scores, label_names)
         if not isinstance(row, str):
             rows += 1
             blank += row[0].count("")
@@ -190,7 +191,13 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, c
 
 
 def _row(
-    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: int | None, blank: bool, scores: bool
+    table: OpenedTable,
+    cells: Sequence[Any] | str,
+    positions: list[int],
+    label: int | None,
+    blank: bool,
+    scores: bool,
+    label_names: Names,
 ) -> tuple[Row, str | None] | str:
     """Return the sentences and the label or score of a row, or why it is invalid.
 
@@ -201,8 +208,8 @@ def _row(
     texts = {}
     for i in [*positions, *([] if label is None else [label])]:
         cell = "" if cells[i] is None else cells[i]
-        if i == label and isinstance(cell, int | float if scores else int):  # jsonl has numbers
-            cell = str(cell)
+        if i == label:
+            cell = label_text(cell)
         if problem := text_problem(cell):
             return f"column {table.name(i)} {problem}"
         texts[i] = unicodedata.normalize("NFC", cell.strip())
@@ -210,12 +217,22 @@ def _row(
     for i, text in texts.items():
         if not text and not (blank and any(row) and i != label):
             return f"column {table.name(i)} is empty"
-    if label is not None and scores:
-        number = as_number(texts[label])
-        if number is None or abs(number) > _LARGEST_FLOAT32:
-            return f"column {table.name(label)} holds {texts[label][:40]!r}, not a finite number"
-        texts[label] = texts[label].replace(",", ".")
-    return row, None if label is None else texts[label]
+    if label is None:
+        return row, None
+    name = _score(texts[label], label_names) if scores else class_name(texts[label], label_names)
+    if name is None:
+        expected = expected_labels(label_names, *(("a finite number",) if scores else ()))
+        wanted = expected if scores or label_names else "a label"
+        return f"column {table.name(label)} holds {texts[label][:40]!r}, not {wanted}"
+    return row, name
+
+
+def _score(label: str, label_names: Names) -> str | None:
+    """Return a score as text, as exact as it is written; None if there is none."""
+    number = label_number(label, label_names)
+    if number is None or abs(number) > _LARGEST_FLOAT32:
+        return None
+    return str(number) if label_names is not None or as_number(label) is None else label.replace(",", ".")
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
