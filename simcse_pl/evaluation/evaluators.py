@@ -133,7 +133,7 @@ class ScoredPairs(LabelledPairs):
             with names.
         test: a file or files by name. None: STS-B's test split if `validation` is STS-B, otherwise no test set.
         senteval_dir: a SentEval bundle, for STS-B.
-        header, columns, label_names: see FileEvaluator.
+        reading: see FileEvaluator.
 
     Attributes:
         stsb: the splits of STS-B that are used, `dev` and `test`; empty if other files are used.
@@ -144,20 +144,14 @@ class ScoredPairs(LabelledPairs):
     """
 
     def __init__(
-        self,
-        validation: Files = None,
-        test: Files = None,
-        senteval_dir: str | Path | None = None,
-        header: bool | None = None,
-        columns: Columns = None,
-        label_names: Names = None,
+        self, validation: Files = None, test: Files = None, senteval_dir: str | Path | None = None, **reading: Any
     ) -> None:
         self.stsb: dict[str, StsTask] = {}
         sources = [name.strip() for name in validation.split(",")] if isinstance(validation, str) else validation
         if isinstance(sources, Sequence) and set(sources) <= set(STSB_SOURCES):
             self.stsb = load_stsb(sources, senteval_dir, SPLITS if test is None else SPLITS[:1])
             validation = None
-        super().__init__(validation, test, header, columns, label_names)
+        super().__init__(validation, test, **reading)
         for split, name in zip((VALIDATION, TEST), SPLITS, strict=True):
             if name in self.stsb:
                 self.sets[split] = {"": self.stsb[name].pairs}
@@ -220,22 +214,17 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the
             same query are joined.
         top_k: the values of k.
-        header, columns: see FileEvaluator.
+        reading: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read, or a row has no query or no positive other than the query.
     """
 
     def __init__(
-        self,
-        validation: Files = None,
-        test: Files = None,
-        top_k: Sequence[PositiveInt] = (1, 5, 10),
-        header: bool | None = None,
-        columns: Columns = None,
+        self, validation: Files = None, test: Files = None, top_k: Sequence[PositiveInt] = (1, 5, 10), **reading: Any
     ) -> None:
         self.top_k = sorted(top_k)
-        super().__init__(validation, test, header, columns)
+        super().__init__(validation, test, **reading)
 
     def read(self, file: EvaluationFile) -> dict[str, list[str]]:
         """Read the positives of each query."""

@@ -4,6 +4,7 @@ import itertools
 import logging
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -101,16 +102,16 @@ def rows_of(
             an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
     given = label_column if score_column is None else score_column
-    label = None if given is None else position_of(table, given)
+    label = None if given is None else _LabelColumn(position_of(table, given), score_column is not None, label_names)
     if columns is None:
-        positions = [i for i in range(table.width) if i != label]
+        positions = [i for i in range(table.width) if not label or i != label.position]
     else:
         positions = [position_of(table, column) for column in columns]
-    if label is not None and (label in positions or not positions):
+    if label and (label.position in positions or not positions):
         raise UserError(
             f"data.columns: {table.source} needs columns of sentences other than {given}, which has the labels"
         )
-    rows = _valid_rows(table, positions, label, on_invalid_row, warn, score_column is not None, label_names)
+    rows = _valid_rows(table, positions, label, on_invalid_row, warn)
     return _with_sentences(table, positions, rows, chosen=columns is not None)
 
 
@@ -140,23 +141,33 @@ def iterate_documents(
                 document = f"line {number}"
 
     table = OpenedTable(str(source), records(), 2)
-    return _valid_rows(table, [0], 1, on_invalid_row, warn)
+    return _valid_rows(table, [0], _LabelColumn(1), on_invalid_row, warn)
+
+
+@dataclass(frozen=True)
+class _LabelColumn:
+    """The column of classes or scores; `names` are the words for 0, 1, ..."""
+
+    position: int
+    scores: bool = False
+    names: Names = None
+
+    def read(self, label: str) -> str | None:
+        """Return the class, or the score, as text; None if there is none."""
+        if not self.scores:
+            return class_name(label, self.names)
+        number = label_number(label, self.names)
+        return None if number is None or abs(number) > _LARGEST_FLOAT32 else str(number)
 
 
 def _valid_rows(
-    table: OpenedTable,
-    positions: list[int],
-    label: int | None,
-    on_invalid_row: str,
-    warn: Warn,
-    scores: bool = False,
-    label_names: Names = None,
+    table: OpenedTable, positions: list[int], label: _LabelColumn | None, on_invalid_row: str, warn: Warn
 ) -> NamedRows:
     """Yield the valid rows."""
     rows = dropped = blank = 0
     first_dropped = ""
     for place, cells in table.records:
-        row = _row(table, cells, positions, label, on_invalid_row == "blank", scores, label_names)
+        row = _row(table, cells, positions, label, on_invalid_row == "blank")
         if not isinstance(row, str):
             rows += 1
             blank += row[0].count("")
@@ -191,13 +202,7 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, c
 
 
 def _row(
-    table: OpenedTable,
-    cells: Sequence[Any] | str,
-    positions: list[int],
-    label: int | None,
-    blank: bool,
-    scores: bool,
-    label_names: Names,
+    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: _LabelColumn | None, blank: bool
 ) -> tuple[Row, str | None] | str:
     """Return the sentences and the label or score of a row, or why it is invalid.
 
@@ -205,34 +210,25 @@ def _row(
     """
     if (problem := table.problem(cells)) or isinstance(cells, str):
         return str(problem)
+    place = label.position if label else None
     texts = {}
-    for i in [*positions, *([] if label is None else [label])]:
-        cell = "" if cells[i] is None else cells[i]
-        if i == label:
-            cell = label_text(cell)
+    for i in [*positions, *([] if place is None else [place])]:
+        cell = label_text(cells[i]) if i == place else "" if cells[i] is None else cells[i]
         if problem := text_problem(cell):
             return f"column {table.name(i)} {problem}"
         texts[i] = unicodedata.normalize("NFC", cell.strip())
-    row = tuple(texts[i] for i in positions)
-    for i, text in texts.items():
-        if not text and not (blank and any(row) and i != label):
+        if not texts[i] and not (blank and i != place):
             return f"column {table.name(i)} is empty"
-    if label is None:
+    row = tuple(texts[i] for i in positions)
+    if blank and not any(row):
+        return f"column {table.name(positions[0])} is empty"
+    if label is None or place is None:
         return row, None
-    name = _score(texts[label], label_names) if scores else class_name(texts[label], label_names)
-    if name is None:
-        expected = expected_labels(label_names, *(("a finite number",) if scores else ()))
-        wanted = expected if scores or label_names else "a label"
-        return f"column {table.name(label)} holds {texts[label][:40]!r}, not {wanted}"
+    if (name := label.read(texts[place])) is None:
+        expected = expected_labels(label.names, *(("a finite number",) if label.scores else ()))
+        wanted = expected if label.scores or label.names else "a label"
+        return f"column {table.name(place)} holds {texts[place][:40]!r}, not {wanted}"
     return row, name
-
-
-def _score(label: str, label_names: Names) -> str | None:
-    """Return a score as text, as exact as it is written; None if there is none."""
-    number = label_number(label, label_names)
-    if number is None or abs(number) > _LARGEST_FLOAT32:
-        return None
-    return str(number) if label_names is not None or as_number(label) is None else label.replace(",", ".")
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
