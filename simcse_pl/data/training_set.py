@@ -16,7 +16,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.collator import Sentence, ViewCollator
 from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
-from simcse_pl.data.readers.row_reader import NamedRows, Warn, iterate_documents, rows_of
+from simcse_pl.data.readers.row_reader import NamedRows, Warn, documents_of, rows_of
 from simcse_pl.data.readers.sources import fingerprint, open_source
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
@@ -135,7 +135,7 @@ class TrainingSet:
 
         def read(warn: Warn) -> NamedRows:
             if self._documents:
-                yield from iterate_documents(self.train, self.on_invalid_row, layout, warn)
+                yield from documents_of(table, self.on_invalid_row, warn)
             else:
                 yield from rows_of(table, *how, warn)
             if fingerprint(self.train, self.split) != self.fingerprint:

@@ -11,7 +11,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from simcse_pl.data.views.view import View, ViewInput
-from simcse_pl.data.views.words import check_english, replace_word, strip_punctuation
+from simcse_pl.data.views.words import check_english
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
@@ -59,7 +59,6 @@ class BidirectionalMargin(Loss):
 
 _BE = {"am", "is", "was", "are", "were"}
 _AUXILIARIES = _BE | {"can", "could", "will", "would", "shall", "should", "may", "must", "might"}
-_MORE_AUXILIARIES = _AUXILIARIES | {"do", "does", "did", "have", "has", "had"}
 _DO = {"VBP": "do not", "VBZ": "does not", "VBD": "did not"}  # by the tag of the verb
 
 
@@ -70,25 +69,6 @@ class Parsed(Protocol):
     dep_: str
     tag_: str
     lemma_: str
-
-
-def negate(sentence: str) -> str:
-    """Return the negation of a sentence by the rules that need no parser.
-
-    The first `not` is removed. Else `not` follows the first auxiliary, a word such as `was` or `can`. Else `Not` is
-    put before the sentence.
-    """
-    words = sentence.split()
-    bare = [strip_punctuation(word) for word in words]
-    if "not" in bare:
-        first = bare.index("not")
-        words[first] = replace_word(words[first], "")
-        return " ".join(filter(None, words))
-    for i, word in enumerate(bare):
-        if word.lower() in _MORE_AUXILIARIES:
-            words[i] = replace_word(words[i], f"{word} not")
-            return " ".join(words)
-    return f"Not {sentence}"
 
 
 def negate_parsed(tokens: Iterable[Parsed]) -> str:
@@ -115,7 +95,7 @@ def negate_parsed(tokens: Iterable[Parsed]) -> str:
     return " ".join(["Not", *words])
 
 
-_RULES = Path(__file__).with_name("negation_rules")  # of languages other than English
+_RULES = Path(__file__).with_name("negation_rules")
 
 Rules = Sequence[tuple[re.Pattern[str], str]]
 
@@ -160,6 +140,13 @@ def negate_by_rules(sentence: str, rules: Rules) -> str:
     return sentence
 
 
+def negate(sentence: str, rules: Rules) -> str:
+    """Return the negation of an English sentence, with `Not` before it if no rule matches."""
+    words = " ".join(sentence.split())
+    negated = negate_by_rules(words, rules)
+    return f"Not {sentence}" if negated == words else " ".join(negated.split())
+
+
 class Negation(View):
     """The negation of the sentence, which shares almost all of its words (SNCSE, Wang et al. 2022, 3.2).
 
@@ -169,13 +156,14 @@ class Negation(View):
 
     Args:
         spacy_model: a pipeline of spaCy with tagger, parser and lemmatizer, such as en_core_web_sm; None for none.
-        rules: in place of the English rules, those of another language (see `read_rules`). A sentence without a match
-            stays as it is.
+        rules: in place of the English rules, which need no parser, those of another language (see `read_rules`). A
+            sentence without a match stays as it is.
     """
 
     def __init__(self, spacy_model: str | None = None, role: str = "other", rules: str | None = None) -> None:
         super().__init__(role)
-        self.rules = None if rules is None else read_rules(rules)
+        self.is_english = rules is None
+        self.rules = read_rules(rules or "en")
         self.parser: Any = None
         if spacy_model is not None:
             import spacy
@@ -184,7 +172,7 @@ class Negation(View):
 
     def check_text(self, sentences: Sequence[str]) -> None:
         """Raise UserError unless the sentences look like English: the rules put `Not` before all others."""
-        if self.rules is None:
+        if self.is_english:
             check_english(sentences)
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
@@ -193,9 +181,13 @@ class Negation(View):
 
     def negations(self, sentences: Sequence[str]) -> list[str]:
         """Return the negations of sentences, in order."""
-        if self.rules is not None:
+        if not self.is_english:
             return [negate_by_rules(sentence, self.rules) for sentence in sentences]
         ended = [sentence for sentence in sentences if sentence.rstrip().endswith(tuple(string.punctuation))]
-        made = map(negate, ended) if self.parser is None else map(negate_parsed, self.parser.pipe(ended))
+        made = (
+            (negate(sentence, self.rules) for sentence in ended)
+            if self.parser is None
+            else map(negate_parsed, self.parser.pipe(ended))
+        )
         negated = dict(zip(ended, made, strict=True))
         return [negated.get(sentence, f"Not {sentence}") for sentence in sentences]

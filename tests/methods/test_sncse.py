@@ -110,7 +110,7 @@ def test_the_first_rule_that_matches_is_applied_once(tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("xx", "rules=xx: no such file; there are rules for de, ko, zh"),
+        ("xx", "rules=xx: no such file; there are rules for de, en, ko, zh"),
         ("bad.txt", "bad.txt, line 2: it should be PATT"),
     ],
 )

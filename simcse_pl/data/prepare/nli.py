@@ -186,7 +186,7 @@ def _triple(
     *texts, label = (cells[i] for i in positions)
     if any(map(text_problem, texts)):
         return INVALID
-    label = str(label_text(label))
+    label = str(label_text(label)).strip()
     if label in _NO_GOLD_LABEL:
         return NO_GOLD_LABEL
     name = class_name(label)

@@ -1,7 +1,6 @@
 """Labels in files: numbers, words of several languages, or the user's own words."""
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,9 +28,9 @@ NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
 
 def label_text(cell: Any) -> Any:
     """Return a cell of labels as text, if it is a number, a truth value or missing."""
-    missing = cell is None or cell != cell
-    cell = "" if missing else str(cell) if isinstance(cell, int | float) else cell
-    return unicodedata.normalize("NFC", cell.strip()) if isinstance(cell, str) else cell
+    if cell is None or cell != cell:
+        return ""
+    return str(cell) if isinstance(cell, int | float) else cell
 
 
 def class_name(label: str, names: Names = None) -> str | None:

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from simcse_pl.data.readers.formats import TEXT, OpenedTable, text_problem
+from simcse_pl.data.readers.formats import TEXT, OpenedTable, Records, text_problem
 from simcse_pl.data.readers.labels import Names, class_name, expected_labels, label_number, label_text
 from simcse_pl.data.readers.layout import DETECTED, Layout
-from simcse_pl.data.readers.sources import Source, locate, open_source
+from simcse_pl.data.readers.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.numbers import as_number
 
 log = logging.getLogger(__name__)
@@ -115,33 +114,28 @@ def rows_of(
     return _with_sentences(table, positions, rows, chosen=columns is not None)
 
 
-def iterate_documents(
-    source: Source, on_invalid_row: str = "error", layout: Layout = DETECTED, warn: Warn = log.warning
-) -> NamedRows:
-    """Return an iterator over the sentences of a text file in order, rows of one, each with its document's name.
+def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn = log.warning) -> NamedRows:
+    """Return an iterator over the sentences of text files in order, rows of one, each with its document's name.
 
     Args:
-        source: a .txt file, local or on the Hub: one sentence per line, a blank line between documents.
-        on_invalid_row, layout, warn: see `rows_of` and `Layout`.
+        table: from `open_source`: one sentence per line, a blank line between documents. Each file begins another one.
+        on_invalid_row, warn: see `rows_of`.
 
     Raises:
-        UserError: another kind of source, or as from `iterate_rows`.
+        UserError: another kind of source, or as from `rows_of`.
     """
-    paths = locate(source)
-    if isinstance(paths, str) or len(paths) > 1 or open_source(source, layout).layout != TEXT:
+    if table.layout != TEXT:
         needed = "a .txt file with one sentence per line and a blank line between documents"
-        raise UserError(f"{source} does not show which sentences follow each other in a document: give {needed}")
+        raise UserError(f"{table.source} does not show which sentences follow each other in a document: give {needed}")
 
-    def records() -> Iterator[tuple[str, Sequence[str]]]:
-        document = "start"
-        for number, line in enumerate(read_lines(paths[0], layout.encoding), 1):
-            if line.strip():
-                yield f"line {number}", [line, document]
-            else:
-                document = f"line {number}"
+    def records() -> Records:
+        document, last = "", -1
+        for place, cells in table.records:
+            number = int(place.rpartition(" ")[2])
+            document, last = document if number == last + 1 else place, number
+            yield place, [*cells, document]
 
-    table = OpenedTable(str(source), records(), 2)
-    return _valid_rows(table, [0], _LabelColumn(1), on_invalid_row, warn)
+    return _valid_rows(OpenedTable(table.source, records(), 2), [0], _LabelColumn(1), on_invalid_row, warn)
 
 
 @dataclass(frozen=True)

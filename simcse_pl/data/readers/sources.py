@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from simcse_pl.data.readers.formats import TEXT, OpenedTable, Records, file_ending, open_table
 from simcse_pl.data.readers.labels import NO_LABEL
@@ -15,9 +15,6 @@ from simcse_pl.data.readers.layout import DETECTED, FORMATS, Layout
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import check_is_file, sha256_of
-
-if TYPE_CHECKING:
-    import datasets
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +115,7 @@ def locate(source: Source) -> list[Path] | str:
     return files
 
 
-def load_hub_dataset(name: str, split: str) -> "datasets.Dataset":
+def load_hub_dataset(name: str, split: str) -> Any:
     """Load a split of a data set on the Hugging Face Hub, downloaded or from the cache.
 
     Args:

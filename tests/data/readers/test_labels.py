@@ -76,7 +76,7 @@ def test_unknown_words_are_an_error_with_those_that_are_known(write):
 
 
 def test_missing_labels_are_empty():
-    assert [label_text(cell) for cell in (None, float("nan"), " a ", 2.0, [1])] == ["", "", "a", "2.0", [1]]
+    assert [label_text(cell) for cell in (None, float("nan"), "a", 2.0, [1])] == ["", "", "a", "2.0", [1]]
 
 
 def test_labels_of_the_hub_are_words(monkeypatch):

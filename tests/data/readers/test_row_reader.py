@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from simcse_pl.data.readers.layout import Layout
-from simcse_pl.data.readers.row_reader import iterate_documents, iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.readers.row_reader import documents_of, iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.readers.sources import open_source
 from simcse_pl.utils.errors import UserError
 
 
@@ -71,7 +72,7 @@ def test_each_row_has_its_label(name, text, options, expected, file):
 def test_blank_lines_separate_documents(text, lengths, tmp_path):
     path = tmp_path / "d.txt"
     path.write_text(text)
-    rows, documents = zip(*iterate_documents(path), strict=True)
+    rows, documents = zip(*documents_of(open_source(path)), strict=True)
     assert list(rows) == read_rows(path)
     assert [len(list(group)) for _, group in itertools.groupby(documents)] == lengths
     assert len(set(documents)) == len(lengths)
@@ -80,8 +81,8 @@ def test_blank_lines_separate_documents(text, lengths, tmp_path):
 def test_rows_of_a_table_are_no_documents(file):
     path = file("d.txt", "a\tb\nc\td\n")
     with pytest.raises(UserError, match="does not show which sentences follow each other"):
-        list(iterate_documents(path))
-    assert len(list(iterate_documents(path, layout=Layout(format="text")))) == 2
+        list(documents_of(open_source(path)))
+    assert len(list(documents_of(open_source(path, Layout(format="text"))))) == 2
 
 
 def test_an_accented_letter_is_one_character(file):
