@@ -11,8 +11,8 @@ import torch
 from pydantic import PositiveInt
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
-from simcse_pl.data.readers.evaluation_files import Columns, EvaluationFile, read_cells
-from simcse_pl.data.readers.labels import NEUTRAL, Names, expected_labels, label_number
+from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
+from simcse_pl.data.readers.labels import NEUTRAL, expected_labels, label_number
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
@@ -31,10 +31,8 @@ class FileEvaluator(Evaluator, Generic[Data]):
 
     Args:
         validation, test: a file, files by name, or None. A named file can be a mapping with the arguments of
-            EvaluationFile, which replace those below.
-        header: whether the first row of a table has the columns' names; None finds out.
-        columns: the columns to read, by name or by position from 0; None for all.
-        label_names: the words for the labels 0, 1, ..., of evaluators of labels.
+            EvaluationFile, which replace those in `reading`.
+        reading: arguments of EvaluationFile for all files, such as `columns`.
 
     Attributes:
         split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
@@ -44,15 +42,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
         UserError: a file does not exist or is not valid.
     """
 
-    def __init__(
-        self,
-        validation: Files = None,
-        test: Files = None,
-        header: bool | None = None,
-        columns: Columns = None,
-        label_names: Names = None,
-    ) -> None:
-        shared = {"header": header, "columns": columns, "label_names": label_names}
+    def __init__(self, validation: Files = None, test: Files = None, **reading: Any) -> None:
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
@@ -61,7 +51,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
             for name, file in named.items():
                 with prefixed(f"data.{split}"), reraise_invalid_options():
                     options = file if isinstance(file, Mapping) else {"file": file}
-                    self.sets[split][str(name)] = self.read(EvaluationFile(**{**shared, **options}))
+                    self.sets[split][str(name)] = self.read(EvaluationFile(**{**reading, **options}))
 
     @abstractmethod
     def read(self, file: EvaluationFile) -> Data:
@@ -180,7 +170,7 @@ class BinaryPairs(LabelledPairs):
 
     Args:
         validation, test: a file of two sentences and a label, files by name, or None.
-        header, columns, label_names: see FileEvaluator.
+        reading: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
