@@ -4,7 +4,7 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from pydantic import NonNegativeFloat
@@ -62,17 +62,8 @@ _AUXILIARIES = _BE | {"can", "could", "will", "would", "shall", "should", "may",
 _DO = {"VBP": "do not", "VBZ": "does not", "VBD": "did not"}  # by the tag of the verb
 
 
-class Parsed(Protocol):
-    """A token of spaCy: its text, dependency, tag and lemma."""
-
-    text: str
-    dep_: str
-    tag_: str
-    lemma_: str
-
-
-def negate_parsed(tokens: Iterable[Parsed]) -> str:
-    """Return the negation of a parsed sentence, its tokens separated by spaces.
+def negate_parsed(tokens: Iterable[Any]) -> str:
+    """Return the negation of a sentence of spaCy's tokens, separated by spaces.
 
     The first `not` is removed. Else `not` follows the first auxiliary if it is before the root. Else it follows the
     root if that is a form of `be` or a modal verb, and a root in the present or past tense becomes do, does or did

@@ -65,16 +65,15 @@ def read_cells(
         if len(cells) < at_least:
             raise UserError(f"{file}, {place}: {len(cells)} columns, and {at_least} are needed")
         texts = ["" if cell is None else cell for cell in (cells if more else cells[:at_least])]
-        if score:
-            texts[sentences] = label_text(texts[sentences])
+        label = [label_text(texts.pop())] if score else []
         for i, cell in enumerate(texts):
-            if not (score and i == sentences) and (problem := text_problem(cell)):
+            if problem := text_problem(cell):
                 raise UserError(f"{file}, {place}: column {i} {problem}")
-        rows.append((place, [unicodedata.normalize("NFC", str(cell).strip()) for cell in texts]))
+        rows.append((place, [unicodedata.normalize("NFC", str(cell).strip()) for cell in (*texts, *label)]))
     if not rows:
         raise UserError(f"{file} has no rows")
-    for i in range(max(len(cells) for _, cells in rows)):
+    for i in range(max(len(cells) for _, cells in rows) - score):
         column = [cells[i] for _, cells in rows if i < len(cells) and cells[i]]
-        if not (score and i == sentences) and column and None not in map(as_number, column):
+        if column and None not in map(as_number, column):
             raise UserError(f"{file}: column {i} of those that are read has numbers, not sentences")
     return rows

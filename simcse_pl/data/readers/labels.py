@@ -59,9 +59,8 @@ def label_number(label: str, names: Names = None, neutral: float = NEUTRAL) -> f
         neutral: the number of a neutral pair.
     """
     if names is not None:
-        own = class_names(names)
         name = class_name(label, names)
-        return None if name is None else float(own.index(name))
+        return None if name is None else float(class_names(names).index(name))
     number = as_number(label)
     known = _NUMBERS.get(label.casefold())
     return number if number is not None else neutral if known == NEUTRAL else known
