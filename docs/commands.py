@@ -106,6 +106,8 @@ FILES = {
     "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
     "xnli.dev.tsv": "language\tgold_label\tsentence1\tsentence2\n"
     + rows_of("de\tentailment\tHier sind {0}.\tEs gibt {0}.\nde\tcontradiction\tHier sind {0}.\tHier ist nichts.\n"),
+    "OCNLI_dev.txt": rows_of("这里有{0}只狗。\t有狗。\tentailment\n这里有{0}只狗。\t没有狗。\tcontradiction\n"),
+    "duplicates.csv": "a,b,label\n" + rows_of("Where is {0}?,Where?,different\nWho is {0}?,Who?,duplicate\n"),
     "dev_zh.csv": rows_of("{3},这只动物有{0}条腿。,它的腿有{0}条。\n"),
     "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     + rows_of("{0}\t1\t2\tWhere are the {0} {1}?\tWhere did the {0} {1} go?\t1\n"),

@@ -4,7 +4,7 @@ import argparse
 import os
 
 from simcse_pl.data.prepare.conversion import USED
-from simcse_pl.data.prepare.wikipedia import extract
+from simcse_pl.data.prepare.wikipedia import SCRIPTS, extract
 from simcse_pl.utils.terminal import show
 
 
@@ -15,6 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
     about = "fewest characters of a sentence; a Chinese, Japanese or Korean one counts as 3 (default: %(default)s)"
     parser.add_argument("--min-length", type=int, default=20, metavar="N", help=about)
+    about = "convert Chinese text to this script by OpenCC: pip install opencc (default: as it is)"
+    parser.add_argument("--script", choices=SCRIPTS, help=about)
     cores = os.cpu_count() or 1
     parser.add_argument(
         "--processes", type=int, default=cores, metavar="N", help="number of processes (default: all cores)"
@@ -22,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    options = arguments.language, max(1, arguments.processes), arguments.min_length
+    options = arguments.language, max(1, arguments.processes), arguments.min_length, arguments.script
     articles, stats = extract(arguments.dump, arguments.out, *options)
     show(stats.table("sentences").printed())
     print(f"{stats[USED]} sentences of {articles} articles in {arguments.out}")

@@ -15,8 +15,9 @@ from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import Sentence, ViewCollator
+from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
-from simcse_pl.data.readers.row_reader import NamedRows, Warn, iterate_documents, rows_of
+from simcse_pl.data.readers.row_reader import NamedRows, Warn, documents_of, rows_of
 from simcse_pl.data.readers.sources import fingerprint, open_source
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
@@ -49,6 +50,8 @@ class TrainingSet:
         split: the split of a data set of the hub.
         label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
         score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
+        label_names: the words for the labels 0, 1, ... in this column; None for any classes, numbered in alphabetical
+            order, and for scores as numbers or words that are known (see labels.label_number).
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
         limit: the number of rows to train on, chosen at random from those that are not held out, and kept in order;
             None for all of them.
@@ -86,6 +89,7 @@ class TrainingSet:
     split: str = "train"
     label_column: int | str | None = None
     score_column: int | str | None = None
+    label_names: Names = None
     roles: Sequence[Role] | None = None
     limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
@@ -128,11 +132,11 @@ class TrainingSet:
         columns = (*(self.columns or ()), self.label_column, self.score_column)
         layout = Layout(self.format, self.separator, self.header, self.encoding)
         table = open_source(self.train, layout, self.split, columns)
-        how = self.columns, self.on_invalid_row, self.label_column, self.score_column
+        how = self.columns, self.on_invalid_row, self.label_column, self.score_column, self.label_names
 
         def read(warn: Warn) -> NamedRows:
             if self._documents:
-                yield from iterate_documents(self.train, self.on_invalid_row, layout, warn)
+                yield from documents_of(table, self.on_invalid_row, warn)
             else:
                 yield from rows_of(table, *how, warn)
             if fingerprint(self.train, self.split) != self.fingerprint:
@@ -158,7 +162,9 @@ class TrainingSet:
         self._check_views()
         examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
         which = (self.chosen, self.held_out), self._columns, repr(key), self.name or ""
-        self.kind = RowKind(self.view_roles, self.labels, self.label_range, examples, self.rows, *which)
+        self.kind = RowKind(
+            self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, self.rows, *which
+        )
 
     def _check_views(self) -> None:
         """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
@@ -178,6 +184,8 @@ class TrainingSet:
         names = sorted(set(self.rows.names())) if self.labels == "classes" else []
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
+        if names and self.label_names is not None:
+            names = class_names(self.label_names)
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
         if self.labels == "scores":

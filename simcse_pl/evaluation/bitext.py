@@ -23,7 +23,7 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
 
     Args:
         validation, test: a file of two columns, files by name, or None.
-        header, columns: see FileEvaluator.
+        reading: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read.

@@ -11,11 +11,11 @@ import torch
 from pydantic import PositiveInt
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
-from simcse_pl.data.readers.evaluation_files import Columns, EvaluationFile, read_cells
+from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
+from simcse_pl.data.readers.labels import NEUTRAL, expected_labels, label_number
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
-from simcse_pl.utils.numbers import as_number
 from simcse_pl.utils.tensors import Encode, cosine_similarity, unit_vectors
 
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
@@ -31,9 +31,8 @@ class FileEvaluator(Evaluator, Generic[Data]):
 
     Args:
         validation, test: a file, files by name, or None. A named file can be a mapping with the arguments of
-            EvaluationFile, which replace those below.
-        header: whether the first row of a table has the columns' names; None finds out.
-        columns: the columns to read, by name or by position from 0; None for all.
+            EvaluationFile, which replace those in `reading`.
+        reading: arguments of EvaluationFile for all files, such as `columns`.
 
     Attributes:
         split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
@@ -43,10 +42,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
         UserError: a file does not exist or is not valid.
     """
 
-    def __init__(
-        self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
-    ) -> None:
-        shared = {"header": header, "columns": columns}
+    def __init__(self, validation: Files = None, test: Files = None, **reading: Any) -> None:
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
@@ -55,7 +51,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
             for name, file in named.items():
                 with prefixed(f"data.{split}"), reraise_invalid_options():
                     options = file if isinstance(file, Mapping) else {"file": file}
-                    self.sets[split][str(name)] = self.read(EvaluationFile(**{**shared, **options}))
+                    self.sets[split][str(name)] = self.read(EvaluationFile(**{**reading, **options}))
 
     @abstractmethod
     def read(self, file: EvaluationFile) -> Data:
@@ -89,7 +85,32 @@ class FileEvaluator(Evaluator, Generic[Data]):
         return metrics
 
 
-class ScoredPairs(FileEvaluator[list[ScoredPair]]):
+class LabelledPairs(FileEvaluator[list[ScoredPair]]):
+    """Pairs of sentences with a number, or a word for it."""
+
+    third_column = "a number"
+    labels: tuple[float, ...] = ()  # the possible numbers; empty for any
+    neutral = NEUTRAL
+
+    def read(self, file: EvaluationFile) -> list[ScoredPair]:
+        """Read two sentences and a score from each row."""
+        pairs = []
+        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
+            score = label_number(text, file.label_names, self.neutral)
+            if score is None or score not in (self.labels or (score,)) or not first or not second:
+                expected = expected_labels(file.label_names, self.third_column)
+                raise UserError(f"{file.file}, {place}: it should be two sentences and {expected}, not {text[:40]!r}")
+            pairs.append(ScoredPair(first, second, score))
+        if len({pair.score for pair in pairs}) < 2:
+            raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
+        return pairs
+
+    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
+        """Return the sentences of the pairs."""
+        return [sentence for pair in data for sentence in (pair.first, pair.second)]
+
+
+class ScoredPairs(LabelledPairs):
     """Pairs of sentences with a similarity score: STS-B, or files of two sentences and a score.
 
     The metrics are `spearman`, the correlation of cosines with the scores, and the `alignment` and `uniformity` of
@@ -102,32 +123,25 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
             with names.
         test: a file or files by name. None: STS-B's test split if `validation` is STS-B, otherwise no test set.
         senteval_dir: a SentEval bundle, for STS-B.
-        header, columns: see FileEvaluator.
+        reading: see FileEvaluator.
 
     Attributes:
         stsb: the splits of STS-B that are used, `dev` and `test`; empty if other files are used.
 
     Raises:
-        UserError: a file or STS-B cannot be read, a score is not a number, or all scores of a file are equal.
+        UserError: a file or STS-B cannot be read, a score is neither a number nor a word that is known, or all scores
+            of a file are equal.
     """
 
-    third_column = "a number"
-    labels: tuple[float, ...] = ()  # the possible numbers; empty for any
-
     def __init__(
-        self,
-        validation: Files = None,
-        test: Files = None,
-        senteval_dir: str | Path | None = None,
-        header: bool | None = None,
-        columns: Columns = None,
+        self, validation: Files = None, test: Files = None, senteval_dir: str | Path | None = None, **reading: Any
     ) -> None:
         self.stsb: dict[str, StsTask] = {}
         sources = [name.strip() for name in validation.split(",")] if isinstance(validation, str) else validation
         if isinstance(sources, Sequence) and set(sources) <= set(STSB_SOURCES):
             self.stsb = load_stsb(sources, senteval_dir, SPLITS if test is None else SPLITS[:1])
             validation = None
-        super().__init__(validation, test, header, columns)
+        super().__init__(validation, test, **reading)
         for split, name in zip((VALIDATION, TEST), SPLITS, strict=True):
             if name in self.stsb:
                 self.sets[split] = {"": self.stsb[name].pairs}
@@ -135,22 +149,6 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
     def name(self, split: str) -> str:
         """Return the names of the files, or of the source of STS-B."""
         return self.stsb["dev"].name if self.files[split] is None and self.stsb else super().name(split)
-
-    def read(self, file: EvaluationFile) -> list[ScoredPair]:
-        """Read two sentences and a score from each row."""
-        pairs = []
-        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
-            score = as_number(text)
-            if score is None or score not in (self.labels or (score,)) or not first or not second:
-                raise UserError(f"{file.file}, {place}: it should be two sentences and {self.third_column}")
-            pairs.append(ScoredPair(first, second, score))
-        if len({pair.score for pair in pairs}) < 2:
-            raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
-        return pairs
-
-    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
-        """Return the sentences of the pairs."""
-        return [sentence for pair in data for sentence in (pair.first, pair.second)]
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return Spearman's correlation, alignment and uniformity."""
@@ -164,15 +162,15 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         }
 
 
-class BinaryPairs(ScoredPairs):
-    """Pairs of sentences with the label 1 (such as paraphrases) or 0.
+class BinaryPairs(LabelledPairs):
+    """Pairs of sentences with the label 1 (such as paraphrases) or 0. Of the labels of NLI, entailment is 1.
 
     The metrics are `average_precision`, of ranking the pairs by their cosine, and `accuracy`, at the threshold that is
     best for the same pairs.
 
     Args:
         validation, test: a file of two sentences and a label, files by name, or None.
-        header, columns: see FileEvaluator.
+        reading: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
@@ -180,12 +178,7 @@ class BinaryPairs(ScoredPairs):
 
     third_column = "the label 0 or 1"
     labels = (0.0, 1.0)
-
-    def __init__(
-        self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
-    ) -> None:
-        FileEvaluator.__init__(self, validation, test, header, columns)
-        self.stsb = {}
+    neutral = 0.0
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
@@ -211,22 +204,17 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the
             same query are joined.
         top_k: the values of k.
-        header, columns: see FileEvaluator.
+        reading: see FileEvaluator.
 
     Raises:
         UserError: a file cannot be read, or a row has no query or no positive other than the query.
     """
 
     def __init__(
-        self,
-        validation: Files = None,
-        test: Files = None,
-        top_k: Sequence[PositiveInt] = (1, 5, 10),
-        header: bool | None = None,
-        columns: Columns = None,
+        self, validation: Files = None, test: Files = None, top_k: Sequence[PositiveInt] = (1, 5, 10), **reading: Any
     ) -> None:
         self.top_k = sorted(top_k)
-        super().__init__(validation, test, header, columns)
+        super().__init__(validation, test, **reading)
 
     def read(self, file: EvaluationFile) -> dict[str, list[str]]:
         """Read the positives of each query."""

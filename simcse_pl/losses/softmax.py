@@ -43,7 +43,7 @@ class SoftmaxLoss(Loss):
         """Raise UserError unless rows are labelled pairs of these classes."""
         super().check_rows(rows)
         lowest, highest = rows.label_range or (0, 0)
-        if lowest < 0 or highest >= self.classes:
+        if lowest < 0 or highest >= self.classes or rows.classes not in (None, self.classes):
             raise UserError(
                 f"classes={self.classes}: the rows have labels {lowest:g} to {highest:g}, and labels count from 0: "
                 "set it to the number of classes, or choose another data.label_column"

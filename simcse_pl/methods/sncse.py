@@ -1,19 +1,22 @@
 """SNCSE (Wang et al. 2022): the negation of a sentence is a soft negative, by a loss between two margins."""
 
+import re
 import string
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
 from simcse_pl.data.views.view import View, ViewInput
-from simcse_pl.data.views.words import check_english, replace_word, strip_punctuation
+from simcse_pl.data.views.words import check_english
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.tensors import unit_vectors
 
 
@@ -56,40 +59,11 @@ class BidirectionalMargin(Loss):
 
 _BE = {"am", "is", "was", "are", "were"}
 _AUXILIARIES = _BE | {"can", "could", "will", "would", "shall", "should", "may", "must", "might"}
-_MORE_AUXILIARIES = _AUXILIARIES | {"do", "does", "did", "have", "has", "had"}
 _DO = {"VBP": "do not", "VBZ": "does not", "VBD": "did not"}  # by the tag of the verb
 
 
-class Parsed(Protocol):
-    """A token of spaCy: its text, dependency, tag and lemma."""
-
-    text: str
-    dep_: str
-    tag_: str
-    lemma_: str
-
-
-def negate(sentence: str) -> str:
-    """Return the negation of a sentence by the rules that need no parser.
-
-    The first `not` is removed. Else `not` follows the first auxiliary, a word such as `was` or `can`. Else `Not` is
-    put before the sentence.
-    """
-    words = sentence.split()
-    bare = [strip_punctuation(word) for word in words]
-    if "not" in bare:
-        first = bare.index("not")
-        words[first] = replace_word(words[first], "")
-        return " ".join(filter(None, words))
-    for i, word in enumerate(bare):
-        if word.lower() in _MORE_AUXILIARIES:
-            words[i] = replace_word(words[i], f"{word} not")
-            return " ".join(words)
-    return f"Not {sentence}"
-
-
-def negate_parsed(tokens: Iterable[Parsed]) -> str:
-    """Return the negation of a parsed sentence, its tokens separated by spaces.
+def negate_parsed(tokens: Iterable[Any]) -> str:
+    """Return the negation of a sentence of spaCy's tokens, separated by spaces.
 
     The first `not` is removed. Else `not` follows the first auxiliary if it is before the root. Else it follows the
     root if that is a form of `be` or a modal verb, and a root in the present or past tense becomes do, does or did
@@ -112,19 +86,75 @@ def negate_parsed(tokens: Iterable[Parsed]) -> str:
     return " ".join(["Not", *words])
 
 
+_RULES = Path(__file__).with_name("negation_rules")
+
+Rules = Sequence[tuple[re.Pattern[str], str]]
+
+
+def read_rules(name: str) -> Rules:
+    r"""Read rules of negation: regular expressions and their replacements, in order.
+
+    A line is `PATTERN => REPLACEMENT`, as of `re.sub`. If the pattern is a name such as @verb, later patterns may have
+    this name in place of the replacement. Lines that begin with # are comments.
+
+    Args:
+        name: a language with a file in the folder negation_rules, such as `zh`, or a file of the user's.
+
+    Raises:
+        UserError: there is no such file, or a line is not valid.
+    """
+    files = {path.stem: path for path in sorted(_RULES.glob("*.txt"))}
+    if not (path := files.get(name, Path(name))).is_file():
+        raise UserError(f"rules={name}: no such file; there are rules for {', '.join(files)}")
+    parts: dict[str, str] = {}
+    rules = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        with reraise_as(f"{path}, line {number}: it should be PATTERN => REPLACEMENT"):
+            pattern, new = f"{line} ".split(" => ", 1)
+            for part, meaning in parts.items():
+                pattern, new = pattern.replace(part, meaning), new.replace(part, meaning)
+            if pattern.startswith("@"):
+                parts[pattern] = f"(?:{new.strip()})"
+            else:
+                rules.append((re.compile(pattern), new.strip()))
+    return rules
+
+
+def negate_by_rules(sentence: str, rules: Rules) -> str:
+    """Return a sentence with the first match of the first rule that matches replaced, or the sentence itself."""
+    for pattern, replacement in rules:
+        negated, count = pattern.subn(replacement, sentence, count=1)
+        if count:
+            return negated
+    return sentence
+
+
+def negate(sentence: str, rules: Rules) -> str:
+    """Return the negation of an English sentence, with `Not` before it if no rule matches."""
+    words = " ".join(sentence.split())
+    negated = negate_by_rules(words, rules)
+    return f"Not {sentence}" if negated == words else " ".join(negated.split())
+
+
 class Negation(View):
     """The negation of the sentence, which shares almost all of its words (SNCSE, Wang et al. 2022, 3.2).
 
     With a model of spaCy, `negate_parsed` makes it, else `negate`. As in the released code, a sentence that does not
     end in punctuation becomes `Not` and the sentence. The view depends on the sentence alone. Text of another language
-    is an error.
+    is an error, unless there are rules for it.
 
     Args:
         spacy_model: a pipeline of spaCy with tagger, parser and lemmatizer, such as en_core_web_sm; None for none.
+        rules: in place of the English rules, which need no parser, those of another language (see `read_rules`). A
+            sentence without a match stays as it is.
     """
 
-    def __init__(self, spacy_model: str | None = None, role: str = "other") -> None:
+    def __init__(self, spacy_model: str | None = None, role: str = "other", rules: str | None = None) -> None:
         super().__init__(role)
+        self.is_english = rules is None
+        self.rules = read_rules(rules or "en")
         self.parser: Any = None
         if spacy_model is not None:
             import spacy
@@ -133,7 +163,8 @@ class Negation(View):
 
     def check_text(self, sentences: Sequence[str]) -> None:
         """Raise UserError unless the sentences look like English: the rules put `Not` before all others."""
-        check_english(sentences)
+        if self.is_english:
+            check_english(sentences)
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
@@ -141,7 +172,13 @@ class Negation(View):
 
     def negations(self, sentences: Sequence[str]) -> list[str]:
         """Return the negations of sentences, in order."""
+        if not self.is_english:
+            return [negate_by_rules(sentence, self.rules) for sentence in sentences]
         ended = [sentence for sentence in sentences if sentence.rstrip().endswith(tuple(string.punctuation))]
-        made = map(negate, ended) if self.parser is None else map(negate_parsed, self.parser.pipe(ended))
+        made = (
+            (negate(sentence, self.rules) for sentence in ended)
+            if self.parser is None
+            else map(negate_parsed, self.parser.pipe(ended))
+        )
         negated = dict(zip(ended, made, strict=True))
         return [negated.get(sentence, f"Not {sentence}") for sentence in sentences]

@@ -35,6 +35,7 @@ class RowKind:
         roles: the roles of the views.
         labels: what the labels are, or None.
         label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
+        classes: the number of classes of the data set, if it is known.
         examples: the token ids of some anchors, with special tokens.
         sentences: the sentences of each row of the file; empty if they are not known.
         used: the positions in `sentences` of the rows that are trained on, and of those that are held out.
@@ -46,6 +47,7 @@ class RowKind:
     roles: tuple[Role, ...] = default_roles(2)
     labels: LabelKind | None = None
     label_range: tuple[float, float] | None = None
+    classes: int | None = None
     examples: Sequence[Tokens] = field(default=(), compare=False)
     sentences: Sequence[tuple[str, ...]] = field(default=(), compare=False)
     used: Sequence[Sequence[int]] = field(default=(), compare=False)

@@ -21,6 +21,10 @@ from simcse_pl.utils.errors import FailureError, UserError, WriteError, exceptio
 
 STANDARD_INPUT = "-"
 _WESTERN = "cp1252"  # the most common of several encodings of the same text
+_ENCODINGS = [
+    *("utf_16", "gb18030", "big5", "cp932", "euc_jp", "cp949", "koi8_r", "cp874"),
+    *("cp1250", "cp1251", _WESTERN, "cp1253", "cp1254", "cp1256"),
+]
 _SAMPLE = 100_000  # bytes, to guess an encoding
 _SAVING = ".saving-"
 _CHECKSUMS = "sha256"
@@ -205,7 +209,7 @@ def check_is_file(path: Path) -> None:
 def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     r"""Yield the lines of a file, gzipped if its name ends in .gz, without their ends. The path `-` is standard input.
 
-    Only \n and \r\n end a line; U+0085 and U+2028 are text.
+    Only \n and \r\n end a line, or \r in a file without \n; U+0085 and U+2028 are text.
 
     Raises:
         UserError: the file does not exist, cannot be read or is written to meanwhile, or a line is not in the encoding,
@@ -219,7 +223,9 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
             lines: Iterable[str] = _utf_8(path, file)
         else:
             lines = io.TextIOWrapper(file, encoding, newline="\n")
-        yield from (line.removesuffix("\n").removesuffix("\r") for line in lines)
+        for number, line in enumerate(lines):
+            text = line.removesuffix("\n").removesuffix("\r")
+            yield from [text] if number or line.endswith("\n") else text.split("\r")
         if _version(path) != before:
             raise UserError(f"{path} was changed while it was read: run the command again")
 
@@ -246,8 +252,9 @@ def _likely_encoding(path: Path) -> str:
 
     with _open(path) as file:
         start = b"" if str(path) == STANDARD_INPUT else file.read(_SAMPLE)
-    if (best := from_bytes(start).best()) is None:
+    if not (matches := from_bytes(start, cp_isolation=_ENCODINGS)):  # of all, rare ones would win
         return ""
+    best = min(matches, key=lambda match: (match.chaos, -match.coherence, _WESTERN not in match.could_be_from_charset))
     likely = _WESTERN if _WESTERN in best.could_be_from_charset else best.encoding
     where = "data.encoding, --encoding, or {file: ..., encoding: ...} for validation and test"
     return f"; if it is {likely}, say so by {where}"

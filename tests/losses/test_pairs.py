@@ -5,6 +5,7 @@ import torch
 
 from simcse_pl.losses.scored_pairs import CosineMSELoss
 from simcse_pl.losses.softmax import SoftmaxLoss
+from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
 
 
@@ -20,3 +21,9 @@ from simcse_pl.utils.errors import UserError
 def test_labels_out_of_range_are_errors(loss, labels, message):
     with pytest.raises(UserError, match=message):
         loss(*torch.randn(2, 2, 6), labels=torch.tensor(labels))
+
+
+def test_the_number_of_classes_is_that_of_the_labels():
+    SoftmaxLoss(2).check_rows(RowKind(labels="classes", label_range=(0, 1), classes=2))
+    with pytest.raises(UserError, match="classes=3: the rows have labels 0 to 1, .* set it to the number of classes"):
+        SoftmaxLoss(3).check_rows(RowKind(labels="classes", label_range=(0, 1), classes=2))

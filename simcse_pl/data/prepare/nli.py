@@ -17,6 +17,7 @@ from simcse_pl.data.prepare.conversion import (
     write_csv,
 )
 from simcse_pl.data.readers.formats import OpenedTable, text_problem
+from simcse_pl.data.readers.labels import NLI_WORDS, NO_LABEL, class_name, class_names, label_text
 from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.row_reader import position_of
 from simcse_pl.data.readers.sources import open_source
@@ -25,10 +26,9 @@ from simcse_pl.utils.terminal import tracked
 
 log = logging.getLogger(__name__)
 
-LABELS = ("entailment", "neutral", "contradiction")
+LABELS = tuple(NLI_WORDS)
 
-_NO_GOLD_LABEL = ("-", "", "-1")
-_WRITTEN = (LABELS, "enc", ("蕴含", "中立", "矛盾"), ("蘊含", "中立", "矛盾"))  # letters in ANLI
+_NO_GOLD_LABEL = (NO_LABEL, "", "-1")
 _COLUMNS = (  # the first names that a file has
     ("sentence1", "sentence2", "gold_label"),  # SNLI, MultiNLI, XNLI, CNSD and KorNLI
     ("sentence1", "sentence2", "label"),  # OCNLI and CMNLI
@@ -37,7 +37,7 @@ _COLUMNS = (  # the first names that a file has
     ("context", "hypothesis", "label"),  # ANLI
 )
 
-NO_LABEL = "no gold label"
+NO_GOLD_LABEL = "no gold label"
 RELABELED = "the same pair again with another label"
 OTHER_LABEL = "another label"
 CANDIDATE = "candidates for hard negatives"
@@ -103,8 +103,8 @@ def convert(
         columns: the columns of the premise, the hypothesis and the label, by name or by position from 0; None for those
             of SNLI, MultiNLI, ANLI, XNLI, CNSD, OCNLI, CMNLI, KorNLI or KLUE, or for the first three of a file without
             column names.
-        labels: how the files write entailment, neutral and contradiction, in this order; None for these words, their
-            first letters or the Chinese words.
+        labels: how the files write entailment, neutral and contradiction, in this order, beside these words in English,
+            Chinese, Japanese and Korean; None for their first letters, as in ANLI.
         where: `COLUMN=VALUE`, to use only the rows with this value, such as `language=de` in the files of XNLI.
         layout: how the files are written.
 
@@ -117,8 +117,7 @@ def convert(
     out = Path(out)
     check_paths([Path(file) for file in files if "://" not in str(file)], out)
     stats = ConversionStats()
-    written = _WRITTEN if labels is None else (labels,)
-    meanings = {text: label for texts in written for text, label in zip(texts, LABELS, strict=True)}
+    meanings = dict(zip((*LABELS, *class_names(labels or "enc")), LABELS * 2, strict=True))
     tables = (open_source(file, layout, columns=columns or ()) for file in files)
     pairs = (pair for table in tables for pair in _pairs(table, columns, meanings, where, stats))
     return stats, write_csv(out, KINDS[kind].columns, _make_rows(pairs, KINDS[kind], seed, stats), stats)
@@ -187,7 +186,8 @@ def _triple(
     *texts, label = (cells[i] for i in positions)
     if any(map(text_problem, texts)):
         return INVALID
-    label = "" if label is None else str(label).strip()
+    label = str(label_text(label)).strip()
     if label in _NO_GOLD_LABEL:
-        return NO_LABEL
-    return [*texts, meanings[label]] if label in meanings else UNKNOWN_LABEL
+        return NO_GOLD_LABEL
+    name = class_name(label)
+    return [*texts, meanings[name]] if name in meanings else UNKNOWN_LABEL

@@ -6,8 +6,9 @@ import itertools
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import rich.progress
 
@@ -28,6 +29,9 @@ _SPACE_BEFORE_COMMA = re.compile(r"\s+([,;])")
 _BEGINS_A_SENTENCE = re.compile(r"[^\s,;:.)]")
 # the sentence ends of all scripts, then quotation marks and brackets; French has a space before its quotation mark
 _ENDS_A_SENTENCE = re.compile(r"[.!?…。！？．｡؟۔।॥։።፧။།។៕᠃][\"'”’“‘»«›‹」』》〉】）)\]]*(?:\s»)?$")
+# Thai and Lao have spaces in place of end marks, and around the signs of repetition and abbreviation
+_BETWEEN_THAI = re.compile(r"(?<=[\u0e01-\u0edf])(?<![ๆฯໆຯ])\s+(?=[\u0e01-\u0edf])(?![ๆฯໆຯ])")
+_ENDS_IN_THAI = re.compile(r"[\u0e01-\u0edf]$")
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 _WORTH = 3  # characters of other scripts that a wide one has the content of
 _SHORTEST, _LONGEST = 20, 500  # characters
@@ -35,6 +39,7 @@ _SHORTEST, _LONGEST = 20, 500  # characters
 _VARIANTS = re.compile(r"-\{(?!\{)((?:(?!-\{|\}-).)*)\}-", re.DOTALL)
 _FLAG = re.compile(r"\s*(?:([A-Z-])|[a-z;\s-]+)\s*\|")
 _SHOWN_FLAGS = ("A", "R", "S", None)  # None: variant codes
+SCRIPTS = {"simplified": "t2s", "traditional": "s2t"}  # the conversions of OpenCC
 _FIRST_VARIANT = re.compile(r"\s*(?:[^;:]*=>\s*)?[a-z]{2,3}(?:-[a-z]+)*\s*:([^;]*)")
 
 TOO_SHORT, TOO_LONG = "too short", "too long"
@@ -42,17 +47,20 @@ MARKUP = "with leftover markup"
 NOT_WHOLE = "without a start or an end mark"
 
 
-def sentences_of(markup: str, language: str, shortest: int = _SHORTEST) -> tuple[list[str], ConversionStats]:
+def sentences_of(
+    markup: str, language: str, shortest: int = _SHORTEST, script: str | None = None
+) -> tuple[list[str], ConversionStats]:
     """Return the usable sentences of an article, and the numbers of sentences by outcome.
 
     Headings, lists and tables are left out. So are sentences with leftover markup, without an end mark, with fewer than
     `shortest`, or more than 500 characters. A Chinese, Japanese or Korean character counts as 3. Of words that are
-    written in several variants of a language, the first variant is taken.
+    written in several variants of a language, the first variant is taken. Thai and Lao are split at spaces.
 
     Args:
         markup: the article in wiki markup.
         language: its ISO 639 code, for the rules of sentence splitting.
         shortest: the fewest characters of a sentence.
+        script: one of `SCRIPTS`, to convert Chinese text to; None to keep it.
     """
     import sentencex  # slow to import, like gensim; a run of data=wiki_sample only needs the file
     from gensim.corpora import wikicorpus
@@ -63,7 +71,8 @@ def sentences_of(markup: str, language: str, shortest: int = _SHORTEST) -> tuple
         if not line or line.startswith(_NOT_PROSE):
             continue
         line = _SPACE_BEFORE_COMMA.sub(r"\1", _EMPTY_BRACKETS.sub("", line))
-        for sentence in sentencex.segment(language, line):
+        line = _converter(script).convert(line) if script else line
+        for sentence in _BETWEEN_THAI.split(line) if _ENDS_IN_THAI.search(line) else sentencex.segment(language, line):
             sentence = " ".join(sentence.split())
             outcome = _outcome(sentence, shortest)
             stats[outcome] += 1
@@ -80,7 +89,15 @@ def _outcome(sentence: str, shortest: int) -> str:
         return TOO_LONG
     if _MARKUP_LEFT.search(sentence):
         return MARKUP
-    return USED if _BEGINS_A_SENTENCE.match(sentence) and _ENDS_A_SENTENCE.search(sentence) else NOT_WHOLE
+    ends = _ENDS_A_SENTENCE.search(sentence) or _ENDS_IN_THAI.search(sentence)
+    return USED if _BEGINS_A_SENTENCE.match(sentence) and ends else NOT_WHOLE
+
+
+@cache
+def _converter(script: str) -> Any:
+    import opencc  # an extra
+
+    return opencc.OpenCC(SCRIPTS[script])
 
 
 def _with_first_variants(markup: str) -> str:
@@ -101,7 +118,12 @@ def _first_variant(match: re.Match[str]) -> str:
 
 
 def extract(
-    dump: str | Path, out: str | Path, language: str | None = None, processes: int = 1, shortest: int = _SHORTEST
+    dump: str | Path,
+    out: str | Path,
+    language: str | None = None,
+    processes: int = 1,
+    shortest: int = _SHORTEST,
+    script: str | None = None,
 ) -> tuple[int, ConversionStats]:
     """Write the sentences of a dump in order, one per line, with a blank line between articles.
 
@@ -110,7 +132,7 @@ def extract(
         out: the text file to write, atomically.
         language: an ISO 639 code; None for the beginning of the dump's name, such as `de` of dewiki-latest-….
         processes: the number of processes.
-        shortest: see `sentences_of`.
+        shortest, script: see `sentences_of`.
 
     Returns:
         The number of articles with sentences, and the numbers of sentences by outcome.
@@ -121,7 +143,7 @@ def extract(
     dump, out = Path(dump), Path(out)
     check_is_file(dump)
     language = language or dump.name.partition("wiki")[0]
-    tasks = ((markup, language, shortest) for markup in _articles(dump))
+    tasks = ((markup, language, shortest, script) for markup in _articles(dump))
     articles, stats = 0, ConversionStats()
     with atomic_open(out) as file:
         made = itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes)
@@ -149,7 +171,7 @@ def gensim_sample() -> str:
     return str(path)
 
 
-def _in_parallel(tasks: Iterator[tuple[str, str, int]], processes: int) -> Iterator[tuple[list[str], ConversionStats]]:
+def _in_parallel(tasks: Iterator[tuple[Any, ...]], processes: int) -> Iterator[tuple[list[str], ConversionStats]]:
     """Yield the sentences of each article and their stats, in order."""
     with ProcessPoolExecutor(processes) as pool:  # in batches, because map() would read the whole dump first
         while batch := list(itertools.islice(tasks, processes * _PAGES_A_TASK)):

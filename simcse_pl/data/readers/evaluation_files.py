@@ -7,6 +7,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from simcse_pl.data.readers.formats import text_problem
+from simcse_pl.data.readers.labels import Names, label_text
 from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import position_of
 from simcse_pl.data.readers.sources import open_source
@@ -24,12 +25,14 @@ class EvaluationFile(Layout):
         file: the file, or a dataset of the hub.
         columns: the columns to read, by name or by position from 0; None for all.
         split: the split of a dataset of the hub; None for the split that is measured.
+        label_names: the words for the labels 0, 1, ...; None for numbers and the words that are known.
         format, separator, header, encoding: how the file is written; see Layout.
     """
 
     file: str
     columns: Columns = None
     split: str | None = None
+    label_names: Names = None
 
 
 def read_cells(
@@ -41,7 +44,7 @@ def read_cells(
         source: the file.
         sentences: the number of columns of sentences.
         split: the split that is measured.
-        score: whether a column of numbers follows.
+        score: whether a column of scores or labels follows.
         more: whether all further columns have sentences too; their number may differ.
 
     Raises:
@@ -62,14 +65,15 @@ def read_cells(
         if len(cells) < at_least:
             raise UserError(f"{file}, {place}: {len(cells)} columns, and {at_least} are needed")
         texts = ["" if cell is None else cell for cell in (cells if more else cells[:at_least])]
+        label = [label_text(texts.pop())] if score else []
         for i, cell in enumerate(texts):
-            if not (score and i == sentences) and (problem := text_problem(cell)):
+            if problem := text_problem(cell):
                 raise UserError(f"{file}, {place}: column {i} {problem}")
-        rows.append((place, [unicodedata.normalize("NFC", str(cell).strip()) for cell in texts]))
+        rows.append((place, [unicodedata.normalize("NFC", str(cell).strip()) for cell in (*texts, *label)]))
     if not rows:
         raise UserError(f"{file} has no rows")
-    for i in range(max(len(cells) for _, cells in rows)):
+    for i in range(max(len(cells) for _, cells in rows) - score):
         column = [cells[i] for _, cells in rows if i < len(cells) and cells[i]]
-        if not (score and i == sentences) and column and None not in map(as_number, column):
+        if column and None not in map(as_number, column):
             raise UserError(f"{file}: column {i} of those that are read has numbers, not sentences")
     return rows

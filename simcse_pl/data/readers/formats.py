@@ -145,7 +145,7 @@ def _csv_records(path: Path, lines: Lines, separator: str) -> Records:
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(f"{path}, {place}: {error} (is a quotation mark missing?)") from error
+            raise UserError(f"{path}, {place}: {error} (is a quotation mark missing, or not doubled?)") from error
         if cells:
             yield place, cells
 

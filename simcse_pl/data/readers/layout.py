@@ -23,7 +23,7 @@ FORMATS: dict[str, Format] = {
     ".json": "json",
     ".parquet": "parquet",
 }
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "||": "||"}
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "|", "||": "||"}
 
 csv.field_size_limit(sys.maxsize)
 

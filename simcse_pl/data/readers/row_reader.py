@@ -4,15 +4,16 @@ import itertools
 import logging
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from simcse_pl.data.readers.formats import TEXT, OpenedTable, text_problem
+from simcse_pl.data.readers.formats import TEXT, OpenedTable, Records, text_problem
+from simcse_pl.data.readers.labels import Names, class_name, expected_labels, label_number, label_text
 from simcse_pl.data.readers.layout import DETECTED, Layout
-from simcse_pl.data.readers.sources import Source, locate, open_source
+from simcse_pl.data.readers.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.numbers import as_number
 
 log = logging.getLogger(__name__)
@@ -56,19 +57,16 @@ def iterate_sentences(
 def iterate_rows(
     source: Source,
     columns: Sequence[int | str] | None = None,
-    on_invalid_row: str = "error",
     layout: Layout = DETECTED,
     split: str = "train",
-    label_column: int | str | None = None,
-    score_column: int | str | None = None,
-    warn: Warn = log.warning,
+    **options: Any,
 ) -> NamedRows:
     """Open a source and return an iterator over its rows; the arguments and errors are those of both functions below.
 
     `open_source` takes the source, its layout and split, and `rows_of` the rest.
     """
-    table = open_source(source, layout, split, (*(columns or ()), label_column, score_column))
-    return rows_of(table, columns, on_invalid_row, label_column, score_column, warn)
+    labels = options.get("label_column"), options.get("score_column")
+    return rows_of(open_source(source, layout, split, (*(columns or ()), *labels)), columns, **options)
 
 
 def rows_of(
@@ -77,6 +75,7 @@ def rows_of(
     on_invalid_row: str = "error",
     label_column: int | str | None = None,
     score_column: int | str | None = None,
+    label_names: Names = None,
     warn: Warn = log.warning,
 ) -> NamedRows:
     """Return an iterator over the rows of sentences of a table, each with its label or score.
@@ -91,9 +90,10 @@ def rows_of(
             with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
             sentence if another cell of its row has text, as the paper's code does, and raises an error for other
             invalid rows.
-        label_column: the column of the labels, text or integers, by name or by position from 0; if None, labels are
+        label_column: the column of the labels, text or numbers, by name or by position from 0; if None, labels are
             None.
-        score_column: in place of `label_column`, the column of the scores, finite numbers.
+        score_column: in place of `label_column`, the column of the scores: finite numbers, or words of `labels.py`.
+        label_names: the words for the labels 0, 1, ...; other labels are invalid.
         warn: called with a warning after the last row.
 
     Raises:
@@ -101,61 +101,67 @@ def rows_of(
             an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
     given = label_column if score_column is None else score_column
-    label = None if given is None else position_of(table, given)
+    label = None if given is None else _LabelColumn(position_of(table, given), score_column is not None, label_names)
     if columns is None:
-        positions = [i for i in range(table.width) if i != label]
+        positions = [i for i in range(table.width) if not label or i != label.position]
     else:
         positions = [position_of(table, column) for column in columns]
-    if label is not None and (label in positions or not positions):
+    if label and (label.position in positions or not positions):
         raise UserError(
             f"data.columns: {table.source} needs columns of sentences other than {given}, which has the labels"
         )
-    rows = _valid_rows(table, positions, label, on_invalid_row, warn, score_column is not None)
+    rows = _valid_rows(table, positions, label, on_invalid_row, warn)
     return _with_sentences(table, positions, rows, chosen=columns is not None)
 
 
-def iterate_documents(
-    source: Source, on_invalid_row: str = "error", layout: Layout = DETECTED, warn: Warn = log.warning
-) -> NamedRows:
-    """Return an iterator over the sentences of a text file in order, rows of one, each with its document's name.
+def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn = log.warning) -> NamedRows:
+    """Return an iterator over the sentences of text files in order, rows of one, each with its document's name.
 
     Args:
-        source: a .txt file, local or on the Hub: one sentence per line, a blank line between documents.
-        on_invalid_row, layout, warn: see `rows_of` and `Layout`.
+        table: from `open_source`: one sentence per line, a blank line between documents. Each file begins another one.
+        on_invalid_row, warn: see `rows_of`.
 
     Raises:
-        UserError: another kind of source, or as from `iterate_rows`.
+        UserError: another kind of source, or as from `rows_of`.
     """
-    paths = locate(source)
-    if isinstance(paths, str) or len(paths) > 1 or open_source(source, layout).layout != TEXT:
+    if table.layout != TEXT:
         needed = "a .txt file with one sentence per line and a blank line between documents"
-        raise UserError(f"{source} does not show which sentences follow each other in a document: give {needed}")
+        raise UserError(f"{table.source} does not show which sentences follow each other in a document: give {needed}")
 
-    def records() -> Iterator[tuple[str, Sequence[str]]]:
-        document = "start"
-        for number, line in enumerate(read_lines(paths[0], layout.encoding), 1):
-            if line.strip():
-                yield f"line {number}", [line, document]
-            else:
-                document = f"line {number}"
+    def records() -> Records:
+        document, last = "", -1
+        for place, cells in table.records:
+            number = int(place.rpartition(" ")[2])
+            document, last = document if number == last + 1 else place, number
+            yield place, [*cells, document]
 
-    table = OpenedTable(str(source), records(), 2)
-    return _valid_rows(table, [0], 1, on_invalid_row, warn)
+    return _valid_rows(OpenedTable(table.source, records(), 2), [0], _LabelColumn(1), on_invalid_row, warn)
+
+
+@dataclass(frozen=True)
+class _LabelColumn:
+    """The column of classes or scores; `names` are the words for 0, 1, ..."""
+
+    position: int
+    scores: bool = False
+    names: Names = None
+
+    def read(self, label: str) -> str | None:
+        """Return the class, or the score, as text; None if there is none."""
+        if not self.scores:
+            return class_name(label, self.names)
+        number = label_number(label, self.names)
+        return None if number is None or abs(number) > _LARGEST_FLOAT32 else str(number)
 
 
 def _valid_rows(
-    table: OpenedTable,
-    positions: list[int],
-    label: int | None,
-    on_invalid_row: str,
-    warn: Warn,
-    scores: bool = False,
+    table: OpenedTable, positions: list[int], label: _LabelColumn | None, on_invalid_row: str, warn: Warn
 ) -> NamedRows:
     """Yield the valid rows."""
     rows = dropped = blank = 0
     first_dropped = ""
     for place, cells in table.records:
-        row = _row(table, cells, positions, label, on_invalid_row == "blank", scores)
+        row = _row(table, cells, positions, label, on_invalid_row == "blank")
         if not isinstance(row, str):
             rows += 1
             blank += row[0].count("")
@@ -190,7 +196,7 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, c
 
 
 def _row(
-    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: int | None, blank: bool, scores: bool
+    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: _LabelColumn | None, blank: bool
 ) -> tuple[Row, str | None] | str:
     """Return the sentences and the label or score of a row, or why it is invalid.
 
@@ -198,24 +204,25 @@ def _row(
     """
     if (problem := table.problem(cells)) or isinstance(cells, str):
         return str(problem)
+    place = label.position if label else None
     texts = {}
-    for i in [*positions, *([] if label is None else [label])]:
-        cell = "" if cells[i] is None else cells[i]
-        if i == label and isinstance(cell, int | float if scores else int):  # jsonl has numbers
-            cell = str(cell)
+    for i in [*positions, *([] if place is None else [place])]:
+        cell = label_text(cells[i]) if i == place else "" if cells[i] is None else cells[i]
         if problem := text_problem(cell):
             return f"column {table.name(i)} {problem}"
         texts[i] = unicodedata.normalize("NFC", cell.strip())
-    row = tuple(texts[i] for i in positions)
-    for i, text in texts.items():
-        if not text and not (blank and any(row) and i != label):
+        if not texts[i] and not (blank and i != place):
             return f"column {table.name(i)} is empty"
-    if label is not None and scores:
-        number = as_number(texts[label])
-        if number is None or abs(number) > _LARGEST_FLOAT32:
-            return f"column {table.name(label)} holds {texts[label][:40]!r}, not a finite number"
-        texts[label] = texts[label].replace(",", ".")
-    return row, None if label is None else texts[label]
+    row = tuple(texts[i] for i in positions)
+    if blank and not any(row):
+        return f"column {table.name(positions[0])} is empty"
+    if label is None or place is None:
+        return row, None
+    if (name := label.read(texts[place])) is None:
+        expected = expected_labels(label.names, *(("a finite number",) if label.scores else ()))
+        wanted = expected if label.scores or label.names else "a label"
+        return f"column {table.name(place)} holds {texts[place][:40]!r}, not {wanted}"
+    return row, name
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:

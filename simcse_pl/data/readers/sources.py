@@ -4,19 +4,17 @@ import glob
 import hashlib
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from simcse_pl.data.readers.formats import TEXT, OpenedTable, Records, file_ending, open_table
+from simcse_pl.data.readers.labels import NO_LABEL
 from simcse_pl.data.readers.layout import DETECTED, FORMATS, Layout
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import check_is_file, sha256_of
-
-if TYPE_CHECKING:
-    import datasets
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +42,8 @@ def open_source(
     if isinstance(place, str):
         dataset = load_hub_dataset(place, split).flatten()  # the field b of a is the column a.b
         names = list(dataset.column_names)
-        rows: Records = ((f"row {i}", [*row.values()]) for i, row in enumerate(dataset, 1))
+        words = {i: kind.names for i, kind in enumerate(dataset.features.values()) if hasattr(kind, "names")}
+        rows: Records = ((f"row {i}", _with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
         return OpenedTable(str(source), rows, len(names), names, f"a data set with the columns {', '.join(names)}")
     if layout.header is None and any(isinstance(column, str) for column in columns):
         layout = replace(layout, header=True)
@@ -64,6 +63,13 @@ def open_source(
             yield from ((f"{path.name}, {row}", cells) for row, cells in other.records)
 
     return OpenedTable(f"{len(place)} files", records(), table.width, table.header, table.layout)
+
+
+def _with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
+    """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
+    for i, names in words.items():
+        cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
+    return cells
 
 
 def fingerprint(source: Source, split: str = "train") -> str:
@@ -109,7 +115,7 @@ def locate(source: Source) -> list[Path] | str:
     return files
 
 
-def load_hub_dataset(name: str, split: str) -> "datasets.Dataset":
+def load_hub_dataset(name: str, split: str) -> Any:
     """Load a split of a data set on the Hugging Face Hub, downloaded or from the cache.
 
     Args:

@@ -9,7 +9,6 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, cache_folder
 
 _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
-_SCORES = {"contradiction": 0.0, "entailment": 1.0, "neutral": 0.5}
 
 
 def path(name: str) -> str:
@@ -29,27 +28,21 @@ def mini_backbone() -> str:
     return str(folder)
 
 
-def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS), labelled: bool = False, scored: bool = False) -> str:
-    """Return the path of a file of pairs from nli.csv. The file is written to the user's cache once.
+def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS)) -> str:
+    """Return the path of a file of pairs from nli.csv, with the columns text1, text2 and label.
+
+    The file is written to the user's cache once.
 
     Args:
         labels: which hypotheses are paired with the premises: contradiction, entailment, neutral or several of them.
-        labelled: add the column `label`.
-        scored: add the column `label` with scores, from 0 for contradiction to 1 for entailment, and name the columns
-            as the file of data=nli_scored does.
     """
     source = Path(path("nli.csv"))
     version = hashlib.sha256(source.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:12]
-    made = cache_folder() / f"nli_sample-{'-'.join(labels)}-{version}{'-labelled' * labelled}{'-scored' * scored}.csv"
+    made = cache_folder() / f"nli_sample-{'-'.join(labels)}-{version}.csv"
     if not made.is_file():
         with open(source, encoding="utf-8", newline="") as file:
-            rows = [
-                (row["sent0"], row[_COLUMNS[label]], _SCORES[label] if scored else label)
-                for row in csv.DictReader(file)
-                for label in labels
-            ]
-        header = ("text1", "text2", "label") if scored else ("premise", "hypothesis", "label")
-        width = 3 if labelled or scored else 2
+            triplets = list(csv.DictReader(file))
+        rows = [(row["sent0"], row[_COLUMNS[label]], label) for row in triplets for label in labels]
         with atomic_open(made, newline="") as file:
-            csv.writer(file).writerows(row[:width] for row in [header, *rows])
+            csv.writer(file).writerows([("text1", "text2", "label"), *rows])
     return str(made)

@@ -8,6 +8,7 @@ from pathlib import Path
 from simcse_pl.data import sample
 from simcse_pl.data.readers.sources import load_hub_dataset
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.numbers import as_number
 
 log = logging.getLogger(__name__)
@@ -200,13 +201,10 @@ def text_lines(path: Path) -> list[str]:
     """
     if not path.is_file():
         raise NotInBundleError(f"no file {path}")
-    content = path.read_bytes()
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")
-    lines = text.removesuffix("\n").split("\n") if text else []  # U+0085 and U+2028 are text
-    return [line.removesuffix("\r") for line in lines]
+        return list(read_lines(path, "utf-8-sig"))
+    except UserError:
+        return list(read_lines(path, "latin-1"))
 
 
 def tab_separated_rows(path: Path, header: bool = False) -> list[tuple[str, list[str]]]:

@@ -42,7 +42,7 @@ def check_english(sentences: Sequence[str]) -> None:
     english = sum(any(strip_punctuation(word).lower() in _ENGLISH for word in text.split()) for text in sentences)
     if english <= _RAREST * len(sentences):
         has = f"{english} of {len(sentences)} sentences have a word such as `the`"
-        raise UserError(f"it is made for English, but {has}: use another view or method")
+        raise UserError(f"it is made for English, but {has}: use another view, or rules of negation for it")
 
 
 def _parts(word: str) -> tuple[str, str, str]:

@@ -117,7 +117,7 @@ def test_triplets_are_those_of_pandas(tmp_path):
     stats, rows = converted(tmp_path, "triplets", files, seed=0)
 
     kept = pd.DataFrame(drawn, columns=["anchor", "other", "label"])
-    assert stats.total() == len(kept) and stats[nli.NO_LABEL] == (kept.label == "-").sum()
+    assert stats.total() == len(kept) and stats[nli.NO_GOLD_LABEL] == (kept.label == "-").sum()
     kept = kept[kept.label != "-"]
     for column in ("anchor", "other"):
         kept[column] = kept[column].str.split().str.join(" ")

@@ -56,11 +56,13 @@ def test_markup_is_removed():
         ("de", ["Er sagte: „Wir gehen in den Park.“", "Dann ging er nach Hause."]),
         ("ar", ["هل تريد الذهاب إلى الحديقة؟", "قال: «سنذهب إلى الحديقة.»"]),
         ("hi", ["कुत्ते पार्क में दौड़ रहे हैं।"]),
+        ("th", ["เมืองหลวงต่าง ๆ คือกรุงเทพมหานคร", "มีประชากรกว่า 66 ล้านคนในปี 2563 และอื่น ๆ"]),
     ],
 )
 def test_sentences_of_other_scripts_are_whole(language, sentences):
     assert sentences_of(" ".join(sentences), language)[0] == sentences
-    assert sentences_of("".join(sentences), language, shortest=400) == ([], {TOO_SHORT: len(sentences)})
+    joined = " " if language == "th" else ""
+    assert sentences_of(joined.join(sentences), language, shortest=400) == ([], {TOO_SHORT: len(sentences)})
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,15 @@ def test_sentences_of_other_scripts_are_whole(language, sentences):
 )
 def test_the_first_variant_of_a_word_is_taken(markup, text):
     assert sentences_of(markup, "zh")[0] == [text]
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [("simplified", "這裡的计算机与漢語。"), ("traditional", "这里的计算机与漢語。"), (None, "這裡的计算机与漢語。")],
+)
+def test_chinese_text_is_converted_to_one_script(script, text):
+    expected = {"simplified": "这里的计算机与汉语。", "traditional": "這裏的計算機與漢語。", None: text}
+    assert sentences_of(text, "zh", script=script)[0] == [expected[script]]
 
 
 @pytest.mark.parametrize(("name", "processes"), [("frwiki-latest.xml", 1), ("frwiki-latest.xml.bz2", 2)])

@@ -9,8 +9,6 @@ from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.data.readers.sources import open_source
 
-PAIRS = [("花呗怎么还款", "怎样还花呗"), ("可以", "行"), ("他说：“好”", "他同意了")]
-GERMAN = [("Ein Mann, der tanzt.", "Ein Tanz"), ("Zwei Hunde, ein Ball, Schnee", "Spiel"), ("Ja.", "Nein, danke.")]
 QUOTED = [('He said "hi".', "Greeting"), ('"Yes."', "A\tyes"), ("Two\nlines", "One")]
 
 
@@ -21,26 +19,6 @@ def write(tmp_path):
         return tmp_path / name
 
     return write
-
-
-@pytest.mark.parametrize(
-    ("name", "separator", "rows"),
-    [
-        ("a.txt", "\t", PAIRS),
-        ("a.txt", "||", PAIRS),
-        ("a.csv", "\t", PAIRS),
-        ("a.csv", ";", GERMAN),
-        ("a.tsv", ",", [("one", "two"), ("three", "four")]),
-        ("a.tsv", "\t", GERMAN),
-    ],
-)
-def test_the_separator_is_that_of_the_content(name, separator, rows, write):
-    assert read_rows(write(name, "".join(separator.join(row) + "\n" for row in rows))) == rows
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.tsv", "a.csv"])
-def test_objects_are_not_sentences(name, write):
-    assert read_rows(write(name, '{"text": "A dog."}\n{"text": "A cat."}\n')) == [("A dog.",), ("A cat.",)]
 
 
 @pytest.mark.parametrize(
@@ -61,17 +39,6 @@ def test_sentences_are_not_rows(lines, write):
 def test_what_pandas_writes_is_read_back(name, separator, quoting, tmp_path):
     pandas.DataFrame(QUOTED, columns=["a", "b"]).to_csv(tmp_path / name, sep=separator, quoting=quoting, index=False)
     assert read_rows(tmp_path / name, ["a", "b"]) == QUOTED
-
-
-def test_marks_of_text_separated_by_tabs_stay(write):
-    rows = [('"Go!" he said', "He spoke"), ('"Yes."', '"No."'), ('5" screen', "Small")]
-    assert read_rows(write("a.tsv", "\n".join(map("\t".join, rows)))) == rows
-
-
-def test_a_line_of_a_spreadsheet_names_the_separator(write):
-    path = write("a.csv", "sep=;\ntext;label\nOne, two;x\nThree;y\n")
-    assert read_rows(path) == [("One, two", "x"), ("Three", "y")]
-    assert next(open_source(str(path)).records)[0] == "line 3"
 
 
 @pytest.mark.parametrize(

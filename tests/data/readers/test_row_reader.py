@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from simcse_pl.data.readers.layout import Layout
-from simcse_pl.data.readers.row_reader import iterate_documents, iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.readers.row_reader import documents_of, iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.readers.sources import open_source
 from simcse_pl.utils.errors import UserError
 
 
@@ -26,19 +27,15 @@ NLI = "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n"
     ("name", "text", "options", "message"),
     [
         ("d.csv", "text,label\na,b\nc, \n", {}, "d.csv, line 3: column label is empty"),
-        ("d.csv", "x,y\na,b,c\n", {}, "line 2: 3 columns where there should be 2"),
         ("d.jsonl", '{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
         ("d.jsonl", '{"x": "a"}\nb\n[1]\n', {}, "line 2: not a JSON object"),
-        ("d.csv", "", {}, "d.csv has no rows"),
         ("d.csv", "text,label\na,\n", {"on_invalid_row": "drop"}, "d.csv has no valid rows"),
-        ("d.csv", "x,y,score\na,b,4.2\nc,d,0\n", {}, "column score has numbers, not sentences"),
         (
             "d.txt",
             "".join(f"猫{i}\t犬{i}\t蕴含\n" for i in range(100)),
             {},
             "column 2 has only 蕴含, not",
         ),
-        ("d.csv", "text,label\na b,x\ntext,label\nc d,y\n", {}, "line 3: the columns' names again"),
         ("d.csv", NLI, {"label_column": 1, "columns": [0, "gold_label"]}, "data.columns: .* other than 1, which"),
     ],
 )
@@ -58,7 +55,6 @@ def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(file, caplog
     [
         ("d.csv", NLI, {"label_column": "gold_label"}, [(("a", "b"), "neutral"), (("c", "d"), "entailment")]),
         ("d.tsv", "1\ta\n0\tb\n", {"label_column": 0}, [(("a",), "1"), (("b",), "0")]),
-        ("d.csv", "a;0,5\nb;1,0\n", {"score_column": 1}, [(("a",), "0.5"), (("b",), "1.0")]),
         ("d.jsonl", '{"x": "a", "y": 2}\n{"x": "b", "y": 0}\n', {"label_column": "y"}, [(("a",), "2"), (("b",), "0")]),
     ],
 )
@@ -76,7 +72,7 @@ def test_each_row_has_its_label(name, text, options, expected, file):
 def test_blank_lines_separate_documents(text, lengths, tmp_path):
     path = tmp_path / "d.txt"
     path.write_text(text)
-    rows, documents = zip(*iterate_documents(path), strict=True)
+    rows, documents = zip(*documents_of(open_source(path)), strict=True)
     assert list(rows) == read_rows(path)
     assert [len(list(group)) for _, group in itertools.groupby(documents)] == lengths
     assert len(set(documents)) == len(lengths)
@@ -85,8 +81,8 @@ def test_blank_lines_separate_documents(text, lengths, tmp_path):
 def test_rows_of_a_table_are_no_documents(file):
     path = file("d.txt", "a\tb\nc\td\n")
     with pytest.raises(UserError, match="does not show which sentences follow each other"):
-        list(iterate_documents(path))
-    assert len(list(iterate_documents(path, layout=Layout(format="text")))) == 2
+        list(documents_of(open_source(path)))
+    assert len(list(documents_of(open_source(path, Layout(format="text"))))) == 2
 
 
 def test_an_accented_letter_is_one_character(file):

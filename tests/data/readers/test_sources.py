@@ -1,10 +1,7 @@
-"""Several files as one source, and other encodings."""
-
-import gzip
+"""Several files as one source."""
 
 import pytest
 
-from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.utils.errors import UserError
@@ -33,22 +30,3 @@ def test_a_list_a_pattern_and_a_folder_are_the_rows_of_all_files(folder):
         read_rows(folder)
     with pytest.raises(UserError, match="no files .*[*].csv"):
         read_rows(str(folder / "*.csv"))
-
-
-CHINESE = "花呗怎么还款\t怎样还花呗\n一个男人在弹吉他。\t他在弹。\n" * 5
-GERMAN = "Ein Mann fährt über die Brücke.\tEr fährt mit dem Auto nach München.\n" * 5
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize(
-    ("text", "encoding", "likely"),
-    [(CHINESE, "gb18030", "gb18030"), (GERMAN, "windows-1252", "cp1252"), (CHINESE, "utf-16", "utf_16")],
-)
-def test_an_encoding_is_named_and_can_be_set(text, encoding, likely, zipped, tmp_path):
-    path = tmp_path / ("a.tsv.gz" if zipped else "a.tsv")
-    content = text.replace("\n", "\r\n").encode(encoding)
-    path.write_bytes(gzip.compress(content) if zipped else content)
-    with pytest.raises(UserError, match=f"line 1: not UTF-8 .*; if it is {likely}, say so by data.encoding"):
-        read_rows(path)
-    expected = [tuple(line.split("\t")) for line in text.splitlines()]
-    assert read_rows(path, layout=Layout(encoding=encoding)) == expected

@@ -1,0 +1,72 @@
+"""Labels in files: numbers, words of several languages, or the user's own words."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from simcse_pl.utils.numbers import as_number
+
+Names = Sequence[Any] | None  # the user's words for 0, 1, ...
+
+NLI_WORDS = {
+    "entailment": ("entailment", "蕴含", "蘊含", "含意", "함의"),
+    "neutral": ("neutral", "中立", "중립"),
+    "contradiction": ("contradiction", "矛盾", "모순"),
+}
+NEUTRAL = 0.5  # between the scores of contradiction and entailment
+_YES = ("true", "yes", "duplicate", "paraphrase", "equivalent", "same", "similar", "是", "相同", "相似", "ja", "oui")
+_NO = ("false", "no", "different", "dissimilar", "否", "不同", "不相似", "nein", "non")
+_CLASSES = {word: name for name, words in NLI_WORDS.items() for word in words}
+_NUMBERS: dict[str, float] = {
+    **dict.fromkeys((*_YES, *NLI_WORDS["entailment"]), 1.0),
+    **dict.fromkeys(NLI_WORDS["neutral"], NEUTRAL),
+    **dict.fromkeys((*_NO, *(f"not_{word}" for word in _YES[2:6]), "not_entailment"), 0.0),
+    **dict.fromkeys(NLI_WORDS["contradiction"], 0.0),
+}
+NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
+
+
+def label_text(cell: Any) -> Any:
+    """Return a cell of labels as text, if it is a number, a truth value or missing."""
+    if cell is None or cell != cell:
+        return ""
+    return str(cell) if isinstance(cell, int | float) else cell
+
+
+def class_name(label: str, names: Names = None) -> str | None:
+    """Return the name of a class: that of `names`, the English word of NLI, or the label; None if it is not one.
+
+    Examples:
+        >>> class_name("蕴含"), class_name("1.0"), class_name("-"), class_name("Sport")
+        ('entailment', '1', None, 'Sport')
+    """
+    name = _CLASSES.get(label.casefold()) or re.sub(r"^(-?\d+)[.,]0+$", r"\1", label)
+    known = name != NO_LABEL if names is None else name in class_names(names)
+    return name if known else None
+
+
+def class_names(names: Sequence[Any]) -> list[str]:
+    """Return the names of the classes that the user has given words for, in their order."""
+    return [class_name(str(name)) or str(name) for name in names]
+
+
+def label_number(label: str, names: Names = None, neutral: float = NEUTRAL) -> float | None:
+    """Return a score, or the number of a label; None if it is neither a number nor a word that is known.
+
+    Args:
+        label: the text.
+        names: the user's words for 0, 1, ...; None for numbers, and 1 for words such as yes, 0 for words such as no.
+        neutral: the number of a neutral pair.
+    """
+    if names is not None:
+        name = class_name(label, names)
+        return None if name is None else float(class_names(names).index(name))
+    number = as_number(label)
+    known = _NUMBERS.get(label.casefold())
+    return number if number is not None else neutral if known == NEUTRAL else known
+
+
+def expected_labels(names: Names, *others: str) -> str:
+    """Return which labels can be read, for messages: those of `names`, or others and the words that are known."""
+    option = "label_names=[...] gives the words for 0, 1, ..."
+    return f"{', '.join(map(str, names))} of label_names" if names else f"{', '.join((*others, *_NUMBERS))}; {option}"
