@@ -72,9 +72,14 @@ def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file or of a torch file; raise UserError if it is damaged."""
+    """Read a state dict from a safetensors file or a torch file, or its entry `state_dict`.
+
+    Raises:
+        UserError: the file does not exist or is damaged.
+    """
     with reraise_as(f"{path} is damaged"):
-        return load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
+        content: dict[str, Any] = load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
+        return dict(content.get("state_dict", content))
 
 
 def read_torch_file(path: Path, mmap: bool = False) -> Any:
