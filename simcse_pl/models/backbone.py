@@ -236,7 +236,7 @@ def load_bare_weights(model: Backbone, file: str) -> None:
     """Load the weights of a backbone from a file of `torch.save(module.state_dict())`, or of safetensors.
 
     In the file, the names of the backbone's weights begin with a prefix, such as `bert.` or `module.encoder.`: the one
-    under which most of them are. The log names it, and the weights that are not used, such as those of a pooler.
+    under which most of them are. The log names it, and the other weights, such as those of a pooler.
 
     Raises:
         UserError: the file is damaged, or weights are missing or have another shape.
@@ -253,7 +253,7 @@ def load_bare_weights(model: Backbone, file: str) -> None:
             shapes = f"{[*weight.shape]}, and {[*own[name].shape]} in the backbone"
             raise UserError(f"{file}: the shape of {prefix}{name} is {shapes}: give the backbone that was trained")
     model.load_state_dict(loaded)
-    others = f"not used: {', '.join(list(weights)[:3])}{' ...' * (len(weights) > 3)} ({len(weights)} in all)"
+    others = f"not in the backbone: {', '.join(list(weights)[:3])}{' ...' * (len(weights) > 3)} ({len(weights)} in all)"
     log.info("%s: %d weights %s*%s", file, len(loaded), prefix, f"; {others}" if weights else "")
 
 
