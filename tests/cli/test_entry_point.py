@@ -212,3 +212,16 @@ def test_a_config_of_a_name_that_the_project_has_is_an_error(mistake_in, tmp_pat
     (tmp_path / "conf" / "method").mkdir(parents=True)
     (tmp_path / "conf" / "method" / "arccse.yaml").write_text("objective: {margin: 33.0}\n")
     assert "the project has a config of this name" in mistake_in("train.py", "--config-dir", str(tmp_path / "conf"))
+
+
+def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs, make_model, tmp_path):
+    """The weights do not move, so no validation improves the score of the first one."""
+    given = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.batch_size=2", "logger=csv"]
+    given += [*tiny(make_model("bert")), "optimizer.lr=1e-30", "val_every=1", "callbacks=early_stopping"]
+    given.append("callbacks.early_stopping.patience=2")
+    short, resumed = ["trainer.max_steps=2"], ["trainer.max_steps=9", f"resume={tmp_path}/first/checkpoints/last.ckpt"]
+    runs = [
+        (name, simcse_pl.train([*given, *own, f"hydra.run.dir={tmp_path}/{name}"]))
+        for name, own in [("first", short), ("second", resumed), ("whole", resumed[:1])]
+    ]
+    assert {name: results["steps"] for name, results in runs} == {"first": 2, "second": 3, "whole": 3}
