@@ -38,7 +38,7 @@ ELSEWHERE = {
     "tests": r"^python -m (pytest|benchmarks)|^python docs/|^python -c",
 }
 NEEDS = {  # the word for it on the page, and the commands
-    "hub": r"hf://|OWNER/NAME|model=(bert|roberta)|[ /=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)|experiment=prompt|xlm-|facebook/|test_sets=",
+    "hub": r"hf://|OWNER/NAME|model=(bert|roberta)|[\s/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)|experiment=prompt|xlm-|facebook/|test_sets=",
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
