@@ -37,15 +37,11 @@ from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
 
 _DEBUG_OPTION = "debug=true"
-# a value of Hydra's grammar: quoted, or between brackets and commas, perhaps after the key of a mapping; in the second
-# pattern, parentheses are part of a name, and not those of a function
-_VALUES = [
-    re.compile(
-        r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
-        rf"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{{[^}}]*\}}|[^][{{}},'"{parentheses}])+)"""
-    )
-    for parentheses in ("()", "")
-]
+# a value of Hydra's grammar: quoted, or between brackets and commas, perhaps after the key of a mapping
+_VALUES = re.compile(
+    r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
+    r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
+)
 _GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
 _ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
@@ -200,8 +196,8 @@ def _for_hydra(option: str) -> str:
     if "," in choice and os.path.exists(choice):
         return text
     if assigned and not _is_readable(option):
-        quoted = [f"{group}={values.sub(_quoted, choice)}" for values in _VALUES]
-        return next(filter(_is_readable, [*quoted, *([text] if choice[:1] not in "[{" else [])]), option)
+        quoted = f"{group}={_VALUES.sub(_quoted, choice)}"
+        return next(filter(_is_readable, [quoted, *([text] if choice[:1] not in "[{" else [])]), option)
     if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (group == "local" or (CONF / group).is_dir()):
         return option
     return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))

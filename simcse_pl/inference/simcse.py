@@ -24,6 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array
 Device = str | torch.device
 
+_POOLERS = {"cls": "pooler", "cls_before_pooler": "cls"}  # the released tool's names
 _MANY = 1000  # sentences: more than these get a progress bar
 
 
@@ -78,7 +79,7 @@ class SimCSE:
         self.name = str(model_name_or_path)
         options: dict[str, Any] = {"max_length": max_length, "truncate_dim": truncate_dim, "backbone": backbone}
         self.encoder: Encoder = (
-            SentenceEncoder.from_pretrained(self.name, pooler=pooler, **options)
+            SentenceEncoder.from_pretrained(self.name, _POOLERS.get(pooler, pooler), head="none", **options)
             if pooler
             else load_encoder(self.name, pooling, **options)
         )

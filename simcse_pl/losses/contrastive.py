@@ -228,13 +228,9 @@ class ContrastiveLoss(Loss):
 def _left_out(
     batch: EmbeddedBatch, views: Sequence[int], own: Sequence[int], duplicates: Mapping[int, Tensor] | None
 ) -> Tensor | None:
-    """Return the `negative_mask` of a comparison of views: the row's own sentences but the first key, and duplicates.
+    """Return the `negative_mask` of a comparison of views.
 
-    Args:
-        batch: this device's rows.
-        views: see `ContrastiveLoss.loss_of_views`.
-        own: the views that are no negatives of their own row: the anchor and the positives.
-        duplicates: which rows have a duplicate in a view, [n, m] by view, or None.
+    It leaves out the `own` views of a row, except the second of `views`, and `duplicates` [n, m] by view.
     """
     _, *keys = views
     further = [place for place, view in enumerate(keys) if place > 0 and view in own]

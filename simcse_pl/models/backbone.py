@@ -1,9 +1,7 @@
 """Load Hugging Face encoders and decoders, for any architecture."""
 
-import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
@@ -28,10 +26,8 @@ from simcse_pl.models.sources import (
     resolve,
 )
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.tensors import read_weights
+from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone
-
-log = logging.getLogger(__name__)
 
 _HIDDEN_DROPOUT = (
     "hidden_dropout_prob",  # BERT and most other encoders
@@ -87,7 +83,7 @@ def load_backbone(
         new_layers: the number of last layers whose weights are drawn at random.
         attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
             `flash_attention_2`; None takes its default for the architecture.
-        weights: a file with a state dict, to load in place of the checkpoint's weights; see `load_bare_weights`.
+        weights: a file with a state dict, to load in place of the checkpoint's weights; see tensors.load_bare_weights.
 
     Raises:
         UserError: the checkpoint does not exist or lacks weights, or it is an encoder-decoder model; or an option has
@@ -230,31 +226,6 @@ def rebuild_backbone(
     if missing:
         raise _incomplete(missing, name, config)
     return model
-
-
-def load_bare_weights(model: Backbone, file: str) -> None:
-    """Load the weights of a backbone from a file of `torch.save(module.state_dict())`, or of safetensors.
-
-    In the file, the names of the backbone's weights begin with a prefix, such as `bert.` or `module.encoder.`: the one
-    under which most of them are. The log names it, and the other weights, such as those of a pooler.
-
-    Raises:
-        UserError: the file is damaged, or weights are missing or have another shape.
-    """
-    weights, own = read_weights(Path(file)), model.state_dict()
-    first = next(iter(own))
-    prefixes = [name.removesuffix(first) for name in weights if f".{name}".endswith(f".{first}")]
-    prefix = max(prefixes, key=lambda start: sum(start + name in weights for name in own), default="")
-    loaded = {name: weights.pop(prefix + name) for name in own if prefix + name in weights}
-    if missing := own.keys() - loaded.keys():
-        raise _incomplete([f"{prefix}{name}" for name in missing], file, model.config)
-    for name, weight in loaded.items():
-        if weight.shape != own[name].shape:
-            shapes = f"{[*weight.shape]}, and {[*own[name].shape]} in the backbone"
-            raise UserError(f"{file}: the shape of {prefix}{name} is {shapes}: give the backbone that was trained")
-    model.load_state_dict(loaded)
-    others = f"not in the backbone: {', '.join(list(weights)[:3])}{' ...' * (len(weights) > 3)} ({len(weights)} in all)"
-    log.info("%s: %d weights %s*%s", file, len(loaded), prefix, f"; {others}" if weights else "")
 
 
 def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> Backbone:

@@ -146,8 +146,7 @@ class PoolerOutput(Pooling):
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
-        vectors: Tensor = self.dense(at_least_float32(super().forward(hidden_states, inputs)))
-        return vectors.tanh()
+        return torch.tanh(self.dense(at_least_float32(super().forward(hidden_states, inputs))))
 
 
 class CustomPooling(nn.Module):

@@ -78,21 +78,18 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
         write_json(new / SETTINGS_FILE, saved | checksums(new, "*.safetensors"))
 
 
-def read_spec(name: str, given: Mapping[str, Any], pooler: str | None = None) -> EncoderSpec:
+def read_spec(name: str, given: Mapping[str, Any]) -> EncoderSpec:
     """Read the parts of an encoder beside its backbone and tokenizer; an empty EncoderSpec for a plain checkpoint.
 
     Args:
         name: a folder or hub repository of this project, sentence-transformers or the official code, or package:NAME.
         given: the settings that replace the saved ones. Of a folder of sentence-transformers with another pooling than
             the given one, only the transformer is used: its head was trained on other vectors.
-        pooler: if given, the source is read as a checkpoint of the official code.
 
     Raises:
-        UserError: a file is damaged or missing, or an unknown pooler.
+        UserError: a file is damaged or missing.
     """
     source = resolve(name)
-    if pooler is not None:
-        return _read_official(source, pooler)
     if (spec := _read_saved(source)) is not None:
         return spec
     pooling = given.get("pooling")
@@ -107,7 +104,10 @@ def read_spec(name: str, given: Mapping[str, Any], pooler: str | None = None) ->
         return EncoderSpec()
     released = _RELEASED.fullmatch(source)
     if spec is None and released and find_file(source, "config.json"):
-        spec = _read_official(source, "cls_before_pooler" if released[1] == "unsup" else "cls")
+        spec = EncoderSpec(EncoderSettings("cls"))
+        if released[1] == "sup":  # its head is kept at test time, as BERT's pooler (section 6.3)
+            head = {key.replace("dense.", "0."): weight for key, weight in _read_pooler(find_weights(source)).items()}
+            spec = EncoderSpec(EncoderSettings("cls", "mlp"), head)
     if spec is None or pooling in (None, spec.settings.pooling):
         return spec or EncoderSpec()
     plain = vars(EncoderSettings())
@@ -117,20 +117,6 @@ def read_spec(name: str, given: Mapping[str, Any], pooler: str | None = None) ->
         without = ", ".join(f"{name}={value}" for name, value in saved.items())
         log.warning("pooling=%s: %s, without %s", name_of(pooling), kept, without)
     return EncoderSpec(subfolder=spec.subfolder)
-
-
-def _read_official(source: str, pooler: str) -> EncoderSpec:
-    """Read a checkpoint of the official code, given its option: `cls` (with BERT's pooler) or `cls_before_pooler`.
-
-    Unsupervised models drop the projection head at test time. Supervised models keep it, and store it as
-    BERT's pooler (section 6.3 and Table 6 of the paper).
-    """
-    if pooler == "cls_before_pooler":
-        return EncoderSpec(EncoderSettings("cls"))
-    if pooler != "cls":
-        raise UserError(f"pooler={pooler}: choose cls or cls_before_pooler")
-    head = {name.replace("dense.", "0."): weight for name, weight in _read_pooler(find_weights(source)).items()}
-    return EncoderSpec(EncoderSettings("cls", "mlp"), head)
 
 
 def _read_pooler(path: Path) -> dict[str, Tensor]:
@@ -212,12 +198,7 @@ def read_checkpoint(
 
 
 def load_saved(
-    make: Callable[..., Encoder],
-    name: str,
-    given: Mapping[str, Any],
-    pooler: str | None,
-    base: str | None,
-    backbone: dict[str, Any],
+    make: Callable[..., Encoder], name: str, given: Mapping[str, Any], base: str | None, backbone: dict[str, Any]
 ) -> Encoder:
     """Build an encoder from what is saved as `name`, in evaluation mode; see `SentenceEncoder.from_pretrained`.
 
@@ -225,7 +206,6 @@ def load_saved(
         make: the encoder's class; it takes the backbone, the tokenizer, the settings and the post-processing.
         name: a folder, a hub name, a checkpoint of training, or with `base` a file with a state dict.
         given: replace the saved settings if they are not None.
-        pooler: see `read_spec`.
         base: the model that has the config and the tokenizer of a state dict.
         backbone: the options of `load_backbone`.
 
@@ -234,7 +214,7 @@ def load_saved(
             weights do not fit.
     """
     given = {option: value for option, value in given.items() if value is not None}
-    model, tokenizer, spec = _load_parts(name, given, pooler, base, backbone)
+    model, tokenizer, spec = _load_parts(name, given, base, backbone)
     settings = vars(spec.settings) | given
     if not settings["pooling"]:
         raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
@@ -257,7 +237,7 @@ def load_saved(
 
 
 def _load_parts(
-    name: str, given: Mapping[str, Any], pooler: str | None, base: str | None, backbone: dict[str, Any]
+    name: str, given: Mapping[str, Any], base: str | None, backbone: dict[str, Any]
 ) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
     """Return the backbone, the tokenizer and the other parts of an encoder; see `load_saved`."""
     file, source = Path(name).is_file(), resolve(base or name)
@@ -270,7 +250,7 @@ def _load_parts(
         model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
     else:
         with unchanged(Path(source) / SETTINGS_FILE):
-            spec = EncoderSpec() if base else read_spec(name, given, pooler)
+            spec = EncoderSpec() if base else read_spec(name, given)
             for option in ("num_layers", "bidirectional"):
                 if backbone.get(option) is None:
                     backbone[option] = getattr(spec, option)

@@ -151,12 +151,11 @@ def unsupported_option(
     """
     assert settings.pooling is not None
     pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
-    is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is None
+    plain = isinstance(pooling, Pooling) and pooling.mask_of is None
+    plain = plain and (pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens)  # type: ignore[union-attr]
     template = templates.texts[0] if templates.texts else None
     beyond = {
-        f"pooling={settings.pooling}": not is_mean
-        and not isinstance(pooling, PoolerOutput)
-        and all(POOLINGS[name] is not pooling for name in _SWITCHES),
+        f"pooling={settings.pooling}": not plain,
         f"template={template!r}": template is not None and templates.prefix is None,
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,

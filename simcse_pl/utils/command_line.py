@@ -58,8 +58,7 @@ def hydra_option(name: str, value: object) -> str:
 
 def hydra_text(name: str, text: str) -> str:
     """Return an option of Hydra whose value is one text, with quotation marks."""
-    escaped = text.replace('"', '\\"')
-    return f'{name}="{escaped}"'
+    return name + '="' + text.replace('"', r"\"") + '"'
 
 
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:
