@@ -75,7 +75,7 @@ def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors or torch file, or of its entry `state_dict`; raise UserError if it is damaged."""
+    """Read the tensors of a safetensors or torch file, or of its entry `state_dict`; raise UserError if damaged."""
     with reraise_as(f"{path} is damaged"):
         content: dict[str, Any] = load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
         return dict(content.get("state_dict", content))
