@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))  # tests is not installed
 
 from tests.forks import Forks, forks
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 PROGRAMS = re.compile(r"(\w+=\S+ )?(python|simcse|make|pip|torchrun|sbatch|wandb|curl) (?!=)")
 
 ELSEWHERE = {
@@ -38,7 +38,8 @@ ELSEWHERE = {
     "tests": r"^python -m (pytest|benchmarks)|^python docs/|^python -c",
 }
 NEEDS = {  # the word for it on the page, and the commands
-    "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)|experiment=(prompt|m(simcse|ulti))|xlm-|facebook/|test_sets=",
+    "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)"
+    r"|experiment=(prompt|m(simcse|ulti))|xlm-|facebook/|test_sets=",
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
@@ -64,6 +65,7 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
 }
 PREPARATIONS = {  # commands that run before the first one with a pattern
     **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in ("outputs/RUN", "outputs/RUN_1")},
+    r"(?<!dir=)outputs/zh/": "simcse train hydra.run.dir=outputs/zh",
     r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
     r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
@@ -109,6 +111,10 @@ FILES = {
     "OCNLI_dev.txt": rows_of("这里有{0}只狗。\t有狗。\tentailment\n这里有{0}只狗。\t没有狗。\tcontradiction\n"),
     "duplicates.csv": "a,b,label\n" + rows_of("Where is {0}?,Where?,different\nWho is {0}?,Who?,duplicate\n"),
     "dev_zh.csv": rows_of("{3},这只动物有{0}条腿。,它的腿有{0}条。\n"),
+    "语料.txt": rows_of("花呗第{0}次还款失败怎么办？\n怎么修改第{0}个手机号？\n"),
+    "cnsd_snli_v1.0.train.jsonl": "".join(
+        _nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")
+    ),
     "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     + rows_of("{0}\t1\t2\tWhere are the {0} {1}?\tWhere did the {0} {1} go?\t1\n"),
     "snli_1.0_train.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),

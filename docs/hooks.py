@@ -11,7 +11,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PAGES = ("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -138,8 +138,8 @@ def test_model_options_are_the_encoders_arguments():
     own = yaml.safe_load((CONF / "model" / "checkpoint.yaml").read_text()).keys() - {"_target_"}
     takers = SentenceEncoder.from_pretrained, load_backbone
     arguments = {name for taker in takers for name in signature(taker).parameters}
-    # pooler is for the released tool's interface; the saved encoder says the subfolder.
-    assert own == arguments - {"backbone", "pooler", "subfolder"}
+    # The saved encoder says the subfolder, and backbone what name is.
+    assert own == arguments - {"options", "subfolder", "weights"}
 
 
 def test_pins_satisfy_the_package():

@@ -20,6 +20,7 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import simcse_pl
+from simcse_pl.cli.entry_point import _for_hydra
 from simcse_pl.config.options import check_options
 from simcse_pl.utils.command_line import Parser
 from tests.conftest import ROOT
@@ -90,6 +91,7 @@ def test_commands_are_valid(words, monkeypatch):
                 return  # the user's own configs
             sweeps = "-m" in options
             options = [option for option in options if option != "-m" and not (sweeps and option.startswith("seed="))]
+            options = [_for_hydra(option) for option in options]
             for job in jobs_of(options) if sweeps else [options]:
                 check_options(composed(*job, config=name))
         case ["python", "docs/findings.py", *_]:

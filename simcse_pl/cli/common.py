@@ -27,11 +27,14 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
     """
     about = (
         "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "
-        "or sentence-transformers, a hub name, package:NAME of a Python package, or word vectors (.txt or .vec)"
+        "or sentence-transformers, a hub name, package:NAME of a Python package, word vectors (.txt or .vec), or with "
+        "--backbone a file with a state dict"
     )
     parser.add_argument("encoder", nargs=nargs, metavar="ENCODER", help=about)
     about = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
     parser.add_argument("--pooling", help=about)
+    about = "model with the config and the tokenizer, for a file that has weights alone, such as simcse_unsup.pt"
+    parser.add_argument("--backbone", metavar="MODEL", help=about)
     about = "maximum number of tokens per sentence (default: the saved one)"
     parser.add_argument("--max-length", type=int, metavar="N", help=about)
     about = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
@@ -47,7 +50,7 @@ def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: s
 
 def load_simcse(arguments: argparse.Namespace) -> SimCSE:
     """Load the selected encoder on the device of the arguments."""
-    names = ("pooling", "max_length", "truncate_dim", "batch_size", "bf16")
+    names = ("pooling", "backbone", "max_length", "truncate_dim", "batch_size", "bf16")
     options = {name: getattr(arguments, name) for name in names}
     return SimCSE(arguments.encoder, device=arguments.device, **options)
 

@@ -6,6 +6,7 @@ This file imports neither torch nor Lightning, which take seconds: --help and mo
 import logging
 import os
 import re
+import shlex
 import signal
 import sys
 import tempfile
@@ -18,8 +19,9 @@ from typing import Any
 import hydra
 import yaml
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import env_override
-from hydra.errors import HydraException, InstantiationException
+from hydra.errors import HydraException, InstantiationException, OverrideParseException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
@@ -29,7 +31,7 @@ from simcse_pl.config.options import check_options, dotted_names, name_in_full
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
 from simcse_pl.training.launch import end_with_parent
-from simcse_pl.utils.command_line import report_error
+from simcse_pl.utils.command_line import hydra_option, hydra_text, report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
@@ -38,7 +40,7 @@ _DEBUG_OPTION = "debug=true"
 # a value of Hydra's grammar: quoted, or between brackets and commas, perhaps after the key of a mapping
 _VALUES = re.compile(
     r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
-    r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|[^][{}(),'"])+)"""
+    r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
 )
 _GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
 _ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
@@ -186,18 +188,29 @@ def _for_hydra(option: str) -> str:
     """Return an option as Hydra takes it: `queue=[]` for `queue=null`, and `data.train='语料.txt'` for `语料.txt`.
 
     Hydra accepts null in a defaults list only. The folder of the group `local` may be missing, or be in --config-dir
-    only. Without quotation marks, values are ASCII.
+    only. Hydra reads values beyond ASCII in quotation marks alone. A value that Hydra cannot read is one text, such as
+    `pairs (1).csv`, unless it begins as a list or a mapping does. So is the name of a file with commas.
     """
     group, assigned, choice = option.partition("=")
-    if not choice.isascii():
-        return f"{group}={_VALUES.sub(_quoted, choice)}"
+    text = hydra_text(group, choice)
+    if "," in choice and os.path.exists(choice):
+        return text
+    if assigned and not _is_readable(option):
+        quoted = f"{group}={_VALUES.sub(_quoted, choice)}"
+        return next(filter(_is_readable, [quoted, *([text] if choice[:1] not in "[{" else [])]), option)
     if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (group == "local" or (CONF / group).is_dir()):
         return option
     return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
 
 
+def _is_readable(option: str) -> bool:
+    with suppress(HydraException):
+        return bool(OverridesParser.create().parse_override(option))
+    return False
+
+
 def _quoted(value: re.Match[str]) -> str:
-    if value["quoted"] or value["plain"].isascii():
+    if value["quoted"] or _is_readable(f"value={value['plain'].strip()}"):
         return value[0]
     return f"{value['key']}'{value['plain'].rstrip()}'"
 
@@ -243,7 +256,14 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
         text = f"{place}: {first_line(cause or error)}"
     elif isinstance(error, _CONFIG_ERRORS) and not isinstance(error, InstantiationException):
         text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
-        if unknown := re.match(r"Could not override '([\w.]+)'", text):
+        if isinstance(error, OverrideParseException):
+            name, _, value = error.override.partition("=")
+            text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
+        elif sweep := re.match("Ambiguous value for argument '(.*)' 1[.] ", text):
+            name, _, value = sweep[1].replace("'", "").partition("=")
+            one, several = hydra_option(name, value), shlex.quote(f"{name}=[{value}]")
+            text = f"{name}={value}: for one text, write {one}, for a list {several}, and for a sweep add -m"
+        elif unknown := re.match(r"Could not override '([\w.]+)'", text):
             names = _option_names(command, options)
             text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (--help lists all)"
     else:

@@ -87,7 +87,7 @@ def _check_empty(folder: Path, new: Path | None = None) -> None:
 
 
 def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
-    options = {name: getattr(arguments, name) for name in ("pooling", "max_length", "truncate_dim")}
+    options = {name: getattr(arguments, name) for name in ("pooling", "backbone", "max_length", "truncate_dim")}
     encoder = load_encoder(arguments.encoder, **options)
     if not isinstance(encoder, SentenceEncoder):
         raise UserError(f"{arguments.encoder}: word vectors cannot be exported")

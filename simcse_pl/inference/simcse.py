@@ -24,6 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 SentencesOrVectors = str | Sequence[str] | Tensor | Array
 Device = str | torch.device
 
+_POOLERS = {"cls": "pooler", "cls_before_pooler": "cls"}  # the released tool's names
 _MANY = 1000  # sentences: more than these get a progress bar
 
 
@@ -46,6 +47,7 @@ class SimCSE:
         truncate_dim: how many of the first dimensions to keep; None for the encoder's own setting.
         batch_size: sentences encoded at once; see SentenceEncoder.encode.
         bf16: compute in bfloat16, which is faster on hardware that supports it.
+        backbone: the model whose config and tokenizer belong to a bare state dict, such as `simcse_unsup.pt`.
 
     Raises:
         UserError: the encoder is missing or damaged, or an option does not fit it.
@@ -72,11 +74,12 @@ class SimCSE:
         truncate_dim: int | None = None,
         batch_size: int | None = None,
         bf16: bool = False,
+        backbone: str | None = None,
     ) -> None:
         self.name = str(model_name_or_path)
-        options: dict[str, Any] = {"max_length": max_length, "truncate_dim": truncate_dim}
+        options: dict[str, Any] = {"max_length": max_length, "truncate_dim": truncate_dim, "backbone": backbone}
         self.encoder: Encoder = (
-            SentenceEncoder.from_pretrained(self.name, pooler=pooler, **options)
+            SentenceEncoder.from_pretrained(self.name, _POOLERS.get(pooler, pooler), head="none", **options)
             if pooler
             else load_encoder(self.name, pooling, **options)
         )

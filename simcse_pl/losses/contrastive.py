@@ -1,7 +1,7 @@
 """SimCSE's contrastive loss. Equation numbers are those of the paper."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -123,16 +123,15 @@ def duplicate_negatives(hashes: Tensor, others: Tensor, label_offset: int = 0, p
         positives: the number of positives of a row.
 
     Returns:
-        [n, m (views - 1)] bool, a `negative_mask` of `contrastive_loss` for each of the positives: one
-        positive of each row, then the row's other positives and hard negatives row by row.
+        [n, m, views] bool: whether a view of one of the m rows is a duplicate for a row; its anchor is one if its
+        positives are.
     """
     num_own = 1 + positives
     same = (hashes[:, None, :num_own, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
     repeated = same[:, :, :num_own].any(dim=2)
     rows = torch.arange(len(hashes), device=hashes.device)
     repeated[rows, label_offset + rows] = False
-    masked = torch.cat([repeated[:, :, None].expand(-1, -1, positives), same[:, :, num_own:]], dim=2)
-    return torch.cat([masked[:, :, :1].flatten(1), masked[:, :, 1:].flatten(1)], dim=1)
+    return torch.cat([repeated[:, :, None].expand(-1, -1, num_own), same[:, :, num_own:]], dim=2)
 
 
 class ContrastiveLoss(Loss):
@@ -143,6 +142,9 @@ class ContrastiveLoss(Loss):
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
             (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
         symmetric: average with the loss of each positive against the anchors of all rows, and the queue.
+        same_role: also compare anchors with the anchors of other rows, and, if symmetric, positives with the positives
+            of other rows. For pairs, both options together are NT-Xent (SimCLR, Chen et al. 2020): each of the 2N
+            sentences is compared with the 2N - 1 others.
     """
 
     contrasts = True
@@ -157,11 +159,13 @@ class ContrastiveLoss(Loss):
         mask_duplicates: bool = False,
         hardness: NonNegativeFloat = 0.0,
         symmetric: bool = False,
+        same_role: bool = False,
         weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
         self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
-        self.mask_duplicates, self.hardness, self.symmetric = mask_duplicates, hardness, symmetric
+        self.mask_duplicates, self.hardness = mask_duplicates, hardness
+        self.symmetric, self.same_role = symmetric, same_role
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
@@ -170,24 +174,19 @@ class ContrastiveLoss(Loss):
         positives; those of the other rows are negatives.
         """
         positives, negatives = batch.views(Role.POSITIVE), batch.views(Role.NEGATIVE)
-        mask = None  # of a row's other positives and of duplicates; it is the same for every positive
-        if len(positives) > 1:
-            mask = _own_positives(batch, len(positives) + len(negatives) - 1, len(positives) - 1)
+        own, duplicates = [0, *positives], None
         if self.mask_duplicates:
-            hashes = select_views(hash_token_ids(batch.inputs), [0, *positives, *negatives])
-            duplicates = duplicate_negatives(
-                hashes, batch.gather(hashes), batch.split.label_offset, positives=len(positives)
-            )
-            mask = duplicates if mask is None else mask | duplicates
+            hashes = select_views(hash_token_ids(batch.inputs), [*own, *negatives])
+            repeated = duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset, len(positives))
+            duplicates = dict(zip([*own, *negatives], repeated.unbind(dim=2), strict=True))
+        anchors_too, positives_too = ([0], positives) if self.same_role else ([], [])
         comparisons = [
-            [0, positive, *(view for view in positives if view != positive), *negatives] for positive in positives
+            [0, positive, *(view for view in positives if view != positive), *negatives, *anchors_too]
+            for positive in positives
         ]
         if self.symmetric:
-            comparisons += [[positive, 0] for positive in positives]
-        losses = []
-        for views in comparisons:
-            left_out = None if mask is None else mask[:, : len(batch.gathered) * (len(views) - 1)]
-            losses.append(self.loss_of_views(batch, views, left_out))
+            comparisons += [[positive, 0, *positives_too] for positive in positives]
+        losses = [self.loss_of_views(batch, views, _left_out(batch, views, own, duplicates)) for views in comparisons]
         return batch.split.weight * torch.stack(losses).mean()
 
     def loss_of_views(
@@ -199,7 +198,8 @@ class ContrastiveLoss(Loss):
             batch: this device's rows.
             views: the positions of the anchor, the positive, and the hard negatives, in this order. Other positives
                 are before the hard negatives, and `mask` removes those of the own row. With `symmetric`, there are
-                further calls with the positive and the anchor.
+                further calls with the positive and the anchor. With `same_role`, the views of the first one's role are
+                at the end.
             mask: the `negative_mask` of `contrastive_loss`, or None.
             changed: tensors that `contrastive_loss` gets in place of those of the batch, or in addition, such as
                 `positive_similarities` [batch].
@@ -225,10 +225,20 @@ class ContrastiveLoss(Loss):
         )
 
 
-def _own_positives(batch: EmbeddedBatch, num_views: int, num_others: int) -> Tensor:
-    """Return a `negative_mask` of each local row's other positives, the first of the views beside its positive."""
-    total = len(batch.gathered)
-    mask = torch.zeros(len(batch.embeddings), total, num_views, dtype=torch.bool, device=batch.embeddings.device)
-    rows = torch.arange(len(mask), device=mask.device)
-    mask[rows, batch.split.label_offset + rows, :num_others] = True
-    return F.pad(mask.flatten(1), (total, 0))  # after the columns of one positive of each row
+def _left_out(
+    batch: EmbeddedBatch, views: Sequence[int], own: Sequence[int], duplicates: Mapping[int, Tensor] | None
+) -> Tensor | None:
+    """Return the `negative_mask` of a comparison of views.
+
+    It leaves out the `own` views of a row, except the second of `views`, and `duplicates` [n, m] by view.
+    """
+    _, *keys = views
+    further = [place for place, view in enumerate(keys) if place > 0 and view in own]
+    if duplicates is None and not further:
+        return None
+    rows = torch.arange(len(batch.embeddings), device=batch.embeddings.device)
+    none = torch.zeros(len(rows), len(batch.gathered), dtype=torch.bool, device=rows.device)
+    mask = torch.stack([none if duplicates is None else duplicates[view] for view in keys], dim=2)
+    for place in further:
+        mask[rows, batch.split.label_offset + rows, place] = True
+    return torch.cat([mask[:, :, 0], mask[:, :, 1:].flatten(1)], dim=1)

@@ -26,6 +26,7 @@ from simcse_pl.models.sources import (
     resolve,
 )
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone
 
 _HIDDEN_DROPOUT = (
@@ -63,6 +64,7 @@ def load_backbone(
     adapter: Any = None,
     new_layers: NonNegativeInt = 0,
     attn_implementation: str | None = None,
+    weights: str | None = None,
 ) -> Backbone:
     """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
 
@@ -81,6 +83,7 @@ def load_backbone(
         new_layers: the number of last layers whose weights are drawn at random.
         attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
             `flash_attention_2`; None takes its default for the architecture.
+        weights: a file with a state dict, to load in place of the checkpoint's weights; see tensors.load_bare_weights.
 
     Raises:
         UserError: the checkpoint does not exist or lacks weights, or it is an encoder-decoder model; or an option has
@@ -103,10 +106,12 @@ def load_backbone(
             config.use_cache = False  # of keys and values, for generation
         if attn_implementation is not None:
             config._attn_implementation = attn_implementation
-        model = _load_model(name, source_of_weights, config, subfolder, pretrained, dtype, quantization)
+        model = _load_model(name, source_of_weights, config, subfolder, pretrained and not weights, dtype, quantization)
     if bidirectional and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
+    if weights and pretrained:
+        load_bare_weights(model, weights)
     if new_layers:
         drawn = AutoModel.from_config(config, dtype=model.dtype, trust_remote_code=False)
         loaded, random = (next(x for x in net.modules() if isinstance(x, nn.ModuleList)) for net in (model, drawn))
@@ -162,10 +167,11 @@ def _load_model(
     dtype: str | None = None,
     quantization: Any = None,
 ) -> Backbone:
+    precision = getattr(torch, dtype or "float32")
     if not pretrained:
-        random: Backbone = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        random: Backbone = AutoModel.from_config(config, dtype=precision, trust_remote_code=False)
         return random
-    options: dict[str, Any] = {"subfolder": subfolder, "dtype": getattr(torch, dtype or "float32")}
+    options: dict[str, Any] = {"subfolder": subfolder, "dtype": precision}
     if quantization is not None:
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them

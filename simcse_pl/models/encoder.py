@@ -122,8 +122,8 @@ class SentenceEncoder(nn.Module):
         template_bias: TemplateBias | None = None,
         final_period: bool | None = None,
         truncate_dim: int | None = None,
-        pooler: str | None = None,
-        **backbone: Any,
+        backbone: str | None = None,
+        **options: Any,
     ) -> Self:
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face model.
 
@@ -137,15 +137,16 @@ class SentenceEncoder(nn.Module):
                 from the checkpoint's masked language model, if it has one.
             max_length, normalize, template, template_bias, final_period, truncate_dim: replace the saved settings. The
                 template "{sentence}" removes the saved one.
-            pooler: `cls` or `cls_before_pooler`, for checkpoints of the official code; see saved_encoder.py.
-            backbone: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter. A
+            backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
+                simcse_unsup.pt; see tensors.load_bare_weights.
+            options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter. A
                 checkpoint of training takes num_layers alone.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
         values = pooling, head, max_length, normalize, template, template_bias, final_period, truncate_dim
-        return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), pooler, backbone)
+        return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.

@@ -44,6 +44,7 @@ def load_encoder(
     word_counts: str | None = None,
     template: str | None = None,
     truncate_dim: int | None = None,
+    backbone: str | None = None,
 ) -> Encoder:
     """Load an encoder on the CPU, in evaluation mode.
 
@@ -52,6 +53,7 @@ def load_encoder(
             SentenceEncoder.from_pretrained takes.
         pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
+        backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
         word_counts: a file of words and their counts; only for word vectors.
 
     Raises:
@@ -67,4 +69,5 @@ def load_encoder(
         normalize=normalize,
         template=template,
         truncate_dim=truncate_dim,
+        backbone=backbone,
     )

@@ -1,9 +1,9 @@
 """Poolings: from the hidden states of a transformer to one vector per sentence.
 
 A pooling reduces the tokens of a layer to one vector, and averages over the layers that it reads. `cls`, `mean`,
-`first_last` and `top2` are those of Table 6 of the paper. `layers_1_2_12` and the like, any set of layers, come from
-WhiteningBERT (Huang et al. 2021), `mask` from PromptBERT (Jiang et al. 2022), and `weighted_mean` from SGPT
-(Muennighoff 2022).
+`first_last` and `top2` are those of Table 6 of the paper. `pooler` is the output of BERT's own pooler. `layers_1_2_12`
+and the like, any set of layers, come from WhiteningBERT (Huang et al. 2021), `mask` from PromptBERT (Jiang et al.
+2022), and `weighted_mean` from SGPT (Muennighoff 2022).
 
 The reductions are functions of plain tensors, the states [batch, tokens, dim] of a layer and a mask [batch, tokens], 1
 for the tokens to read and 0 for others:
@@ -134,6 +134,21 @@ class Pooling(nn.Module):
         return at_least_float32(vectors).mean(dim=0).to(vectors.dtype)
 
 
+class PoolerOutput(Pooling):
+    """The output of the backbone's own pooler: Linear and Tanh of [CLS], pretrained by next-sentence prediction.
+
+    The weights are random until those of a checkpoint are loaded.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(first_token)
+        self.dense = nn.Linear(dim, dim)
+
+    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
+        """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
+        return torch.tanh(self.dense(at_least_float32(super().forward(hidden_states, inputs))))
+
+
 class CustomPooling(nn.Module):
     """A user's function or module, such as attention over tokens. Its vectors may have any width.
 
@@ -158,13 +173,16 @@ POOLINGS = {
     "cls": Pooling(first_token),
     "mean": Pooling(mean_over_tokens),
     "first_last": Pooling(mean_over_tokens, layers=(1, -1)),  # not the word embeddings, which are layer 0
+    "first_last_embedding": Pooling(mean_over_tokens, layers=(0, -1)),
     "top2": Pooling(mean_over_tokens, layers=(-2, -1)),
     "max": Pooling(max_over_tokens),
     "last_token": Pooling(last_token),
     "weighted_mean": Pooling(weighted_mean_over_tokens),
     "span": Pooling(mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
-CHOICES = f"{', '.join(POOLINGS)}, mask, mask_2, layers like layers_1_2, or the dotted name of a function or a module"
+CHOICES = (
+    f"{', '.join(POOLINGS)}, pooler, mask, mask_2, layers like layers_1_2, or the dotted name of a function or a module"
+)
 
 
 def find_pooling(
@@ -173,9 +191,9 @@ def find_pooling(
     """Return a pooling by its name.
 
     Args:
-        name: one of `POOLINGS`; `mask`, or `mask_2` for the second mask token and so on; `layers_` and the numbers of
-            layers, as in `layers_1_12`; a function or a module (see `CustomPooling`); or the dotted name of a function
-            or of a class of modules, which is imported. A class gets the backbone's config.
+        name: one of `POOLINGS`; `pooler`; `mask`, or `mask_2` for the second mask token and so on; `layers_` and the
+            numbers of layers, as in `layers_1_12`; a function or a module (see `CustomPooling`); or the dotted name of
+            a function or of a class of modules, which is imported. A class gets the backbone's config.
         config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
 
@@ -190,6 +208,8 @@ def find_pooling(
             return CustomPooling(function(config) if isinstance(function, type) else function)
     if name in POOLINGS:
         pooling = POOLINGS[name]
+    elif name == "pooler":
+        pooling = PoolerOutput(config.hidden_size)
     elif match := re.fullmatch(r"mask(?:_([1-9][0-9]?))?", name):
         number = int(match[1] or 1)
         mask_of = partial(nth_mask_token, mask_token_id=-1 if mask_token_id is None else mask_token_id, number=number)

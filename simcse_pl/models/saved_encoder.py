@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from safetensors.torch import save_file
+from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter
@@ -77,21 +78,18 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
         write_json(new / SETTINGS_FILE, saved | checksums(new, "*.safetensors"))
 
 
-def read_spec(name: str, given: Mapping[str, Any], pooler: str | None = None) -> EncoderSpec:
+def read_spec(name: str, given: Mapping[str, Any]) -> EncoderSpec:
     """Read the parts of an encoder beside its backbone and tokenizer; an empty EncoderSpec for a plain checkpoint.
 
     Args:
         name: a folder or hub repository of this project, sentence-transformers or the official code, or package:NAME.
         given: the settings that replace the saved ones. Of a folder of sentence-transformers with another pooling than
             the given one, only the transformer is used: its head was trained on other vectors.
-        pooler: if given, the source is read as a checkpoint of the official code.
 
     Raises:
-        UserError: a file is damaged or missing, or an unknown pooler.
+        UserError: a file is damaged or missing.
     """
     source = resolve(name)
-    if pooler is not None:
-        return _read_official(source, pooler)
     if (spec := _read_saved(source)) is not None:
         return spec
     pooling = given.get("pooling")
@@ -106,7 +104,10 @@ def read_spec(name: str, given: Mapping[str, Any], pooler: str | None = None) ->
         return EncoderSpec()
     released = _RELEASED.fullmatch(source)
     if spec is None and released and find_file(source, "config.json"):
-        spec = _read_official(source, "cls_before_pooler" if released[1] == "unsup" else "cls")
+        spec = EncoderSpec(EncoderSettings("cls"))
+        if released[1] == "sup":  # its head is kept at test time, as BERT's pooler (section 6.3)
+            head = {key.replace("dense.", "0."): weight for key, weight in _read_pooler(find_weights(source)).items()}
+            spec = EncoderSpec(EncoderSettings("cls", "mlp"), head)
     if spec is None or pooling in (None, spec.settings.pooling):
         return spec or EncoderSpec()
     plain = vars(EncoderSettings())
@@ -118,21 +119,13 @@ def read_spec(name: str, given: Mapping[str, Any], pooler: str | None = None) ->
     return EncoderSpec(subfolder=spec.subfolder)
 
 
-def _read_official(source: str, pooler: str) -> EncoderSpec:
-    """Read a checkpoint of the official code, given its option: `cls` (with BERT's pooler) or `cls_before_pooler`.
-
-    Unsupervised models drop the projection head at test time. Supervised models keep it, and store it as
-    BERT's pooler (section 6.3 and Table 6 of the paper).
-    """
-    if pooler == "cls_before_pooler":
-        return EncoderSpec(EncoderSettings("cls"))
-    if pooler != "cls":
-        raise UserError(f"pooler={pooler}: choose cls or cls_before_pooler")
-    path = find_weights(source)
-    with reraise_as(f"{path} has no projection head"):
-        weights = {name.rpartition("pooler.")[2]: weight for name, weight in read_weights(path).items()}
-        head = {"0.weight": weights["dense.weight"], "0.bias": weights["dense.bias"]}
-    return EncoderSpec(EncoderSettings("cls", "mlp"), head)
+def _read_pooler(path: Path) -> dict[str, Tensor]:
+    """Return a state dict for `PoolerOutput` from a file of weights. ALBERT's are in pooler, others in pooler.dense."""
+    weights = read_weights(path)
+    poolers = [name.rpartition("weight")[0] for name in weights if re.search(r"\bpooler\.(dense\.)?weight$", name)]
+    if not poolers:
+        raise UserError(f"{path} has no weights of a pooler: choose another pooling, such as cls")
+    return {f"dense.{name}": weights[poolers[0] + name] for name in ("weight", "bias")}
 
 
 def _read_saved(source: str) -> EncoderSpec | None:
@@ -205,15 +198,15 @@ def read_checkpoint(
 
 
 def load_saved(
-    make: Callable[..., Encoder], name: str, given: Mapping[str, Any], pooler: str | None, backbone: dict[str, Any]
+    make: Callable[..., Encoder], name: str, given: Mapping[str, Any], base: str | None, backbone: dict[str, Any]
 ) -> Encoder:
     """Build an encoder from what is saved as `name`, in evaluation mode; see `SentenceEncoder.from_pretrained`.
 
     Args:
         make: the encoder's class; it takes the backbone, the tokenizer, the settings and the post-processing.
-        name: a folder, a hub name or a checkpoint of training.
+        name: a folder, a hub name, a checkpoint of training, or with `base` a file with a state dict.
         given: replace the saved settings if they are not None.
-        pooler: see `read_spec`.
+        base: the model that has the config and the tokenizer of a state dict.
         backbone: the options of `load_backbone`.
 
     Raises:
@@ -221,24 +214,7 @@ def load_saved(
             weights do not fit.
     """
     given = {option: value for option, value in given.items() if value is not None}
-    if name.endswith(".ckpt") and not Path(name).is_dir():
-        defaults = {"num_layers", "pretrained", "new_layers"}
-        if unused := [option for option in backbone if backbone[option] is not None and option not in defaults]:
-            raise UserError(f"{unused[0]}: {name} takes no such option: give the folder `encoder` of its run")
-        model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
-    else:
-        source = resolve(name)
-        with unchanged(Path(source) / SETTINGS_FILE):
-            spec = read_spec(name, given, pooler)
-            for option in ("num_layers", "bidirectional"):
-                if backbone.get(option) is None:
-                    backbone[option] = getattr(spec, option)
-            model = load_backbone(name, subfolder=spec.subfolder, **backbone)
-            tokenizer = load_tokenizer(name, spec.subfolder)
-        if not backbone.get("pretrained", True):
-            spec = EncoderSpec(spec.settings)
-        elif given.get("head") == "transform" and spec.settings.head == "none":
-            spec = replace(spec, head_weights=pretrained_transform(name) or None)
+    model, tokenizer, spec = _load_parts(name, given, base, backbone)
     settings = vars(spec.settings) | given
     if not settings["pooling"]:
         raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
@@ -249,12 +225,41 @@ def load_saved(
         longest = Templates(tokenizer, settings["template"]).longest_sentence(longest)
         settings["max_length"] = min(settings["max_length"], longest)
     with reraise_as(f"{name} cannot encode"):
-        check_vocabulary(tokenizer, model, name)
+        check_vocabulary(tokenizer, model, base or name)
         encoder: Any = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
             encoder.projection.load_state_dict(spec.head_weights)
-        if encoder.pooling == spec.settings.pooling and spec.pooling_weights is not None:
+        if encoder.pooling in (spec.settings.pooling, "pooler") and spec.pooling_weights is not None:
             encoder.pooling_layer.load_state_dict(spec.pooling_weights)
     built: Encoder = encoder.eval()
     return built
+
+
+def _load_parts(
+    name: str, given: Mapping[str, Any], base: str | None, backbone: dict[str, Any]
+) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
+    """Return the backbone, the tokenizer and the other parts of an encoder; see `load_saved`."""
+    file, source = Path(name).is_file(), resolve(base or name)
+    if file and base is None and not name.endswith(".ckpt"):
+        raise UserError(f"{name} has weights alone: add backbone=, the model whose config and tokenizer belong to them")
+    if base is None and name.endswith(".ckpt") and not Path(name).is_dir():
+        defaults = {"num_layers", "pretrained", "new_layers"}
+        if unused := [option for option in backbone if backbone[option] is not None and option not in defaults]:
+            raise UserError(f"{unused[0]}: {name} takes no such option: give the folder `encoder` of its run")
+        model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
+    else:
+        with unchanged(Path(source) / SETTINGS_FILE):
+            spec = EncoderSpec() if base else read_spec(name, given)
+            for option in ("num_layers", "bidirectional"):
+                if backbone.get(option) is None:
+                    backbone[option] = getattr(spec, option)
+            model = load_backbone(base or name, subfolder=spec.subfolder, weights=name if base else None, **backbone)
+            tokenizer = load_tokenizer(base or name, spec.subfolder)
+        if not backbone.get("pretrained", True):
+            return model, tokenizer, EncoderSpec(spec.settings)
+        if given.get("head") == "transform" and spec.settings.head == "none":
+            spec = replace(spec, head_weights=pretrained_transform(base or name) or None)
+    if given.get("pooling") == "pooler" != spec.settings.pooling:
+        spec = replace(spec, pooling_weights=_read_pooler(Path(name) if file else find_weights(source, spec.subfolder)))
+    return model, tokenizer, spec

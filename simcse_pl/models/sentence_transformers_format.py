@@ -15,7 +15,7 @@ from transformers import PreTrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted, mean_over_tokens
+from simcse_pl.models.pooling import POOLINGS, PoolerOutput, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, leaves_folder, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
@@ -151,10 +151,11 @@ def unsupported_option(
     """
     assert settings.pooling is not None
     pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
-    is_mean = isinstance(pooling, Pooling) and pooling.over_tokens is mean_over_tokens and pooling.mask_of is None
+    plain = isinstance(pooling, Pooling) and pooling.mask_of is None
+    plain = plain and (pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens)  # type: ignore[union-attr]
     template = templates.texts[0] if templates.texts else None
     beyond = {
-        f"pooling={settings.pooling}": not is_mean and all(POOLINGS[name] is not pooling for name in _SWITCHES),
+        f"pooling={settings.pooling}": not plain,
         f"template={template!r}": template is not None and templates.prefix is None,
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
@@ -174,7 +175,7 @@ def unsupported_option(
 def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedConfig, folder: Path) -> None:
     """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
-    A head that is kept at test time becomes a module Dense, and so does a linear post-processing. The library truncates
+    A pooler, a head that is kept at test time and a linear post-processing become modules Dense. The library truncates
     vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
 
     `unsupported_option` must be None.
@@ -192,6 +193,9 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         modules.append(("WeightedLayerPooling", about, {"layer_weights": layer_weights}))
     switches = {switch: POOLINGS[name].over_tokens is pooling.over_tokens for name, switch in _SWITCHES.items()}
     modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
+    if isinstance(pooling, PoolerOutput):
+        assert spec.pooling_weights is not None
+        modules.append(_dense(_TANH, spec.pooling_weights["dense.weight"], spec.pooling_weights["dense.bias"]))
     if settings.head == "mlp":
         assert spec.head_weights is not None
         modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))

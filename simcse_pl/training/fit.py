@@ -73,6 +73,8 @@ def train_and_test(
     if not resume:
         record.before = _measure_before(trainer, module, data, best.monitor)
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+    if (early := trainer.early_stopping_callback) and early.stopping_reason_message:
+        log.info("stopped early: %s", early.stopping_reason_message.removesuffix(" Signaling Trainer to stop."))
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)

@@ -1,6 +1,7 @@
 """Similarities, precision and devices; read files of tensors without running code, and hash them."""
 
 import hashlib
+import logging
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from simcse_pl.utils.errors import UserError, reraise_as
+
+log = logging.getLogger(__name__)
 
 Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
 Similarity = Literal["cosine", "dot"]
@@ -72,9 +75,34 @@ def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file or of a torch file; raise UserError if it is damaged."""
+    """Read the tensors of a safetensors or torch file, or of its entry `state_dict`; raise UserError if damaged."""
     with reraise_as(f"{path} is damaged"):
-        return load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
+        content: dict[str, Any] = load_file(path) if path.suffix == ".safetensors" else dict(read_torch_file(path))
+        return dict(content.get("state_dict", content))
+
+
+def load_bare_weights(model: nn.Module, file: str) -> None:
+    """Load a model's weights from a file of `torch.save(module.state_dict())`, or of safetensors.
+
+    In the file, their names begin with a prefix, such as `bert.` or `module.encoder.`: the one under which most of them
+    are. The log names it, and the other weights of the file, such as those of a pooler.
+
+    Raises:
+        UserError: the file is damaged, or weights are missing or have another shape.
+    """
+    weights, own = read_weights(Path(file)), model.state_dict()
+    first = next(iter(own))
+    prefixes = [name.removesuffix(first) for name in weights if f".{name}".endswith(f".{first}")]
+    prefix = max(prefixes, key=lambda start: sum(start + name in weights for name in own), default="")
+    loaded = {name: weights.pop(prefix + name, torch.empty(0)) for name in own}
+    if unfit := [name for name in own if loaded[name].shape != own[name].shape]:
+        lacking = f"{prefix}{unfit[0]} of shape {[*own[unfit[0]].shape]} ({len(unfit)} missing)"
+        raise UserError(f"{file}: its weights lack {lacking}: is it another model than the backbone, or damaged?")
+    model.load_state_dict(loaded)
+    others = (
+        f"; not in the backbone: {', '.join(list(weights)[:3])}{' ...' * (len(weights) > 3)} ({len(weights)} in all)"
+    )
+    log.info("%s: %d weights %s*%s", file, len(own), prefix, others if weights else "")
 
 
 def read_torch_file(path: Path, mmap: bool = False) -> Any:

@@ -110,9 +110,24 @@ def test_null_deselects_a_group(option, expected):
         ("{zh: 开发.tsv, en: dev.tsv}", {"zh": "开发.tsv", "en": "dev.tsv"}),
         ("'语,料.txt'", "语,料.txt"),
         ("${run_dir}/语料", "${run_dir}/语料"),
+        ("模型/", "模型/"),
+        ("pairs (1).csv", "pairs (1).csv"),
+        ("语料(1).txt", "语料(1).txt"),
+        ("data(1)", "data(1)"),
+        ("a=b.txt", "a=b.txt"),
+        ("a[1]{2}.txt", "a[1]{2}.txt"),
+        ('it\'s "new".txt', 'it\'s "new".txt'),
+        ("今天,明天.txt", "今天,明天.txt"),
+        ("a,b.txt", "a,b.txt"),
+        ("[a (1).txt,b c.txt,5]", ["a (1).txt", "b c.txt", 5]),
+        ("{zh: 开发(1).tsv, en: dev(1).tsv}", {"zh": "开发(1).tsv", "en": "dev(1).tsv"}),
+        ("5", 5),
     ],
 )
-def test_values_beyond_ascii_need_no_quotation_marks(value, read):
+def test_names_need_no_quotation_marks_for_hydra(value, read, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file in ("今天,明天.txt", "a,b.txt"):
+        (tmp_path / file).touch()
     option = entry_point._for_hydra(f"data.train={value}")
     assert OverridesParser.create().parse_override(option).value() == read
     assert entry_point._for_hydra(option) == option  # the ranks get it again
@@ -180,6 +195,8 @@ MISTAKES = {  # the command's options, and what the line says
     "data=text": "data.train is missing: add data.train=VALUE",
     "objective.temperature=low": "objective.temperature=low: it should be a valid number",
     "data.columns=[sent0,nothing]": "no column nothing in ",
+    "data.train=a,b.txt": """write 'data.train="a,b.txt"', for a list 'data.train=[a,b.txt]', and""",
+    "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
 }
 
@@ -195,3 +212,16 @@ def test_a_config_of_a_name_that_the_project_has_is_an_error(mistake_in, tmp_pat
     (tmp_path / "conf" / "method").mkdir(parents=True)
     (tmp_path / "conf" / "method" / "arccse.yaml").write_text("objective: {margin: 33.0}\n")
     assert "the project has a config of this name" in mistake_in("train.py", "--config-dir", str(tmp_path / "conf"))
+
+
+def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs, make_model, tmp_path):
+    """The weights do not move, so no validation improves the score of the first one."""
+    given = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.batch_size=2", "logger=csv"]
+    given += [*tiny(make_model("bert")), "optimizer.lr=1e-30", "val_every=1", "callbacks=early_stopping"]
+    given.append("callbacks.early_stopping.patience=2")
+    short, resumed = ["trainer.max_steps=2"], ["trainer.max_steps=9", f"resume={tmp_path}/first/checkpoints/last.ckpt"]
+    runs = [
+        (name, simcse_pl.train([*given, *own, f"hydra.run.dir={tmp_path}/{name}"]))
+        for name, own in [("first", short), ("second", resumed), ("whole", resumed[:1])]
+    ]
+    assert {name: results["steps"] for name, results in runs} == {"first": 2, "second": 3, "whole": 3}

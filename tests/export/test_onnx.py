@@ -23,7 +23,7 @@ def run(path, tokenizer, sentences):
 @pytest.mark.parametrize(
     ("architecture", "pooling", "head", "normalize"),
     [
-        ("bert", "cls", "mlp", True),
+        ("bert", "pooler", "mlp", True),
         pytest.param("roberta", "first_last", "mlp_train_only", False, marks=pytest.mark.slow),
         pytest.param("modernbert", "max", "none", True, marks=pytest.mark.slow),
     ],

@@ -2,9 +2,12 @@
 
 import html
 import re
-from urllib.parse import parse_qs
+import socket
+import threading
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
 from simcse_pl.inference.server import build_app
@@ -76,3 +79,30 @@ def test_another_host_name_gets_no_answer():
     app = build_app([], allowed_hosts=["127.0.0.1"])
     assert TestClient(app, base_url="http://127.0.0.1:8000").get("/").status_code == 200
     assert TestClient(app, base_url="http://evil.example").get("/").status_code == 400
+
+
+@pytest.mark.browser
+def test_enter_ends_the_composition_of_an_input_method_and_then_searches(encoders, browser):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    server = uvicorn.Server(uvicorn.Config(build_app(encoders), log_level="warning"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        browser.get(f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+        def press_enter(code):
+            for kind in ("keyDown", "keyUp"):
+                text = {"text": "\r"} if (kind, code) == ("keyDown", 13) else {}
+                event = {"type": kind, "key": "Enter", "windowsVirtualKeyCode": code, **text}
+                browser.execute_cdp_cmd("Input.dispatchKeyEvent", event)
+
+        browser.execute_cdp_cmd("Input.imeSetComposition", {"text": "gou", "selectionStart": 3, "selectionEnd": 3})
+        press_enter(229)  # the code of a key that an input method handles
+        browser.execute_cdp_cmd("Input.insertText", {"text": "狗在跑"})
+        assert not urlsplit(browser.current_url).query
+        press_enter(13)
+        WebDriverWait(browser, 20).until(lambda page: "q=狗在跑&" in unquote(urlsplit(page.current_url).query))
+        assert CORPUS[-1] in browser.find_element("css selector", "main").text
+        server.should_exit = True
+        thread.join()

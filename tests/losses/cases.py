@@ -78,6 +78,13 @@ CASES = {
         queue=3,
         plain=False,
     ),
+    "contrastive, same role": Case(
+        lambda _: ContrastiveLoss(0.3, 0.5, mask_duplicates=True, hardness=0.7, symmetric=True, same_role=True),
+        formulas.contrastive,
+        (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
+        queue=3,
+        plain=False,
+    ),
     "data set": Case(
         lambda _: LossPerDataset(CosineMSELoss(), {"mine": ContrastiveLoss(0.3, weight=0.5)}),
         formulas.of_data_set,

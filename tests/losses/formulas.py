@@ -72,8 +72,9 @@ def contrastive(loss, encoder, batch, own_score=None, further=lambda i: ()):
         yield from further(i)
 
     losses = []
-    pairs = [(anchor, view, compared) for view in positives]
-    pairs += [(view, anchor, [anchor]) for view in positives] if loss.symmetric else []
+    same_role = ([anchor], positives) if loss.same_role else ([], [])
+    pairs = [(anchor, view, compared + same_role[0]) for view in positives]
+    pairs += [(view, anchor, [anchor, *same_role[1]]) for view in positives] if loss.symmetric else []
     for (query, view, views), i in itertools.product(pairs, range(len(x))):
         own = (own_score or similarity)(x[i, query], x[i, view], *([] if own_score else [kind])) / temperature
         terms = list(negatives(i, query, views))

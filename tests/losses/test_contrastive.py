@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.data.collator import ViewCollator
-from simcse_pl.losses.contrastive import contrastive_loss
+from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.tokenization import hash_token_ids
@@ -33,6 +33,19 @@ def test_the_loss_of_each_anchor_has_the_loss_as_its_mean():
     alone = [contrastive_loss(anchors[i : i + 1], positives, label_offset=1 + i) for i in range(4)]
     assert torch.allclose(each, torch.stack(alone))
     assert torch.allclose(each.mean(), contrastive_loss(anchors, positives, label_offset=1))
+
+
+def test_both_directions_with_the_same_role_are_nt_xent():
+    """SimCLR's loss, as lightly defines it: the cross-entropy of each of the 2N vectors against all others."""
+    first, second = torch.randn(2, 5, 3, dtype=torch.float64)
+    vectors = [vector / vector.norm() for vector in (*first, *second)]
+    expected = 0
+    for i, vector in enumerate(vectors):
+        logits = [vector @ other / 0.3 for j, other in enumerate(vectors) if j != i]
+        partner = (i + 5) % 10
+        expected += (torch.stack(logits).logsumexp(dim=0) - logits[partner - (partner > i)]) / 10
+    loss = ContrastiveLoss(0.3, symmetric=True, same_role=True)(first, second)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("make", [DebiasedLoss, lambda _: WhitenedContrastiveLoss(groups=2)])

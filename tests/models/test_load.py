@@ -1,11 +1,14 @@
-"""Folders of any name and checkpoints are loaded by their path."""
+"""Folders of any name, checkpoints and bare state dicts are loaded by their path."""
 
 import pytest
 import torch
+from safetensors.torch import save_file
+from transformers import AutoModel
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.settings import EncoderSettings
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint
 
@@ -19,3 +22,58 @@ def test_the_options_replace_the_saved_ones(name, make_model, tmp_path):
     loaded, expected = load_encoder(path, **options), SentenceEncoder.from_pretrained(make_model("bert"), **options)
     assert torch.equal(loaded.encode(SENTENCES), expected.encode(SENTENCES))
     assert loaded.settings == EncoderSettings("layers_0_2", "none", 9, True)
+
+
+def state_dict(folder, prefix):
+    """Return what torch.save gets from a module that has a trained model of transformers, and a head."""
+    model = AutoModel.from_pretrained(folder)
+    torch.nn.init.normal_(model.pooler.dense.weight)
+    torch.nn.init.normal_(model.embeddings.word_embeddings.weight)
+    head = {"cls.predictions.bias": torch.zeros(3), "other.embeddings.word_embeddings.weight": torch.zeros(2, 2)}
+    return model, {f"{prefix}{name}": weight for name, weight in model.state_dict().items()} | head
+
+
+@pytest.mark.parametrize(
+    ("file", "prefix"),
+    [("simcse_unsup.pt", "bert."), ("epoch_0-loss_0.01", "encoder."), ("a.bin", "module.model.bert."), ("a.ckpt", "")],
+)
+@pytest.mark.parametrize("pooling", ["cls", "pooler"])
+def test_a_bare_state_dict_is_loaded_with_the_backbone_it_belongs_to(
+    file, prefix, pooling, make_model, tmp_path, caplog
+):
+    model, weights = state_dict(make_model("bert"), prefix)
+    torch.save({"state_dict": weights} if file == "a.ckpt" else weights, tmp_path / file)
+    with caplog.at_level("INFO"):
+        encoder = load_encoder(f"{tmp_path}/{file}", pooling, backbone=str(make_model("bert")))
+    model.save_pretrained(tmp_path / "whole")
+    encoder.tokenizer.save_pretrained(tmp_path / "whole")
+    expected = load_encoder(str(tmp_path / "whole"), pooling)
+    assert torch.equal(encoder.encode(SENTENCES), expected.encode(SENTENCES))
+    assert (
+        f"{prefix}*; not in the backbone: {prefix}pooler.dense.weight, " in caplog.text
+        and "... (4 in all)" in caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "line"),
+    [
+        ("bert.encoder.layer.2.output.dense.bias", None, "lack bert.encoder.layer.2.output.dense.bias of shape"),
+        ("bert.embeddings.LayerNorm.bias", torch.zeros(7), r"lack bert.*LayerNorm.bias of shape \[32\] .1 missing"),
+        ("bert.embeddings.word_embeddings.weight", None, r"lack embeddings\..* missing\)"),
+    ],
+)
+def test_a_state_dict_of_another_backbone_is_an_error(name, change, line, make_model, tmp_path):
+    _, weights = state_dict(make_model("bert"), "bert.")
+    weights = {
+        other: weight for other, weight in weights.items() if "predictions" not in other and "other" not in other
+    }
+    weights = {other: weight for other, weight in weights.items() if other != name}
+    save_file(weights | ({} if change is None else {name: change}), tmp_path / "a.safetensors")
+    with pytest.raises(UserError, match=line):
+        load_encoder(f"{tmp_path}/a.safetensors", "cls", backbone=str(make_model("bert")))
+
+
+def test_weights_alone_need_a_backbone(sentences):
+    with pytest.raises(UserError, match="add backbone="):
+        SentenceEncoder.from_pretrained(sentences.rename(sentences.with_suffix(".pt")), "cls")

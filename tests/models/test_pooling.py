@@ -7,6 +7,7 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from transformers import AutoModel
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
@@ -69,7 +70,12 @@ def test_padding_has_no_effect_and_no_gradient_and_no_tokens_are_zeros(name, dty
 def test_named_poolings_equal_layers_by_number():
     states = tuple(torch.randn(3, 6, 4) for _ in range(4))
     inputs = inputs_of([5, 3, 1])
-    for name, layers in {"first_last": "layers_1_3", "top2": "layers_2_3", "mean": "layers_3"}.items():
+    for name, layers in {
+        "first_last": "layers_1_3",
+        "first_last_embedding": "layers_0_3",
+        "top2": "layers_2_3",
+        "mean": "layers_3",
+    }.items():
         assert torch.equal(find_pooling(name, BERT)(states, inputs), find_pooling(layers, BERT)(states, inputs))
     assert torch.equal(POOLINGS["first_last"](states[:2], inputs), POOLINGS["mean"](states[:2], inputs))
 
@@ -100,6 +106,29 @@ def test_the_mask_tokens_of_a_template_are_found_with_padding_on_either_side(sid
         for row, place in enumerate(places):
             start = 9 - len(rows[row]) if side == "left" else 0
             assert torch.equal(found[row], states[row, start + place])
+
+
+@pytest.mark.parametrize("form", ["folder", "checkpoint"])
+def test_pooler_is_the_backbones_own_and_is_trained_and_saved(form, make_model, tmp_path):
+    folder = make_model("bert")
+    encoder, model = SentenceEncoder.from_pretrained(folder, "pooler"), AutoModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        expected = [model(**encoder.tokenizer(text, return_tensors="pt")).pooler_output[0] for text in SENTENCES]
+    torch.testing.assert_close(encoder.encode(SENTENCES), torch.stack(expected), atol=1e-5, rtol=0)
+    encoder.train()(encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))).square().sum().backward()
+    assert encoder.pooling_layer.dense.weight.grad.any()
+    torch.nn.init.normal_(encoder.pooling_layer.dense.weight)
+    saved = tmp_path / "saved.ckpt"
+    encoder.eval().save_pretrained(saved) if form == "folder" else save_checkpoint(encoder, saved)
+    for options in ({}, {"pooling": "pooler"}):
+        assert torch.equal(
+            SentenceEncoder.from_pretrained(saved, **options).encode(SENTENCES), encoder.encode(SENTENCES)
+        )
+
+
+def test_a_pooler_without_pretrained_weights_is_an_error(make_model):
+    with pytest.raises(UserError, match="has no weights of a pooler: choose another pooling"):
+        SentenceEncoder.from_pretrained(make_model("distilbert"), "pooler")
 
 
 def wide(hidden_states, inputs):

@@ -117,6 +117,7 @@ def test_what_the_library_lacks_is_not_written_for_it(architecture, template, op
     [
         *((name, {"pooling": "layers_0_2_3"}, None) for name in ("roberta", "modernbert")),
         *(("bert", {"pooling": name}, None) for name in POOLINGS if name != "span"),
+        ("bert", {"pooling": "pooler", "head": "mlp"}, None),
         ("roberta", {"pooling": "cls", "head": "mlp", "normalize": True}, None),
         ("roberta", {"pooling": "cls", "head": "mlp_train_only"}, None),
         ("bert", {"head": "mlp", "normalize": True}, Whitening()),
