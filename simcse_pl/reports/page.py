@@ -103,7 +103,12 @@ def parallel_coordinates(groups: SeedGroups) -> go.Figure | None:
     runs = runs.loc[[job.name for job in jobs]]
     scores = runs[["alignment", "uniformity", "test", "dev"]].dropna(axis="columns")
     axes += [{"label": name, "values": scores[name]} for name in scores]
-    line = {"color": runs["dev"], "colorscale": _SCALE, "showscale": True, "reversescale": groups.lower_is_better}
+    line = {
+        "color": runs["dev"],
+        "colorscale": _SCALE,
+        "showscale": True,
+        "reversescale": groups.sweep.runs[0].mode == "min",
+    }
     title = f"{groups.title}: one line per job. Drag along an axis to select jobs"
     return go.Figure(go.Parcoords(dimensions=axes, line=line), {"title": title, "height": 1.5 * _HEIGHT})
 

@@ -42,8 +42,7 @@ class SeedGroups:
     keys: list[str]  # the columns of `runs` that distinguish the groups
     runs: pd.DataFrame
     groups: pd.DataFrame
-    sts_tasks: list[str]  # the test tasks that all runs with scores of some of them have
-    transfer_tasks: list[str]
+    tasks: Mapping[str, list[str]]  # of `sts` and `transfer`: those that all runs with scores of some of them have
 
     @property
     def title(self) -> str:
@@ -74,11 +73,6 @@ class SeedGroups:
         return max(decimals(run.monitor) for run in self.sweep.runs)
 
     @property
-    def lower_is_better(self) -> bool:
-        """Whether the best score on dev is the lowest."""
-        return self.sweep.runs[0].mode == "min"
-
-    @property
     def has_rows(self) -> bool:
         """Whether the sweep has rows."""
         return bool(self.groups["row"].any())
@@ -102,14 +96,14 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
     names = [job.name for job in jobs]
     options = [name for name in differing(jobs) if name not in ("seed", ROW)]
     runs = pd.DataFrame([_described(job, options, paper) for job in jobs], index=names)
-    tasks = []
+    tasks = {}
     for score, of_tasks, every in (
         ("sts", [run.sts for run in sweep.runs], STS_TASKS),
         ("transfer", [run.transfer_dev for run in sweep.runs], TRANSFER_TASKS),
     ):
         scores = pd.DataFrame(of_tasks, index=names, dtype=float)
-        tasks.append(shared := shared_tasks(scores, every))
-        runs[score] = 100 * scores[shared].mean(axis="columns", skipna=False).astype(float)
+        tasks[score] = shared_tasks(scores, every)
+        runs[score] = 100 * scores[tasks[score]].mean(axis="columns", skipna=False).astype(float)
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
@@ -124,28 +118,29 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
-    return SeedGroups(sweep, paper, options, keys, runs, groups, *tasks)
+    return SeedGroups(sweep, paper, options, keys, runs, groups, tasks)
 
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
     """Return what distinguishes a job from others, and its scores except those of test tasks."""
     assert job.run is not None
-    row = "" if job.place.row is None else str(job.place.row)
-    setting, model = setting_of(job.choices), job.choices.get("model")
+    place, choices = job.run.sweep, job.run.choices
+    row = "" if place.row is None else str(place.row)
+    setting, model = setting_of(choices), choices.get("model")
     method, simcse = job.value(METHOD), baselines().get(setting, "")
-    published, of_simcse = (
-        score.average if (score := published_score(name, setting, model)) else math.nan for name in (method, simcse)
-    )
+    published, of_simcse = (published_score(name, setting, model) for name in (method, simcse))
+    gain = published.average - of_simcse.average if published and of_simcse and method != simcse else math.nan
     return {
         "row": (paper and paper.row(row)) or row,
-        "column": job.place.column or "",
+        "column": place.column or "",
         **{name: job.value(name) for name in options},
         "seed": str(job.run.seed),
         "setting": setting,
-        "trained on": job.choices.get("data"),
+        "trained on": choices.get("data"),
         "is_baseline": method == simcse,
-        "published": published,
-        "published difference": math.nan if method == simcse else published - of_simcse,
+        "published": published.average if published else math.nan,
+        "published difference": gain,
+        "published model": published.model if published else None,
         **job.run.scores,
     }
 
@@ -174,36 +169,19 @@ def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:
     return ", ".join(filter(None, parts)) or "all jobs"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The difference of a score between two groups, for each seed that both have."""
+def margin(differences: pd.Series) -> float:
+    """Return half the width of the t-interval of the mean of differences by seed; NaN for fewer than two seeds.
 
-    by_seed: pd.Series
-
-    @property
-    def count(self) -> int:
-        """The number of seeds."""
-        return len(self.by_seed)
-
-    @property
-    def mean(self) -> float:
-        """The mean over seeds; NaN without seeds."""
-        return float(self.by_seed.mean())
-
-    @property
-    def margin(self) -> float:
-        """Half the width of the t-interval of the mean; NaN for fewer than two seeds.
-
-        The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
-        """
-        return float(t.ppf((1 + CONFIDENCE) / 2, self.count - 1) * self.by_seed.sem())
+    The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
+    """
+    return float(t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1) * differences.sem())
 
 
-def differences(groups: SeedGroups, score: str) -> list[Difference]:
-    """Return the difference of one of SCORES between each group and SimCSE, in the order of the groups.
+def differences(groups: SeedGroups, score: str) -> list[pd.Series]:
+    """Return the differences of one of SCORES between each group and SimCSE by seed, in the order of the groups.
 
-    SimCSE is that of the same setting and with the same other options. A difference has no seeds if SimCSE is not
-    in the sweep, or if the group is SimCSE.
+    SimCSE is that of the same setting and with the same other options. There are no seeds if SimCSE is not in the
+    sweep, or if the group is SimCSE.
     """
     keys = groups.keys
     means = groups.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
@@ -213,4 +191,4 @@ def differences(groups: SeedGroups, score: str) -> list[Difference]:
     pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
     by_key = dict(iter(pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]))
     none = pd.Series(dtype=float)
-    return [Difference(by_key.get(key, none)) for key in groups.groups[keys].itertuples(index=False, name=None)]
+    return [by_key.get(key, none) for key in groups.groups[keys].itertuples(index=False, name=None)]

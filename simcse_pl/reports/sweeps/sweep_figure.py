@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.paper import Ablation
-from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences, margin
 from simcse_pl.utils.numbers import as_number
 
 _SHARED_WIDTH = 110  # characters of the line above the panels
@@ -71,9 +71,9 @@ def _differences(groups: SeedGroups) -> pd.DataFrame:
     points = {
         "name": groups.groups["label"],
         "series": "measured",
-        "mean": [gain.mean for gain in gains],
-        "error": [gain.margin for gain in gains],
-        "seeds": [gain.by_seed.tolist() for gain in gains],
+        "mean": [gain.mean() for gain in gains],
+        "error": [margin(gain) for gain in gains],
+        "seeds": [gain.tolist() for gain in gains],
         "published": groups.groups["published difference"],
     }
     return pd.DataFrame(points).dropna(subset="mean")

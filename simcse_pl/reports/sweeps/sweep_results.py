@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from omegaconf import OmegaConf
+from pydantic import BeforeValidator
 
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Number, Shape, read_shape
@@ -19,19 +20,12 @@ _OF_LOGS = ("logger", "log_every", "resume", "debug", "keep_checkpoints")
 
 
 class Place(Shape):
-    """The place of a job in a sweep."""
+    """The place of a job in a sweep; empty for a single run."""
 
     table: str | None = None  # of the paper, by its name in paper.yaml, or another name
     row: str | int | float | None = None
     column: str | None = None
     size: str | None = None  # mini or paper
-
-
-class Trial(Shape):
-    """The values that a search proposed for a job, and whether it pruned the job."""
-
-    values: Mapping[str, str | int | float | bool | None]
-    pruned: bool = False
 
 
 class TrainingRun(Shape):
@@ -55,8 +49,8 @@ class TrainingRun(Shape):
     best_step: int | None = None
     seed: int | None = None
     settings: Mapping[str, str] = {}
-    sweep: Place | None = None
-    trial: Trial | None = None
+    sweep: Annotated[Place, BeforeValidator(lambda place: place or {})] = Place()
+    trial: Mapping[str, Any] | None = None  # the `values` that a search proposed, and whether it `pruned` the job
     sts: Mapping[str, Number] = {}
     transfer_dev: Mapping[str, Number] = {}
     transfer_classifier: str = "scikit-learn"
@@ -83,25 +77,16 @@ class Job:
     run: TrainingRun | None  # None if the job failed or has not finished
 
     @property
-    def choices(self) -> Mapping[str, str | None]:
-        """The choice in each of Hydra's config groups; empty without results."""
-        return self.run.choices if self.run else {}
-
-    @property
-    def place(self) -> Place:
-        """The place in the sweep; empty without results."""
-        return (self.run and self.run.sweep) or Place()
-
-    @property
     def state(self) -> str:
         """Whether the job finished."""
         if not self.run:
             return "failed or unfinished"
-        return "pruned by the search" if self.run.trial and self.run.trial.pruned else "finished"
+        return "pruned by the search" if self.run.trial and self.run.trial["pruned"] else "finished"
 
     def value(self, option: str) -> str:
-        """Return the value of an option."""
-        return self.options.get(option) or self.choices.get(option) or "default"
+        """Return the value of an option, or the choice of a config group."""
+        choices = self.run.choices if self.run else {}
+        return self.options.get(option) or choices.get(option) or "default"
 
 
 @dataclass(frozen=True)
@@ -159,11 +144,11 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
     for label, path in folders.items():
         prefix = f"{label}/" if len(folders) > 1 else ""
         jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
-        first = next((job.place for job in jobs if job.run), None)
+        first = next((job.run for job in jobs if job.run), None)
         if first is None:
             raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
-            place = job.place if job.run else first
+            place = (job.run or first).sweep
             key = (place.table, place.size) if place.table else (label,)
             sweeps.setdefault(key, Sweep(label, place.table, place.size, [])).jobs.append(job)
     return list(sweeps.values())
@@ -178,5 +163,5 @@ def read_job(folder: Path, name: str) -> Job:
     given = (override.lstrip("+").partition("=") for override in overrides)
     options = {name: value.strip("'\"") for name, _, value in given}
     if run and run.trial:
-        options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial.values.items()}
+        options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial["values"].items()}
     return Job(name, folder, options, run)

@@ -69,7 +69,7 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
 
     groups = group(write_sweep("s", lowest(1.5, "0.1"), lowest(1.25, "0.0"), table="table_3_dropout"))
     table = sweep_table(groups)
-    assert list(table.frame) == ["dropout", "dev", "dev std", "dev n"]  # not the paper's Spearman
+    assert list(table.frame) == ["dropout", "dev", "dev std", "dev n", "given"]  # not the paper's Spearman
     shown = dict(table.shown()[["dropout", "dev"]].to_numpy().tolist())
     assert (shown["0.1"], shown["0.0"]) == ("1.500 (1)", "* 1.250 (1)")
 
