@@ -4,7 +4,7 @@ import numpy as np
 
 from simcse_pl.data.evaluation import encode_columns
 from simcse_pl.data.senteval.sts_sets import StsTask
-from simcse_pl.evaluation.metrics import correlations
+from simcse_pl.evaluation.metrics import correlation
 from simcse_pl.results.evaluation_results import Correlation, StsScores
 from simcse_pl.utils.tensors import Encode, cosine_similarity
 
@@ -32,9 +32,3 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
         wmean=wmean,
         subsets=subsets,
     )
-
-
-def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
-    """Return both correlations of two arrays [n]; NaN for fewer than two pairs."""
-    spearman, pearson = correlations(predicted, human)
-    return Correlation(spearman=spearman, pearson=pearson, pairs=len(human))

@@ -9,7 +9,8 @@ from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
-from simcse_pl.evaluation.sts import correlation, evaluate_sts
+from simcse_pl.evaluation.metrics import correlation
+from simcse_pl.evaluation.sts import evaluate_sts
 
 
 def encode(numbers):

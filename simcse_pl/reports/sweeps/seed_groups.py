@@ -10,7 +10,7 @@ from scipy.stats import t
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.methods import baselines, published_score, setting_of
+from simcse_pl.reports.methods import methods_file, published_score, setting_of
 from simcse_pl.reports.paper import Ablation, ablation
 from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, same_options, score_names
 from simcse_pl.reports.tables.score_tables import shared_tasks
@@ -127,7 +127,7 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict
     place, choices = job.run.sweep, job.run.choices
     row = "" if place.row is None else str(place.row)
     setting, model = setting_of(choices), choices.get("model")
-    method, simcse = job.value(METHOD), baselines().get(setting, "")
+    method, simcse = job.value(METHOD), methods_file()["baselines"].get(setting)
     published, of_simcse = (published_score(name, setting, model) for name in (method, simcse))
     gain = published.average - of_simcse.average if published and of_simcse and method != simcse else math.nan
     return {
