@@ -20,8 +20,7 @@ from simcse_pl.data.senteval.sts_sets import (
     load_sts_task,
 )
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
-from simcse_pl.evaluation.geometry import evaluate_geometry
-from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.results.evaluation_results import OwnData, RetrievalResults, StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line

@@ -16,10 +16,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
-from simcse_pl.utils.sentences import checked_sentences
+from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import Encode, read_weights, unit_vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -15,9 +15,8 @@ from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, load_encoder
-from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.sentences import checked_sentences
+from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]

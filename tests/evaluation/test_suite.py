@@ -7,8 +7,7 @@ from simcse_pl.data.senteval.sts_sets import StsTask, load_sample, load_sts_task
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.evaluation.geometry import evaluate_geometry
-from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import evaluate_transfer
 from simcse_pl.postprocessing.whitening import Whitening

@@ -4,7 +4,6 @@ import textwrap
 from collections.abc import Mapping
 
 import matplotlib
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -57,13 +56,12 @@ def _measured(groups: SeedGroups) -> pd.DataFrame:
 
 def _papers(groups: SeedGroups, paper: Ablation) -> pd.DataFrame:
     """Return the paper's points in the columns of the sweep, or in all columns if the sweep names none."""
-    points = [
+    return pd.DataFrame(
         {"name": row, "series": "paper" if column == "dev" else f"paper, {column}", "mean": figures[column]}
         for column in groups.columns or paper.settings or ("dev",)
         for row, figures in paper.rows.items()
         if column in figures
-    ]
-    return pd.DataFrame(points).assign(error=np.nan, seeds=[[]] * len(points))
+    )
 
 
 def _differences(groups: SeedGroups) -> pd.DataFrame:
@@ -81,9 +79,9 @@ def _differences(groups: SeedGroups) -> pd.DataFrame:
 
 def _of_methods(groups: SeedGroups, gains: pd.DataFrame) -> Figure:
     panels = {f"difference from SimCSE on dev,\n{groups.score_name}, {CONFIDENCE:.0%} interval": gains}
-    theirs = gains.assign(series="published", mean=gains["published"], error=np.nan, seeds=[[]] * len(gains))
+    theirs = gains[["name"]].assign(series="published", mean=gains["published"]).dropna()
     if groups.comparable and theirs["mean"].any():
-        panels["published difference,\nSTS average on test"] = theirs.dropna(subset="mean")
+        panels["published difference,\nSTS average on test"] = theirs
     figure = _panels(panels, groups.given)
     sizes = gains["mean"].abs()
     if sizes.max() > _OUTLIER * max(sizes.median(), 1):
@@ -110,7 +108,7 @@ def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") ->
     figure.suptitle("\n".join(shared), fontsize=6)
     (grid,) = figure.subplots(1, len(drawn), sharey=True, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
-        _draw(axes, points.assign(place=points["name"].map(names.index)), hollow=axes is not grid[0])
+        _draw(axes, points.assign(place=points["name"].map(names.index)))
         axes.grid(axis="y", color="0.85", linewidth=0.5)
         axes.set_xlabel(label)
     grid[0].set_ylabel(varied)
@@ -121,14 +119,15 @@ def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") ->
     return figure
 
 
-def _draw(axes: Axes, points: pd.DataFrame, hollow: bool) -> None:
-    """Draw the series of a panel, shifted so that they do not cover each other."""
+def _draw(axes: Axes, points: pd.DataFrame) -> None:
+    """Draw the series of a panel, shifted so that they do not cover each other; hollow without the scores of seeds."""
     count = points["series"].nunique()
     for number, (label, series) in enumerate(points.groupby("series", sort=False)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         place = series["place"] + 0.7 * ((number + 0.5) / count - 0.5)
-        face = "white" if hollow else colour
-        bars = axes.errorbar(series["mean"], place, xerr=series["error"], label=label, color=colour, fmt=marker)
+        face = colour if "seeds" in series else "white"
+        bars = axes.errorbar(series["mean"], place, xerr=series.get("error"), label=label, color=colour, fmt=marker)
         bars.lines[0].set(markersize=5, markerfacecolor=face)
-        dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
-        axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)
+        if "seeds" in series:
+            dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
+            axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)
