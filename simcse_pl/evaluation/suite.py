@@ -174,7 +174,7 @@ def evaluate_at_dims(encode: Encode, suite: Suite, dims: Sequence[int]) -> dict[
     """Measure the STS tasks and the evaluators of a suite on the first dimensions of its vectors.
 
     Args:
-        encode: see evaluate_suite; it should not compute the same vectors twice (see encoding.EncodeOnce).
+        encode: see evaluate_suite; it should not compute the same vectors twice (see encoding.encode_once).
 
     Returns:
         The results by the number of dimensions, as text.

@@ -158,21 +158,19 @@ class SentenceIndex:
         """
         results = []
         for part in queries.split(_BLOCK):
-            blocks = [self._search(part, start, top_k) for start in range(0, len(self), _BLOCK)]
+            blocks = []
+            for start in range(0, len(self), _BLOCK):
+                vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
+                if self.quantizer.precision != FLOAT32:
+                    vectors = unit_vectors(vectors)
+                similarities, places = (part @ vectors.T).topk(min(top_k, len(vectors)))
+                blocks.append((similarities, places + start))
             similarities, places = (torch.cat(tensors, dim=1) for tensors in zip(*blocks, strict=True))
             similarities, order = similarities.topk(min(top_k, len(self)))
             negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
             for row in zip(negated.tolist(), places.gather(1, order).tolist(), strict=True):
                 results.append([(place, -value) for value, place in sorted(zip(*row, strict=True))])
         return results
-
-    def _search(self, queries: Tensor, start: int, top_k: int) -> tuple[Tensor, Tensor]:
-        """Return the similarities and positions of the nearest sentences of a block, both [queries, count]."""
-        vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
-        if self.quantizer.precision != FLOAT32:
-            vectors = unit_vectors(vectors)
-        similarities, places = (queries @ vectors.T).topk(min(top_k, len(vectors)))
-        return similarities, places + start
 
     def _encode_to_unit(self, sentences: list[str]) -> Tensor:
         """Return [n, dim] float32 on the CPU."""
