@@ -22,9 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installe
 from benchmarks.findings import PLAN, RECORDS, read_records
 from simcse_pl.reports.figures.encoders import encoder_plane, run_plane
 from simcse_pl.reports.paper import ablation
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed, margin
+from simcse_pl.reports.sweeps.seed_groups import margin, read_sweeps
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.results.evaluation_results import Correlation, Geometry, Result, StsScores
 from simcse_pl.results.run_files import RESULTS_FILE
@@ -192,7 +191,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 job = Path(folder, sweep, str(number))
                 job.mkdir(parents=True)
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
-            for group in map(group_by_seed, read_sweeps({sweep: Path(folder, sweep)})) if own else ():
+            for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
                 text += f"### {heading(sweep)}\n\n{sweep_table(group).markdown()}\n"
                 if figure := sweep_figure(group):
                     figure.savefig(FIGURES / f"findings_{sweep}.png", dpi=150)

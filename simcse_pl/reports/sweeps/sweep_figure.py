@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.paper import Ablation
-from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences, margin
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, Sweep, differences, margin
 from simcse_pl.utils.numbers import as_number
 
 _SHARED_WIDTH = 110  # characters of the line above the panels
@@ -18,7 +18,7 @@ _OUTLIER = 5  # times the median difference, or 1 point; other differences canno
 
 
 @matplotlib.rc_context(STYLE)
-def sweep_figure(groups: SeedGroups) -> Figure | None:
+def sweep_figure(sweep: Sweep) -> Figure | None:
     """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
     The paper's numbers are in a second panel. Of methods, the differences from SimCSE are shown with their
@@ -27,26 +27,26 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     Returns:
         The figure; None if no run has a score.
     """
-    if not groups.groups["dev n"].any():
+    if not sweep.groups["dev n"].any():
         return None
-    if groups.compares_methods and len(gains := _differences(groups)):
-        return _of_methods(groups, gains)
-    panels, paper = {f"dev ({groups.score_name})": _measured(groups)}, groups.paper
-    if paper and paper.rows and groups.has_rows and groups.comparable:
-        panels[f"paper, dev ({groups.score_name})"] = _papers(groups, paper)
-    return _panels(panels, groups.given, paper.varied if paper and groups.has_rows else "")
+    if sweep.compares_methods and len(gains := _differences(sweep)):
+        return _of_methods(sweep, gains)
+    panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
+    if paper and paper.rows and sweep.has_rows and sweep.comparable:
+        panels[f"paper, dev ({sweep.score_name})"] = _papers(sweep, paper)
+    return _panels(panels, sweep.given, paper.varied if paper and sweep.has_rows else "")
 
 
-def _measured(groups: SeedGroups) -> pd.DataFrame:
+def _measured(sweep: Sweep) -> pd.DataFrame:
     """Return our points: names are rows, or values of the option with most values; the other options are series."""
-    scores = groups.groups.assign(name=groups.groups["row" if groups.has_rows else "label"])
-    others = ["column", *groups.options]
-    if groups.options and not groups.has_rows:
-        axis = max(groups.options, key=lambda option: scores[option].nunique())
+    scores = sweep.groups.assign(name=sweep.groups["row" if sweep.has_rows else "label"])
+    others = ["column", *sweep.options]
+    if sweep.options and not sweep.has_rows:
+        axis = max(sweep.options, key=lambda option: scores[option].nunique())
         others.remove(axis)
         scores["name"] = axis + "=" + scores[axis]
-    seeds = groups.runs.dropna(subset="dev").groupby(groups.keys)["dev"].agg(list).rename("seeds").reset_index()
-    scores = scores.merge(seeds, on=groups.keys)  # without groups that did not run
+    seeds = sweep.runs.dropna(subset="dev").groupby(sweep.keys)["dev"].agg(list).rename("seeds").reset_index()
+    scores = scores.merge(seeds, on=sweep.keys)  # without groups that did not run
     scores["series"] = [
         ", ".join(["measured", *(f"{n}={v}".removeprefix("column=") for n, v in values.items() if v)])
         for values in scores[[name for name in others if scores[name].nunique() > 1]].to_dict("records")
@@ -54,35 +54,35 @@ def _measured(groups: SeedGroups) -> pd.DataFrame:
     return scores.rename(columns={"dev": "mean", "dev std": "error"})
 
 
-def _papers(groups: SeedGroups, paper: Ablation) -> pd.DataFrame:
+def _papers(sweep: Sweep, paper: Ablation) -> pd.DataFrame:
     """Return the paper's points in the columns of the sweep, or in all columns if the sweep names none."""
     return pd.DataFrame(
         {"name": row, "series": "paper" if column == "dev" else f"paper, {column}", "mean": figures[column]}
-        for column in groups.columns or paper.settings or ("dev",)
+        for column in sweep.columns or paper.settings or ("dev",)
         for row, figures in paper.rows.items()
         if column in figures
     )
 
 
-def _differences(groups: SeedGroups) -> pd.DataFrame:
-    gains = differences(groups, "dev")
+def _differences(sweep: Sweep) -> pd.DataFrame:
+    gains = differences(sweep, "dev")
     points = {
-        "name": groups.groups["label"],
+        "name": sweep.groups["label"],
         "series": "measured",
         "mean": [gain.mean() for gain in gains],
         "error": [margin(gain) for gain in gains],
         "seeds": [gain.tolist() for gain in gains],
-        "published": groups.groups["published difference"],
+        "published": sweep.groups["published difference"],
     }
     return pd.DataFrame(points).dropna(subset="mean")
 
 
-def _of_methods(groups: SeedGroups, gains: pd.DataFrame) -> Figure:
-    panels = {f"difference from SimCSE on dev,\n{groups.score_name}, {CONFIDENCE:.0%} interval": gains}
+def _of_methods(sweep: Sweep, gains: pd.DataFrame) -> Figure:
+    panels = {f"difference from SimCSE on dev,\n{sweep.score_name}, {CONFIDENCE:.0%} interval": gains}
     theirs = gains[["name"]].assign(series="published", mean=gains["published"]).dropna()
-    if groups.comparable and theirs["mean"].any():
+    if sweep.comparable and theirs["mean"].any():
         panels["published difference,\nSTS average on test"] = theirs
-    figure = _panels(panels, groups.given)
+    figure = _panels(panels, sweep.given)
     sizes = gains["mean"].abs()
     if sizes.max() > _OUTLIER * max(sizes.median(), 1):
         figure.axes[0].set_xscale("symlog", linthresh=1)  # linear from -1 to 1, then logarithmic

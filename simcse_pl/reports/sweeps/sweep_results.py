@@ -1,4 +1,4 @@
-"""Results of training runs and sweeps, read from their folders."""
+"""Results of training runs, alone or as jobs of a sweep, read from their folders."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,6 @@ from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Number, Shape, read_shape
 from simcse_pl.results.metrics import SPEARMAN, factor, score_name
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
-from simcse_pl.utils.errors import UserError
 
 _IN_TITLES = ("sweep", "sweep.table", "sweep.row", "size", "seed")
 _OF_LOGS = ("logger", "log_every", "resume", "debug", "keep_checkpoints")
@@ -89,21 +88,6 @@ class Job:
         return self.options.get(option) or choices.get(option) or "default"
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Jobs that are compared with each other, in the order of their numbers. At least one has results."""
-
-    label: str
-    table: str | None
-    size: str | None
-    jobs: list[Job]
-
-    @property
-    def runs(self) -> list[TrainingRun]:
-        """The results of the jobs that have some."""
-        return [job.run for job in self.jobs if job.run]
-
-
 def score_names(runs: Sequence[TrainingRun]) -> str:
     """Return the name and scale of the monitored metrics of runs: `Spearman x 100`."""
     return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in runs))
@@ -129,29 +113,6 @@ def is_sweep(path: str | Path) -> bool:
     path = Path(path)
     is_run = any((path / name).is_file() for name in (RESULTS_FILE, CURVES_FILE))
     return path.is_dir() and not is_run and bool(job_folders(path))
-
-
-def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
-    """Read Hydra's multirun folders. Jobs of several folders with the same table and size form one sweep.
-
-    Args:
-        folders: paths by label. With several, the label of its folder precedes a job's name.
-
-    Raises:
-        UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
-    """
-    sweeps: dict[tuple[str | None, ...], Sweep] = {}
-    for label, path in folders.items():
-        prefix = f"{label}/" if len(folders) > 1 else ""
-        jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
-        first = next((job.run for job in jobs if job.run), None)
-        if first is None:
-            raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
-        for job in jobs:
-            place = (job.run or first).sweep
-            key = (place.table, place.size) if place.table else (label,)
-            sweeps.setdefault(key, Sweep(label, place.table, place.size, [])).jobs.append(job)
-    return list(sweeps.values())
 
 
 def read_job(folder: Path, name: str) -> Job:
