@@ -21,8 +21,6 @@ from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged,
 from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import Encode, read_weights, unit_vectors
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 FLOAT32, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
 VECTORS_FILE = "vectors.safetensors"
 SENTENCES_FILE = "sentences.json"
@@ -40,14 +38,14 @@ class Quantizer:
     """
 
     precision: str = FLOAT32
-    ranges: Array | None = None  # for int8, the lowest and the highest value of each dimension, [2, dim] float32
+    ranges: np.ndarray | None = None  # for int8, the lowest and the highest value of each dimension, [2, dim] float32
 
     @classmethod
-    def fitted(cls, precision: str, vectors: Array) -> "Quantizer":
+    def fitted(cls, precision: str, vectors: np.ndarray) -> "Quantizer":
         """Return a quantizer whose ranges are those of vectors [n, dim]."""
         return cls(precision, np.stack([vectors.min(axis=0), vectors.max(axis=0)]) if precision == INT8 else None)
 
-    def quantize(self, vectors: Array) -> Array:
+    def quantize(self, vectors: np.ndarray) -> np.ndarray:
         """Return vectors [n, dim] float32 as stored: [n, dim], or [n, dim / 8] if binary.
 
         Raises:
@@ -65,7 +63,7 @@ class Quantizer:
         levels = np.floor((vectors - low) / np.where(step == 0, np.float32(1), step)).clip(0, 255)
         return np.asarray((levels - 128).astype(np.int8))
 
-    def dequantize(self, codes: Array) -> Array:
+    def dequantize(self, codes: np.ndarray) -> np.ndarray:
         """Return stored vectors as float32 [n, dim]."""
         if self.precision == BINARY:
             return np.unpackbits(codes, axis=1).astype(np.float32) * 2 - 1

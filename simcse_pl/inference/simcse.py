@@ -19,8 +19,7 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors
 
-Array = np.ndarray[Any, np.dtype[Any]]
-SentencesOrVectors = str | Sequence[str] | Tensor | Array
+SentencesOrVectors = str | Sequence[str] | Tensor | np.ndarray
 Device = str | torch.device
 
 _MANY = 1000  # sentences: more than these get a progress bar
@@ -120,7 +119,7 @@ class SimCSE:
 
     def similarity(
         self, queries: SentencesOrVectors, keys: SentencesOrVectors, device: Device | None = None
-    ) -> float | Array:
+    ) -> float | np.ndarray:
         """Return the cosine similarity of every query with every key.
 
         Args:
@@ -137,7 +136,7 @@ class SimCSE:
             else self.encode(side, device, return_numpy=True)
             for side in sides
         )
-        similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
+        similarities: np.ndarray = np.atleast_2d(one) @ np.atleast_2d(other).T
         if one.ndim == 2:
             return similarities
         return similarities[0] if other.ndim == 2 else float(similarities[0, 0])

@@ -111,13 +111,6 @@ class SuiteResults(Shape):
     failed: Mapping[str, str] = {}  # error messages of the tasks that were not measured
 
 
-class NamedRow(Shape):
-    """The paper's row that the user named for a result."""
-
-    table: str
-    row: str
-
-
 class Result(SuiteResults):
     """The results of one encoder, and how they were measured."""
 
@@ -125,7 +118,7 @@ class Result(SuiteResults):
     encoder: str = ""
     fingerprint: str | None = None
     settings: Mapping[str, Any] = {}
-    paper: NamedRow | None = None
+    paper: Mapping[Literal["table", "row"], str] | None = None  # the paper's row that the user named
     dims: Mapping[str, SuiteResults] = {}  # of the first dimensions of the vectors alone, by their number
 
     def of_dims(self) -> dict[int, "Result"]:
