@@ -89,7 +89,30 @@ class FileEvaluator(Evaluator, Generic[Data]):
         return metrics
 
 
-class ScoredPairs(FileEvaluator[list[ScoredPair]]):
+class LabelledPairs(FileEvaluator[list[ScoredPair]]):
+    """Pairs of sentences with a number; `labels` are the possible numbers, or none for any."""
+
+    third_column = "a number"
+    labels: tuple[float, ...] = ()
+
+    def read(self, file: EvaluationFile) -> list[ScoredPair]:
+        """Read two sentences and a number from each row."""
+        pairs = []
+        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
+            score = as_number(text)
+            if score is None or score not in (self.labels or (score,)) or not first or not second:
+                raise UserError(f"{file.file}, {place}: it should be two sentences and {self.third_column}")
+            pairs.append(ScoredPair(first, second, score))
+        if len({pair.score for pair in pairs}) < 2:
+            raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
+        return pairs
+
+    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
+        """Return the sentences of the pairs."""
+        return [sentence for pair in data for sentence in (pair.first, pair.second)]
+
+
+class ScoredPairs(LabelledPairs):
     """Pairs of sentences with a similarity score: STS-B, or files of two sentences and a score.
 
     The metrics are `spearman`, the correlation of cosines with the scores, and the `alignment` and `uniformity` of
@@ -110,9 +133,6 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
     Raises:
         UserError: a file or STS-B cannot be read, a score is not a number, or all scores of a file are equal.
     """
-
-    third_column = "a number"
-    labels: tuple[float, ...] = ()  # the possible numbers; empty for any
 
     def __init__(
         self,
@@ -136,22 +156,6 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         """Return the names of the files, or of the source of STS-B."""
         return self.stsb["dev"].name if self.files[split] is None and self.stsb else super().name(split)
 
-    def read(self, file: EvaluationFile) -> list[ScoredPair]:
-        """Read two sentences and a score from each row."""
-        pairs = []
-        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
-            score = as_number(text)
-            if score is None or score not in (self.labels or (score,)) or not first or not second:
-                raise UserError(f"{file.file}, {place}: it should be two sentences and {self.third_column}")
-            pairs.append(ScoredPair(first, second, score))
-        if len({pair.score for pair in pairs}) < 2:
-            raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
-        return pairs
-
-    def sentences_of(self, data: list[ScoredPair]) -> list[str]:
-        """Return the sentences of the pairs."""
-        return [sentence for pair in data for sentence in (pair.first, pair.second)]
-
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return Spearman's correlation, alignment and uniformity."""
         first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
@@ -164,7 +168,7 @@ class ScoredPairs(FileEvaluator[list[ScoredPair]]):
         }
 
 
-class BinaryPairs(ScoredPairs):
+class BinaryPairs(LabelledPairs):
     """Pairs of sentences with the label 1 (such as paraphrases) or 0.
 
     The metrics are `average_precision`, of ranking the pairs by their cosine, and `accuracy`, at the threshold that is
@@ -180,12 +184,6 @@ class BinaryPairs(ScoredPairs):
 
     third_column = "the label 0 or 1"
     labels = (0.0, 1.0)
-
-    def __init__(
-        self, validation: Files = None, test: Files = None, header: bool | None = None, columns: Columns = None
-    ) -> None:
-        FileEvaluator.__init__(self, validation, test, header, columns)
-        self.stsb = {}
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
