@@ -29,8 +29,8 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     """
     if not sweep.groups["dev n"].any():
         return None
-    if sweep.compares_methods and len(gains := _differences(sweep)):
-        return _of_methods(sweep, gains)
+    if sweep.compares_methods and (figure := _of_methods(sweep)):
+        return figure
     panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
     if paper and paper.rows and sweep.has_rows and sweep.comparable:
         panels[f"paper, dev ({sweep.score_name})"] = _papers(sweep, paper)
@@ -64,20 +64,20 @@ def _papers(sweep: Sweep, paper: Ablation) -> pd.DataFrame:
     )
 
 
-def _differences(sweep: Sweep) -> pd.DataFrame:
-    gains = differences(sweep, "dev")
+def _of_methods(sweep: Sweep) -> Figure | None:
+    """Draw differences from SimCSE with their t-intervals, and published ones beside them; None without any."""
+    by_seed = differences(sweep, "dev")
     points = {
         "name": sweep.groups["label"],
         "series": "measured",
-        "mean": [gain.mean() for gain in gains],
-        "error": [margin(gain) for gain in gains],
-        "seeds": [gain.tolist() for gain in gains],
+        "mean": [gains.mean() for gains in by_seed],
+        "error": [margin(gains) for gains in by_seed],
+        "seeds": [gains.tolist() for gains in by_seed],
         "published": sweep.groups["published difference"],
     }
-    return pd.DataFrame(points).dropna(subset="mean")
-
-
-def _of_methods(sweep: Sweep, gains: pd.DataFrame) -> Figure:
+    gains = pd.DataFrame(points).dropna(subset="mean")
+    if gains.empty:
+        return None
     panels = {f"difference from SimCSE on dev,\n{sweep.score_name}, {CONFIDENCE:.0%} interval": gains}
     theirs = gains[["name"]].assign(series="published", mean=gains["published"]).dropna()
     if sweep.comparable and theirs["mean"].any():
