@@ -12,7 +12,7 @@ from functools import partial
 from statistics import mean
 
 from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
-from simcse_pl.evaluation.encoding import EncodeOnce
+from simcse_pl.evaluation.encoding import encode_once
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import resolve
@@ -44,7 +44,7 @@ def main() -> None:
         scores["theirs"] = [float(own(theirs)["spearman_cosine"]) for own in evaluators]
 
     def ours(bf16: bool) -> None:
-        results = evaluate_suite(EncodeOnce(partial(encoder.encode, bf16=bf16), suite.sentences()), suite)
+        results = evaluate_suite(encode_once(partial(encoder.encode, bf16=bf16), suite.sentences()), suite)
         scores[f"ours {bf16}"] = [own.spearman for task in results.sts for own in task.subsets.values()]
 
     ways = {

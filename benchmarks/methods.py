@@ -35,7 +35,7 @@ import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
 from benchmarks.common import in_turn, parser, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
-from simcse_pl.reports.methods import baselines, setting_of
+from simcse_pl.reports.methods import methods_file, setting_of
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.tables import Table
 
@@ -184,7 +184,7 @@ def table(seconds: Mapping[str, Sequence[float]], costs: Mapping[str, Cost], not
     rows = []
     for method, own in seconds.items():
         cost = costs[method]
-        simcse = baselines()[cost.setting]
+        simcse = methods_file()["baselines"][cost.setting]
         ratios = [ours / theirs for ours, theirs in zip(own, seconds[simcse], strict=True)]
         rows.append(
             {
@@ -214,7 +214,7 @@ def main() -> None:
     arguments = command_line.parse_args()
     for name in ("pytorch_lightning", "lightning.pytorch", "simcse_pl"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    first = [*baselines().values()]
+    first = [*methods_file()["baselines"].values()]
     methods = [*first, *(method for method in arguments.only or METHODS if method not in first)]
     costs: dict[str, Cost] = {}
 

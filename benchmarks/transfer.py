@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
-from simcse_pl.evaluation.encoding import EncodeOnce
+from simcse_pl.evaluation.encoding import encode_once
 from simcse_pl.evaluation.transfer import C_GRID, FOLDS, SEED, evaluate_transfer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.terminal import tracked
@@ -48,7 +48,7 @@ def main() -> None:
     task = load_transfer_task(arguments.senteval_dir, arguments.task)
     sentences = [example.sentences[0] for example in task.splits["all"]]
     encoder = SentenceEncoder.from_pretrained(PACKAGED)
-    encode = EncodeOnce(partial(encoder.encode, progress=True), sentences)
+    encode = encode_once(partial(encoder.encode, progress=True), sentences)
     x, y = encode(sentences).numpy(), np.array([example.label for example in task.splits["all"]])
     accuracies: list[float] = []
     ways = {

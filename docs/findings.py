@@ -22,9 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installe
 from benchmarks.findings import PLAN, RECORDS, read_records
 from simcse_pl.reports.figures.encoders import encoder_plane, run_plane
 from simcse_pl.reports.paper import ablation
-from simcse_pl.reports.sweeps.seed_groups import Difference, group_by_seed
+from simcse_pl.reports.sweeps.seed_groups import margin, read_sweeps
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.results.evaluation_results import Correlation, Geometry, Result, StsScores
 from simcse_pl.results.run_files import RESULTS_FILE
@@ -111,8 +110,8 @@ def papers_number(run: str, score: str) -> float:
     return numbers.rows[name].get(column[0] if column else score, math.nan) if name else math.nan
 
 
-def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | None = None) -> Difference:
-    """Return how much better the better run is, paired over seeds; with `variant`, in that variant of the table."""
+def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | None = None) -> pd.Series:
+    """Return how much better the better run is, by seed; with `variant`, in that variant of the table."""
     score, runs = claim.get("score", "dev"), [claim["better"], claim["worse"]]
     if variant:
         runs = [run.replace(claim["better"].split("/")[0], variant) for run in runs]
@@ -122,7 +121,7 @@ def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | Non
         gains = pd.Series([alignment_gain(better.path[seed], worse.path[seed]) for seed in seeds], dtype=float)
     else:
         gains = (better[score] - worse[score]) * (-1 if score in LOWER else 1)
-    return Difference(gains.dropna())
+    return gains.dropna()
 
 
 def alignment_gain(better: pd.DataFrame, worse: pd.DataFrame) -> float:
@@ -135,17 +134,17 @@ def alignment_gain(better: pd.DataFrame, worse: pd.DataFrame) -> float:
     return alignment[1] - alignment[0]
 
 
-def verdict(own: Difference, equal: float | None) -> str:
-    """Return what the interval says of a claim."""
+def verdict(own: pd.Series, equal: float | None) -> str:
+    """Return what the interval of the mean says of a claim."""
     if equal is not None:
-        inside, outside = abs(own.mean) + own.margin < equal, abs(own.mean) - own.margin > equal
+        inside, outside = abs(own.mean()) + margin(own) < equal, abs(own.mean()) - margin(own) > equal
         return VERDICTS[0 if inside else 1 if outside else 2]
-    return VERDICTS[2 if not abs(own.mean) > own.margin else 0 if own.mean > 0 else 1]
+    return VERDICTS[2 if not abs(own.mean()) > margin(own) else 0 if own.mean() > 0 else 1]
 
 
-def shown(own: Difference, digits: int) -> str:
-    """Return the mean of a difference and half the width of its interval."""
-    return f"{own.mean:+.{digits}f} ± {own.margin:.{digits}f}"
+def shown(own: pd.Series, digits: int) -> str:
+    """Return the mean of differences and half the width of its interval."""
+    return f"{own.mean():+.{digits}f} ± {margin(own):.{digits}f}"
 
 
 def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
@@ -155,7 +154,7 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
         rows = []
         for claim in own_claims:
             score, own = claim.get("score", "dev"), difference(frame, claim)
-            if own.count < 2:  # one seed proves nothing
+            if len(own) < 2:  # one seed proves nothing
                 continue
             found, digits = verdict(own, claim.get("equal")), 3 if score in LOWER else 2
             counts[found] += 1
@@ -164,16 +163,16 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
             if score == "dev" and found != VERDICTS[0]:
                 notes.append(f"at the last step: {shown(difference(frame, claim | {'score': 'last'}), digits)}")
             for variant in claim.get("tried", ()):
-                if (other := difference(frame, claim, variant)).count > 1:
+                if len(other := difference(frame, claim, variant)) > 1:
                     about = PLAN["tables"][variant]["about"]
-                    notes.append(f"{about}: {shown(other, digits)} ({other.count} seeds)")
+                    notes.append(f"{about}: {shown(other, digits)} ({len(other)} seeds)")
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
             cells = [
                 claim["claim"],
                 f"[{title.partition(':')[0]}](#{anchor(title)})",
                 f"{paper:+.1f}" if math.isfinite(paper) else "–",
                 shown(own, digits) + (f" ({score})" if score != "dev" else ""),
-                str(own.count),
+                str(len(own)),
                 "; ".join(notes),
             ]
             rows.append(f"| {' | '.join(cells)} |\n")
@@ -192,7 +191,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 job = Path(folder, sweep, str(number))
                 job.mkdir(parents=True)
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
-            for group in map(group_by_seed, read_sweeps({sweep: Path(folder, sweep)})) if own else ():
+            for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
                 text += f"### {heading(sweep)}\n\n{sweep_table(group).markdown()}\n"
                 if figure := sweep_figure(group):
                     figure.savefig(FIGURES / f"findings_{sweep}.png", dpi=150)

@@ -12,17 +12,14 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from omegaconf import OmegaConf
-
-from simcse_pl.reports.methods import PublishedScore, baselines, published_scores, sources
+from simcse_pl.reports.methods import PublishedScore, methods_file, published_scores
 
 ROOT = Path(__file__).parents[1]
 INDEX = Path(__file__).with_suffix(".md")
 PAGES = Path(__file__).with_suffix("")
 MEASURED = PAGES / "measured.csv"
-PAPERS: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "simcse_pl" / "reports" / "methods.yaml"))["methods"]
+PAPERS = methods_file()["methods"]
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
 HEAD = ("method", "paper", "`method=`", "difference from the official code", "published", "here")
 COSTS = {  # columns of measured.csv, by those of the benchmark
@@ -59,7 +56,7 @@ def paper_of(name: str) -> str:
 def scores_of(name: str) -> str:
     """Return the published and the measured scores of a method, and the cost of a step."""
     lines = []
-    for setting in baselines():
+    for setting in methods_file()["baselines"]:
         if scores := [score for score in published_scores()[name] if score.setting == setting]:
             used = {score.source for score in scores}
             figures = "; ".join(published(score, name_source=len(used) > 1) for score in scores)
@@ -117,7 +114,7 @@ def updated(page: str, name: str | None = None) -> str:
             case "methods":
                 text = methods_table(page)
             case "sources":
-                text = "".join(f"- {source}: {what}\n" for source, what in sources().items())
+                text = "".join(f"- {source}: {what}\n" for source, what in methods_file()["sources"].items())
             case "paper":
                 text = paper_of(str(name))
             case _:

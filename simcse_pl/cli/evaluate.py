@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.evaluation import make_evaluators
-from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed, sentences_to_fit_on
+from simcse_pl.evaluation.encoding import encode_once, postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
 from simcse_pl.models.fingerprint import fingerprint
 from simcse_pl.models.load import Encoder
@@ -54,9 +54,9 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
 
-    encode = EncodeOnce(encode, suite.sentences())
+    encode = encode_once(encode, suite.sentences())
     if postprocess:
-        encode = Postprocessed(encode, postprocess, device, encoder.normalize)
+        encode = postprocessed(encode, postprocess, device, encoder.normalize)
     scores = evaluate_suite(encode, suite, device, progress=True)
     dims = evaluate_at_dims(encode, suite, config.dims)
     report |= scores.model_dump() | {"dims": {dim: own.model_dump() for dim, own in dims.items()}}

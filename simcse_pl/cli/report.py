@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed
+from simcse_pl.reports.sweeps.seed_groups import read_sweeps
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
-from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job, read_sweeps
+from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read
@@ -37,11 +37,11 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
         if run.points.empty and (job := read_job(Path(folder), run.label)).run:  # it has no path in a figure
             table = run_table(job.run.model_dump())
             tables.append(replace(table, name=f"run_{number}", title=f"{run.label}: {table.title}"))
-    groups = [group_by_seed(sweep) for sweep in read_sweeps(sweeps)]
-    for number, group in enumerate(groups, 1):
-        name = "sweep" if len(groups) == 1 else f"sweep_{number}"
-        tables.append(sweep_table(group, name))
-        if figure := sweep_figure(group):
+    compared = read_sweeps(sweeps)
+    for number, sweep in enumerate(compared, 1):
+        name = "sweep" if len(compared) == 1 else f"sweep_{number}"
+        tables.append(sweep_table(sweep, name))
+        if figure := sweep_figure(sweep):
             figures[name] = figure
     files = save(output, tables, figures)
     for table in tables:

@@ -16,33 +16,32 @@ from simcse_pl.utils.tensors import Encode, unit_vectors
 log = logging.getLogger(__name__)
 
 
-class EncodeOnce:
-    """An `encode` function that caches the vectors of `sentences`, because several tasks share sentences.
+def encode_once(encode: Encode, sentences: list[str]) -> Encode:
+    """Return an `encode` function that has the vectors of `sentences`, because several tasks share sentences.
 
     Other sentences are encoded at each call. UserError is raised if a vector is not finite.
     """
 
-    def __init__(self, encode: Encode, sentences: list[str]) -> None:
-        self._encode = encode
-        self._row = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-        self._vectors = self._encode_checked(list(self._row)) if self._row else torch.empty(0)
-
-    def __call__(self, sentences: list[str]) -> Tensor:
-        """Return vectors [n, dim]."""
-        if self._row and self._row.keys() >= set(sentences):
-            return self._vectors[[self._row[sentence] for sentence in sentences]]
-        return self._encode_checked(sentences)
-
-    def _encode_checked(self, sentences: list[str]) -> Tensor:
-        vectors = self._encode(sentences)
+    def checked(texts: list[str]) -> Tensor:
+        vectors = encode(texts)
         bad = (~vectors.isfinite()).any(dim=1).nonzero()
         if len(bad):
-            raise UserError(f"the encoder's vector of {sentences[int(bad[0])]!r} is not finite")
+            raise UserError(f"the encoder's vector of {texts[int(bad[0])]!r} is not finite")
         return vectors
 
+    row = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
+    cache = checked(list(row)) if row else torch.empty(0)
 
-class Postprocessed:
-    """An `encode` function followed by a post-processing, in the order of `SentenceEncoder.encode`.
+    def cached(texts: list[str]) -> Tensor:
+        return cache[[row[text] for text in texts]] if row and row.keys() >= set(texts) else checked(texts)
+
+    return cached
+
+
+def postprocessed(
+    encode: Encode, postprocess: PostProcess, device: str | torch.device = "cpu", normalize: bool = False
+) -> Encode:
+    """Return an `encode` function followed by a post-processing, in the order of `SentenceEncoder.encode`.
 
     Args:
         encode: function from sentences to vectors [n, dim] that are not normalized.
@@ -50,20 +49,16 @@ class Postprocessed:
         device: device of the fit.
         normalize: scale the vectors to length 1 after the post-processing.
     """
+    fit_each_call = not postprocess.fitted
 
-    def __init__(
-        self, encode: Encode, postprocess: PostProcess, device: str | torch.device = "cpu", normalize: bool = False
-    ) -> None:
-        self._encode, self._postprocess, self._device, self._normalize = encode, postprocess, device, normalize
-        self._fit_each_call = not postprocess.fitted
+    def transformed(texts: list[str]) -> Tensor:
+        vectors = encode(texts).to(device)
+        if fit_each_call:
+            postprocess.fit(vectors)
+        vectors = postprocess.transform(vectors).cpu()
+        return unit_vectors(vectors) if normalize else vectors
 
-    def __call__(self, sentences: list[str]) -> Tensor:
-        """Return vectors [n, k] on the CPU."""
-        vectors = self._encode(sentences).to(self._device)
-        if self._fit_each_call:
-            self._postprocess.fit(vectors)
-        vectors = self._postprocess.transform(vectors).cpu()
-        return unit_vectors(vectors) if self._normalize else vectors
+    return transformed
 
 
 def sentences_to_fit_on(

@@ -14,7 +14,7 @@ from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_column
 from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
 from simcse_pl.data.readers.labels import NEUTRAL, expected_labels, label_number
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
-from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
+from simcse_pl.evaluation.metrics import alignment, correlation, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.tensors import Encode, cosine_similarity, unit_vectors
 
@@ -156,7 +156,7 @@ class ScoredPairs(LabelledPairs):
         scores = np.array([pair.score for pair in data])
         positive = torch.from_numpy(scores > POSITIVE_SCORE * scores.max())
         return {
-            "spearman": correlations(cosine_similarity(first, second).numpy(), scores)[0],
+            "spearman": correlation(cosine_similarity(first, second).numpy(), scores).spearman,
             "alignment": float(alignment(first[positive], second[positive])),
             "uniformity": float(uniformity(torch.cat([first, second]))),
         }

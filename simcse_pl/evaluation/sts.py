@@ -1,23 +1,30 @@
-"""The STS protocol: correlation of cosine similarities with human scores (Appendix B of the paper)."""
+"""Measures of scored pairs: the STS protocol, and the geometry of the embedding space."""
 
 import numpy as np
+import torch
 
 from simcse_pl.data.evaluation import encode_columns
-from simcse_pl.data.senteval.sts_sets import StsTask
-from simcse_pl.evaluation.metrics import correlations
-from simcse_pl.results.evaluation_results import Correlation, StsScores
+from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD, StsTask
+from simcse_pl.evaluation import metrics
+from simcse_pl.results.evaluation_results import Correlation, Geometry, StsScores
 from simcse_pl.utils.tensors import Encode, cosine_similarity
+
+BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")
+_TOP = (1, 3, 10, 100)
 
 
 def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
-    """Return the correlations of cosines and human scores; `encode` is called once, with the distinct sentences."""
+    """Correlate cosine similarities with human scores (Appendix B of the paper).
+
+    `encode` is called once, with the distinct sentences.
+    """
     columns = [pair.first for pair in task.pairs], [pair.second for pair in task.pairs]
     predicted = cosine_similarity(*encode_columns(encode, *columns)).numpy()
     human = np.array([pair.score for pair in task.pairs])
     subsets, start = {}, 0
     for name, pairs in task.subsets.items():
         rows = slice(start, start + len(pairs))
-        subsets[name] = correlation(predicted[rows], human[rows])
+        subsets[name] = metrics.correlation(predicted[rows], human[rows])
         start += len(pairs)
     scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
     weights = None, [len(pairs) for pairs in task.subsets.values()]
@@ -27,14 +34,39 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
         task=task.name,
         split=task.split,
         pairs=len(task.pairs),
-        all=correlation(predicted, human),
+        all=metrics.correlation(predicted, human),
         mean=mean,
         wmean=wmean,
         subsets=subsets,
     )
 
 
-def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
-    """Return both correlations of two arrays [n]; NaN for fewer than two pairs."""
-    spearman, pearson = correlations(predicted, human)
-    return Correlation(spearman=spearman, pearson=pearson, pairs=len(human))
+def evaluate_geometry(encode: Encode, task: StsTask) -> Geometry:
+    """Measure alignment, uniformity, isotropy and the distribution of cosines (sections 2 and 5, Appendices F and G).
+
+    The paper uses all splits of STS-B. `encode` is called once, with the distinct sentences.
+    """
+    pairs = task.pairs
+    first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
+    positive = torch.tensor([pair.score > POSITIVE_SCORE_THRESHOLD for pair in pairs])
+    x = torch.cat([first, second])
+    spectrum = metrics.singular_spectrum(x)
+    variances = metrics.principal_variances(x)
+    gram = metrics.gram_bound(x)
+    similarities: dict[str, list[float]] = {band: [] for band in BANDS}
+    for cosine, pair in zip(cosine_similarity(first, second).tolist(), pairs, strict=True):
+        similarities[BANDS[min(int(pair.score), 4)]].append(cosine)  # a score of 5 belongs to the last band
+    return Geometry(
+        data=f"{task.name} {task.split}",
+        sentences=len(x),
+        positives=int(positive.sum()),
+        alignment=float(metrics.alignment(first[positive], second[positive])),
+        uniformity=float(metrics.uniformity(x)),
+        mean_cosine=(gram["gram_sum"] - gram["trace"]) / (len(x) * (len(x) - 1)),
+        spectrum=spectrum.tolist(),
+        effective_rank=float(metrics.effective_rank(spectrum)),
+        **gram,
+        similarities=similarities,
+        top_variance={str(k): float(variances[:k].sum() / variances.sum()) for k in _TOP if k <= len(variances)},
+        isoscore=float(metrics.isoscore(variances)),
+    )

@@ -20,8 +20,7 @@ from simcse_pl.data.senteval.sts_sets import (
     load_sts_task,
 )
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
-from simcse_pl.evaluation.geometry import evaluate_geometry
-from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.results.evaluation_results import OwnData, RetrievalResults, StsScores, SuiteResults, TransferScores
 from simcse_pl.utils.errors import UserError, first_line
@@ -175,14 +174,13 @@ def evaluate_at_dims(encode: Encode, suite: Suite, dims: Sequence[int]) -> dict[
     """Measure the STS tasks and the evaluators of a suite on the first dimensions of its vectors.
 
     Args:
-        encode: see evaluate_suite; it should not compute the same vectors twice (see encoding.EncodeOnce).
+        encode: see evaluate_suite; it should not compute the same vectors twice (see encoding.encode_once).
 
     Returns:
         The results by the number of dimensions, as text.
     """
-
-    def cut(texts: list[str], dim: int) -> torch.Tensor:
-        return encode(texts)[:, :dim]
-
     small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-    return {str(dim): evaluate_suite(partial(cut, dim=dim), small) for dim in dims}
+    return {
+        str(dim): evaluate_suite(lambda texts: encode(texts)[:, :dim], small)  # noqa: B023  called at once
+        for dim in dims
+    }

@@ -16,13 +16,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
-from simcse_pl.utils.sentences import checked_sentences
+from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import Encode, read_weights, unit_vectors
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 FLOAT32, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
 VECTORS_FILE = "vectors.safetensors"
@@ -41,14 +38,14 @@ class Quantizer:
     """
 
     precision: str = FLOAT32
-    ranges: Array | None = None  # for int8, the lowest and the highest value of each dimension, [2, dim] float32
+    ranges: np.ndarray | None = None  # for int8, the lowest and the highest value of each dimension, [2, dim] float32
 
     @classmethod
-    def fitted(cls, precision: str, vectors: Array) -> "Quantizer":
+    def fitted(cls, precision: str, vectors: np.ndarray) -> "Quantizer":
         """Return a quantizer whose ranges are those of vectors [n, dim]."""
         return cls(precision, np.stack([vectors.min(axis=0), vectors.max(axis=0)]) if precision == INT8 else None)
 
-    def quantize(self, vectors: Array) -> Array:
+    def quantize(self, vectors: np.ndarray) -> np.ndarray:
         """Return vectors [n, dim] float32 as stored: [n, dim], or [n, dim / 8] if binary.
 
         Raises:
@@ -66,7 +63,7 @@ class Quantizer:
         levels = np.floor((vectors - low) / np.where(step == 0, np.float32(1), step)).clip(0, 255)
         return np.asarray((levels - 128).astype(np.int8))
 
-    def dequantize(self, codes: Array) -> Array:
+    def dequantize(self, codes: np.ndarray) -> np.ndarray:
         """Return stored vectors as float32 [n, dim]."""
         if self.precision == BINARY:
             return np.unpackbits(codes, axis=1).astype(np.float32) * 2 - 1
@@ -159,21 +156,19 @@ class SentenceIndex:
         """
         results = []
         for part in queries.split(_BLOCK):
-            blocks = [self._search(part, start, top_k) for start in range(0, len(self), _BLOCK)]
+            blocks = []
+            for start in range(0, len(self), _BLOCK):
+                vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
+                if self.quantizer.precision != FLOAT32:
+                    vectors = unit_vectors(vectors)
+                similarities, places = (part @ vectors.T).topk(min(top_k, len(vectors)))
+                blocks.append((similarities, places + start))
             similarities, places = (torch.cat(tensors, dim=1) for tensors in zip(*blocks, strict=True))
             similarities, order = similarities.topk(min(top_k, len(self)))
             negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
             for row in zip(negated.tolist(), places.gather(1, order).tolist(), strict=True):
                 results.append([(place, -value) for value, place in sorted(zip(*row, strict=True))])
         return results
-
-    def _search(self, queries: Tensor, start: int, top_k: int) -> tuple[Tensor, Tensor]:
-        """Return the similarities and positions of the nearest sentences of a block, both [queries, count]."""
-        vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
-        if self.quantizer.precision != FLOAT32:
-            vectors = unit_vectors(vectors)
-        similarities, places = (queries @ vectors.T).topk(min(top_k, len(vectors)))
-        return similarities, places + start
 
     def _encode_to_unit(self, sentences: list[str]) -> Tensor:
         """Return [n, dim] float32 on the CPU."""

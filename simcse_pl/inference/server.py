@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from simcse_pl.inference.simcse import SimCSE
-from simcse_pl.results.neighbour import Neighbour
+from simcse_pl.utils.sentences import Neighbour
 
 _PAGE = Path(__file__).with_name("search_page.html.jinja")
 _DIGITS = 4  # as in the output of `simcse search`
@@ -57,13 +57,12 @@ def build_app(encoders: Sequence[SimCSE], allowed_hosts: Sequence[str] = ("*",))
         names = [encoder.name for encoder in encoders]
         return {
             "encoders": [
-                {"encoder": name, "results": [list(map(_as_json, query)) for query in results]}
-                for name, results in zip(names, found, strict=True)
+                {
+                    "encoder": name,
+                    "results": [[{"sentence": x, "similarity": round(y, _DIGITS)} for x, y in query] for query in near],
+                }
+                for name, near in zip(names, found, strict=True)
             ]
         }
 
     return app
-
-
-def _as_json(neighbour: Neighbour) -> dict[str, Any]:
-    return {"sentence": neighbour.sentence, "similarity": round(neighbour.similarity, _DIGITS)}

@@ -15,13 +15,11 @@ from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, load_encoder
-from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.sentences import checked_sentences
+from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors
 
-Array = np.ndarray[Any, np.dtype[Any]]
-SentencesOrVectors = str | Sequence[str] | Tensor | Array
+SentencesOrVectors = str | Sequence[str] | Tensor | np.ndarray
 Device = str | torch.device
 
 _POOLERS = {"cls": "pooler", "cls_before_pooler": "cls"}  # the released tool's names
@@ -124,7 +122,7 @@ class SimCSE:
 
     def similarity(
         self, queries: SentencesOrVectors, keys: SentencesOrVectors, device: Device | None = None
-    ) -> float | Array:
+    ) -> float | np.ndarray:
         """Return the cosine similarity of every query with every key.
 
         Args:
@@ -141,7 +139,7 @@ class SimCSE:
             else self.encode(side, device, return_numpy=True)
             for side in sides
         )
-        similarities: Array = np.atleast_2d(one) @ np.atleast_2d(other).T
+        similarities: np.ndarray = np.atleast_2d(one) @ np.atleast_2d(other).T
         if one.ndim == 2:
             return similarities
         return similarities[0] if other.ndim == 2 else float(similarities[0, 0])

@@ -28,9 +28,15 @@ class PublishedScore:
 
 
 @functools.cache
+def methods_file() -> Any:
+    """Return the content of methods.yaml, such as the method that the others of a setting are compared with."""
+    return OmegaConf.to_container(OmegaConf.load(_FILE))
+
+
+@functools.cache
 def published_scores() -> Mapping[str, tuple[PublishedScore, ...]]:
     """Return the scores of each method of methods.yaml by its name in conf/method."""
-    content = _content()
+    content = methods_file()
 
     def score(given: Mapping[str, Any]) -> PublishedScore:
         scores = dict(zip(content["columns"], given["scores"], strict=True)) if "scores" in given else {}
@@ -46,21 +52,6 @@ def setting_of(choices: Mapping[str, str | None]) -> str:
 
 def published_score(method: str, setting: str, model: str | None) -> PublishedScore | None:
     """Return the published score to show beside a run with these choices of conf/; None if there is none."""
-    published = _content()["models"].get(model, _OTHER_MODELS)
+    published = methods_file()["models"].get(model, _OTHER_MODELS)
     scores = published_scores().get(method, ())
     return next((score for score in scores if (score.setting, score.model) == (setting, published)), None)
-
-
-def baselines() -> Mapping[str, str]:
-    """Return the method that the others are compared with, by setting."""
-    return dict(_content()["baselines"])
-
-
-def sources() -> Mapping[str, str]:
-    """Return what scores were copied from, by `PublishedScore.source`."""
-    return dict(_content()["sources"])
-
-
-@functools.cache
-def _content() -> Any:
-    return OmegaConf.to_container(OmegaConf.load(_FILE))

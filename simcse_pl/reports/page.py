@@ -11,13 +11,12 @@ from plotly.colors import qualitative, sample_colorscale
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from simcse_pl.reports.sweeps.seed_groups import ROW, SeedGroups, group_by_seed
+from simcse_pl.reports.sweeps.seed_groups import ROW, Sweep, read_sweeps
 from simcse_pl.reports.sweeps.sweep_results import (
     Job,
     differing,
     is_sweep,
     read_job,
-    read_sweeps,
     same_options,
     score_names,
 )
@@ -55,9 +54,9 @@ def page(folders: Mapping[str, str | Path]) -> str:
     jobs = [job for sweep in sweeps for job in sweep.jobs]
     jobs += [read_job(Path(path), label) for label, path in folders.items() if not is_sweep(path)]
     parts, charts = [_html_of(runs_table(jobs))], []
-    for groups in map(group_by_seed, sweeps):
-        parts.append(_html_of(sweep_table(groups)))
-        if lines := parallel_coordinates(groups):
+    for sweep in sweeps:
+        parts.append(_html_of(sweep_table(sweep)))
+        if lines := parallel_coordinates(sweep):
             charts.append(lines)
     charts.append(curves(jobs))
     for number, chart in enumerate(charts):
@@ -92,19 +91,24 @@ def runs_table(jobs: Sequence[Job]) -> Table:
     return Table("runs", "Runs", frame, {name: digits.get(name, 2) for name in frame}, notes)
 
 
-def parallel_coordinates(groups: SeedGroups) -> go.Figure | None:
+def parallel_coordinates(sweep: Sweep) -> go.Figure | None:
     """Return a line per job from its options to its scores; None with fewer than two scores on dev."""
-    runs = groups.runs.dropna(subset="dev")
+    runs = sweep.runs.dropna(subset="dev")
     if len(runs) < 2:
         return None
-    jobs = [job for job in groups.sweep.jobs if job.name in runs.index]
-    names = {ROW: groups.paper.varied} if groups.paper else {}
+    jobs = [job for job in sweep.jobs if job.name in runs.index]
+    names = {ROW: sweep.paper.varied} if sweep.paper else {}
     axes = [_axis(names.get(name, name), [job.value(name) for job in jobs]) for name in differing(jobs)]
     runs = runs.loc[[job.name for job in jobs]]
     scores = runs[["alignment", "uniformity", "test", "dev"]].dropna(axis="columns")
     axes += [{"label": name, "values": scores[name]} for name in scores]
-    line = {"color": runs["dev"], "colorscale": _SCALE, "showscale": True, "reversescale": groups.lower_is_better}
-    title = f"{groups.title}: one line per job. Drag along an axis to select jobs"
+    line = {
+        "color": runs["dev"],
+        "colorscale": _SCALE,
+        "showscale": True,
+        "reversescale": sweep.results[0].mode == "min",
+    }
+    title = f"{sweep.title}: one line per job. Drag along an axis to select jobs"
     return go.Figure(go.Parcoords(dimensions=axes, line=line), {"title": title, "height": 1.5 * _HEIGHT})
 
 

@@ -91,8 +91,8 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
     tables = published()["encoders"]
     fitting = [name for name, t in tables.items() if (t["protocol"], t["aggregation"]) == (protocol, aggregation)]
     if result.paper is not None:
-        row = named_row(result.paper.table, result.paper.row)
-        if result.paper.table in fitting:
+        row = named_row(result.paper["table"], result.paper["row"])
+        if result.paper["table"] in fitting:
             return row
     if any(result.settings.get(option) for option in _NOT_THE_PAPERS):
         return None

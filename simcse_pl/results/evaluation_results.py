@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
-from simcse_pl.results.neighbour import Neighbour
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
 from simcse_pl.results.trajectory import TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
+from simcse_pl.utils.sentences import Neighbour
 
 Metric = Literal["spearman", "pearson"]
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN
@@ -111,13 +111,6 @@ class SuiteResults(Shape):
     failed: Mapping[str, str] = {}  # error messages of the tasks that were not measured
 
 
-class NamedRow(Shape):
-    """The paper's row that the user named for a result."""
-
-    table: str
-    row: str
-
-
 class Result(SuiteResults):
     """The results of one encoder, and how they were measured."""
 
@@ -125,7 +118,7 @@ class Result(SuiteResults):
     encoder: str = ""
     fingerprint: str | None = None
     settings: Mapping[str, Any] = {}
-    paper: NamedRow | None = None
+    paper: Mapping[Literal["table", "row"], str] | None = None  # the paper's row that the user named
     dims: Mapping[str, SuiteResults] = {}  # of the first dimensions of the vectors alone, by their number
 
     def of_dims(self) -> dict[int, "Result"]:

@@ -14,13 +14,13 @@ from simcse_pl.utils.files import atomic_open
 from simcse_pl.utils.ranks import is_first_process
 
 
-def steps_done(metrics: Mapping[str, Any], step: int | None) -> int | None:
-    """Return the number of optimizer steps done when metrics were measured.
+class StepsDone:
+    """A base of loggers, whose steps are optimizer steps done. Lightning's do not count a training step yet."""
 
-    The step that Lightning passes to a logger does not count a training step yet.
-    """
-    of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
-    return step + 1 if of_training and step is not None else step
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+        """Log metrics at the number of steps done when they were measured."""
+        of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
+        super().log_metrics(metrics, step + of_training if step is not None else None)  # type: ignore[misc]
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def write_rows(path: Path, names: Iterable[str], rows: Iterable[Mapping[str, Any
         writer.writerows(rows)
 
 
-class CurvesLogger(CSVLogger):
+class CurvesLogger(StepsDone, CSVLogger):
     """Lightning's CSV logger, which continues an existing file, replaces it atomically, and saves each validation.
 
     A checkpoint is written after a validation, so the file has all points up to the checkpoint.
@@ -55,19 +55,15 @@ class CurvesLogger(CSVLogger):
             self._experiment = _Curves(self.log_dir)
         return self._experiment
 
-    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
         """Add a row, and save the file if the row is a validation."""
-        super().log_metrics(metrics, steps_done(metrics, step))
+        super().log_metrics(metrics, step)
         if is_first_process() and any(name.startswith("val/") for name in metrics):
             self.save()
 
 
-class TensorBoardCurves(TensorBoardLogger):
+class TensorBoardCurves(StepsDone, TensorBoardLogger):
     """Lightning's TensorBoard logger with the step numbers of metrics.csv, in one file of events."""
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a point to each curve."""
-        super().log_metrics(metrics, steps_done(metrics, step))
 
     def finalize(self, status: str) -> None:
         """Write the file, without closing it: a run validates, trains and tests, and each would start another."""

@@ -14,14 +14,13 @@ import PIL.Image
 import wandb
 from matplotlib.figure import Figure
 from pytorch_lightning.loggers import WandbLogger
-from pytorch_lightning.utilities import rank_zero_only
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, SuiteResults
 from simcse_pl.results.metrics import CURVES
 from simcse_pl.results.trajectory import read_run
-from simcse_pl.tracking.csv_logger import steps_done
+from simcse_pl.tracking.csv_logger import StepsDone
 from simcse_pl.tracking.wandb_runs import Mode, closing_run, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import without_nan
@@ -32,7 +31,7 @@ STEP = "trainer/global_step"
 _MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
 
 
-class Dashboard(WandbLogger):
+class Dashboard(StepsDone, WandbLogger):
     """Lightning's W&B logger, whose x-axis is the number of optimizer steps done.
 
     After training, the validation metrics in the run's summary are those of the best checkpoint.
@@ -59,11 +58,6 @@ class Dashboard(WandbLogger):
         started.define_metric("*", step_metric=STEP, step_sync=True)
         for name in _MEANS:
             started.define_metric(name, step_metric=STEP, summary="mean")
-
-    @rank_zero_only
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a point to each curve."""
-        super().log_metrics(metrics, steps_done(metrics, step))
 
     @property
     def place(self) -> str:

@@ -8,7 +8,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,15 +28,7 @@ _LONGEST_NAME = 128  # characters; the W&B server rejects longer names
 _FLUSH_SECONDS = 1.0  # a killed run loses at most this; W&B's default is 15
 
 
-def start_run(
-    folder: str | Path,
-    mode: Mode = "auto",
-    project: str = "simcse_pl",
-    name: str | None = None,
-    group: str | None = None,
-    job_type: str | None = None,
-    tags: Sequence[str] = (),
-) -> "wandb.Run":
+def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, **new: Any) -> "wandb.Run":
     """Continue the W&B run of a folder, or start a new one.
 
     If W&B does not answer or rejects the key, the run is offline.
@@ -45,7 +37,7 @@ def start_run(
         folder: the run's folder; W&B's files go to its subfolder `wandb`, and the run's id to a file.
         mode: `online`, `offline` or `auto`. `auto` follows WANDB_MODE and `wandb offline`; without them it is online
             if the user is logged in.
-        project, name, group, job_type, tags: arguments of `wandb.init` for a new run.
+        name, new: arguments of `wandb.init` for a new run, such as project, group, job_type and tags.
 
     Raises:
         UserError: `online` without a login, or a damaged file in the folder.
@@ -58,11 +50,10 @@ def start_run(
     before = remembered_run(folder)
     if name and len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 1]}…"
-    new = {"project": project, "name": name, "group": group, "job_type": job_type, "tags": list(tags)}
     settings = wandb.Settings(
         silent=True, x_transaction_log_flush_interval=_FLUSH_SECONDS, init_timeout=30, finish_timeout=600
     )
-    options: dict[str, Any] = {name: before[name] for name in _IDENTITY} if before else new
+    options: dict[str, Any] = {name: before[name] for name in _IDENTITY} if before else {"name": name, **new}
     options |= {"dir": folder, "resume": "allow", "settings": settings}  # `wandb sync` concatenates offline parts
     try:
         run = wandb.init(mode=resolved, **options)

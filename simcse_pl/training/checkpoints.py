@@ -80,7 +80,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             with atomic_open(Path(path), "wb") as file:
                 torch.save(checkpoint, file)  # given a path, torch does not say why it cannot write
         except WriteError as error:
-            raise WriteError(path, error.why, "the previous checkpoint is intact: continue with resume=auto") from error
+            raise WriteError(f"{error}; the previous checkpoint is intact: continue with resume=auto") from error
 
 
 class RunMetadata(Callback):

@@ -148,14 +148,14 @@ def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask
 
     `also` is a further task to measure correlations and geometry on.
     """
-    from simcse_pl.evaluation.encoding import EncodeOnce  # they import what most runs do not need
+    from simcse_pl.evaluation.encoding import encode_once  # they import what most runs do not need
     from simcse_pl.evaluation.suite import Suite, evaluate_suite
 
     suite = suite or Suite()
     if also and also.name not in [task.name for task in suite.sts]:
         suite = replace(suite, sts=[*suite.sts, also])
     suite = replace(suite, geometry=suite.geometry or also)
-    encode = EncodeOnce(partial(encoder.encode, progress=True), suite.sentences())
+    encode = encode_once(partial(encoder.encode, progress=True), suite.sentences())
     return evaluate_suite(encode, suite, encoder.device, progress=True)
 
 

@@ -1,10 +1,8 @@
 """User-facing errors. Each is printed as one line without a traceback."""
 
 import difflib
-import signal
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -31,11 +29,7 @@ class FailureError(RuntimeError):
 
 
 class WriteError(FailureError):
-    """The system rejects a write of `what` for the reason `why`; `then` is the consequence, if there is one."""
-
-    def __init__(self, what: str | Path, why: str, then: str = "") -> None:
-        super().__init__(f"cannot write {what}: {why}" + (f"; {then}" if then else ""))
-        self.why = why
+    """The system rejects a write, such as to a full disk."""
 
 
 class Stopped(SystemExit):
@@ -43,7 +37,6 @@ class Stopped(SystemExit):
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
-        self.name = signal.Signals(number).name
 
 
 def first_line(error: BaseException) -> str:

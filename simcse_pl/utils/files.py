@@ -179,7 +179,7 @@ def reraise_write_errors(folder: Path, what: Path | None = None) -> Iterator[Non
         if why is None:
             raise
         final = Path(*(part for part in (what or folder).parts if not part.startswith(_SAVING)))  # if nested
-        raise WriteError(final, why) from error
+        raise WriteError(f"cannot write {final}: {why}") from error
 
 
 def _why_rejected(error: Exception, folder: Path) -> str | None:

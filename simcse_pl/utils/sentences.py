@@ -1,8 +1,17 @@
-"""What is given as sentences."""
+"""Sentences that are given, and sentences that a search finds."""
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from simcse_pl.utils.errors import UserError
+
+
+class Neighbour(NamedTuple):
+    """A sentence of the corpus and its cosine similarity with the query, rounded to 6 digits."""
+
+    sentence: str
+    similarity: float = math.nan
 
 
 def checked_sentences(sentences: Sequence[str]) -> list[str]:

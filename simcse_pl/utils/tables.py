@@ -25,6 +25,7 @@ class Table:
     frame: pd.DataFrame  # columns of strings or numbers, in full precision
     decimals: int | Mapping[str, int] = 2  # shown, for all columns of numbers or by column
     notes: list[str] = field(default_factory=list)
+    cells: pd.DataFrame | None = None  # what is shown, if it is not the frame with rounded numbers
 
     def numeric(self, column: str) -> bool:
         """Return whether a column contains numbers."""
@@ -32,6 +33,8 @@ class Table:
 
     def shown(self) -> pd.DataFrame:
         """Return the cells as formatted strings."""
+        if self.cells is not None:
+            return self.cells
         decimals = dict.fromkeys(self.frame, self.decimals) if isinstance(self.decimals, int) else self.decimals
         columns = {
             name: [_MISSING if pd.isna(v) else f"{v:.{decimals[name]}f}" if self.numeric(name) else v for v in values]

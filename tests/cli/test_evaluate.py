@@ -6,7 +6,7 @@ import pandas
 import pytest
 import torch
 
-from simcse_pl.evaluation.encoding import Postprocessed, sentences_to_fit_on
+from simcse_pl.evaluation.encoding import postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.retrieval import RetrievalTask
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.models.load import load_encoder
@@ -46,7 +46,7 @@ def results_of(folder):
 
 def measured(encode, suite, postprocess=None):
     """Return the results of evaluate.py's parts in this process."""
-    results = evaluate_suite(Postprocessed(encode, postprocess) if postprocess else encode, suite).model_dump()
+    results = evaluate_suite(postprocessed(encode, postprocess) if postprocess else encode, suite).model_dump()
     return {name: results[name] for name in ("sts", "transfer", "geometry")}
 
 
@@ -110,7 +110,7 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
     torch.testing.assert_close(load(first / "postprocess").matrix, whitening.matrix)
     results = results_of(first)
     assert_same(results, measured(encoder.encode, load_suite(["STS-B"], bundle), whitening))
-    found = RetrievalTask(sentences, QUERIES, column="left")(Postprocessed(encoder.encode, whitening))
+    found = RetrievalTask(sentences, QUERIES, column="left")(postprocessed(encoder.encode, whitening))
     assert_same(results, {"retrieval": found.model_dump()})
     fit = {"fit_columns": ["left", "right"], "fit_limit": 12, "nli": str(sentences), "fit_seed": 42}
     assert results["settings"]["postprocess"] == {"name": "whitening", "fit_on": "nli", "dim": 5, **fit}

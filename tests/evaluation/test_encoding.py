@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
+from simcse_pl.evaluation.encoding import encode_once, postprocessed
 from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 
@@ -13,7 +13,7 @@ def test_vectors_must_be_finite():
         return torch.tensor([[1.0, float("nan") if sentence == "b" else 0.0] for sentence in sentences])
 
     with pytest.raises(UserError, match="the encoder's vector of 'b' is not finite"):
-        EncodeOnce(broken, ["a"])(["c", "b"])
+        encode_once(broken, ["a"])(["c", "b"])
 
 
 def encode(numbers):
@@ -24,8 +24,8 @@ FIRST, SECOND = [str(n) for n in range(40)], [str(n) for n in range(40, 80)]
 
 
 def test_only_a_postprocess_that_is_not_fitted_is_fitted_in_each_call():
-    fitted, each_time = Whitening().fit(encode(FIRST)), Postprocessed(encode, Whitening())
-    assert torch.equal(Postprocessed(encode, fitted)(SECOND), fitted.transform(encode(SECOND)))
+    fitted, each_time = Whitening().fit(encode(FIRST)), postprocessed(encode, Whitening())
+    assert torch.equal(postprocessed(encode, fitted)(SECOND), fitted.transform(encode(SECOND)))
     for sentences in (FIRST, SECOND):
         x = each_time(sentences).double()
         torch.testing.assert_close(torch.cov(x.T), torch.eye(4).double(), atol=1e-4, rtol=0)

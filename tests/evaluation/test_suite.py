@@ -5,10 +5,9 @@ import torch
 
 from simcse_pl.data.senteval.sts_sets import StsTask, load_sample, load_sts_task
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
-from simcse_pl.evaluation.encoding import EncodeOnce, Postprocessed
+from simcse_pl.evaluation.encoding import encode_once, postprocessed
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.evaluation.geometry import evaluate_geometry
-from simcse_pl.evaluation.sts import evaluate_sts
+from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import evaluate_transfer
 from simcse_pl.postprocessing.whitening import Whitening
@@ -77,9 +76,9 @@ def test_own_data_is_encoded_with_the_tasks_and_post_processed(tmp_path):
     file.write_text("".join(f"{pair.first}\t{pair.second}\t{pair.score}\n" for pair in sample.pairs))
     suite = Suite(sts=[sample], evaluators={"sts": ScoredPairs(test=str(file)), "unused": ScoredPairs()})
     encode = Encoder()
-    plain = evaluate_suite(EncodeOnce(encode, suite.sentences()), suite)
+    plain = evaluate_suite(encode_once(encode, suite.sentences()), suite)
     assert plain.own.data == "own.tsv" and plain.own.metrics["spearman"] == pytest.approx(plain.sts[0].all.spearman)
     assert [len(call) for call in encode.calls] == [len(sample.sentences)]
-    whitened = evaluate_suite(Postprocessed(encode, Whitening()), suite)
+    whitened = evaluate_suite(postprocessed(encode, Whitening()), suite)
     assert whitened.own.metrics["spearman"] == pytest.approx(whitened.sts[0].all.spearman)
     assert whitened.own.metrics["spearman"] != pytest.approx(plain.own.metrics["spearman"])

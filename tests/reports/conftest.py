@@ -6,8 +6,7 @@ import math
 import pytest
 import yaml
 
-from simcse_pl.reports.sweeps.seed_groups import group_by_seed
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+from simcse_pl.reports.sweeps.seed_groups import read_sweeps
 from simcse_pl.results.evaluation_results import Result
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
@@ -174,11 +173,11 @@ def write_sweep(tmp_path):
 
 @pytest.fixture
 def group():
-    """The groups of the only sweep in a folder."""
+    """Read the only sweep in a folder."""
 
     def read(folder):
         (sweep,) = read_sweeps({"sweep": folder})
-        return group_by_seed(sweep)
+        return sweep
 
     return read
 

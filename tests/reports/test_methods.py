@@ -5,12 +5,7 @@ from statistics import fmean
 import pytest
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
-from simcse_pl.reports.methods import (
-    baselines,
-    published_score,
-    published_scores,
-    sources,
-)
+from simcse_pl.reports.methods import methods_file, published_score, published_scores
 from simcse_pl.reports.paper import named_row
 
 
@@ -19,7 +14,7 @@ def test_every_score_is_complete_once_and_its_average_is_over_its_tasks():
         found = [(score.setting, score.model, score.variant) for score in scores]
         assert len(found) == len({*found}), name
         for score in scores:
-            assert score.setting in baselines() and score.source in sources(), name
+            assert score.setting in methods_file()["baselines"] and score.source in methods_file()["sources"], name
             assert 60 < score.average < 95, name
             if score.scores:
                 assert [*score.scores] == [*STS_TASKS, "Avg"] and score.average == score.scores["Avg"], name
@@ -29,7 +24,7 @@ def test_every_score_is_complete_once_and_its_average_is_over_its_tasks():
 
 
 def test_simcse_has_the_papers_scores():
-    for setting, name in baselines().items():
+    for setting, name in methods_file()["baselines"].items():
         of_paper = [score for score in published_scores()[name] if score.source == "paper"]
         assert len(of_paper) == 3
         for score in of_paper:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from simcse_pl.reports.page import curves, page, parallel_coordinates, runs_table
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+from simcse_pl.reports.sweeps.seed_groups import read_sweeps
 
 ATTACK = "</script><img src=x onerror=\"document.title='taken'\">"
 

@@ -10,7 +10,6 @@ from simcse_pl.utils.files import (
     atomic_open,
     atomic_write,
     checksums,
-    read_lines,
     remove_half_written,
     unchanged,
     write_json,
@@ -55,15 +54,6 @@ def test_files_that_are_replaced_while_they_are_read_are_an_error(tmp_path):
         pass
     with pytest.raises(UserError, match="weights is damaged, or was not written with"), unchanged(manifest):
         write("two")
-
-
-def test_a_text_that_changes_while_it_is_read_is_an_error(tmp_path):
-    write_text(tmp_path / "in.txt", "one\ntwo\n")
-    lines = read_lines(tmp_path / "in.txt")
-    next(lines)
-    write_text(tmp_path / "in.txt", "three\nfour\n")
-    with pytest.raises(UserError, match="in.txt was changed while it was read"):
-        list(lines)
 
 
 def test_files_have_the_mode_of_the_umask(tmp_path):

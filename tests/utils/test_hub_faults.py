@@ -57,6 +57,8 @@ def test_a_model_is_loaded_from_the_hub_and_then_from_the_cache(command, hub, ru
     local = run_command(*INFO[:3], make_model("bert"), *INFO[4:])
     assert done.stdout.replace("me/model", "") == local.stdout.replace(str(make_model("bert")), "")
     assert command(*INFO, fault="dead").stdout == done.stdout
+    asked = [path for path, _ in hub.asked if path.startswith("/api/models")]
+    assert len(asked) <= 2  # the model once, and once more by huggingface_hub; not each of its files
 
 
 @pytest.mark.parametrize(("fault", "where", "message"), FAULTS)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,11 +11,21 @@ from scipy.stats import t
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.methods import baselines, published_score, setting_of
+from simcse_pl.reports.methods import methods_file, published_score, setting_of
 from simcse_pl.reports.paper import Ablation, ablation
-from simcse_pl.reports.sweeps.sweep_results import Job, Sweep, differing, same_options, score_names
+from simcse_pl.reports.sweeps.sweep_results import (
+    Job,
+    Place,
+    TrainingRun,
+    differing,
+    read_job,
+    same_options,
+    score_names,
+)
 from simcse_pl.reports.tables.score_tables import shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals
+from simcse_pl.results.run_files import RESULTS_FILE, job_folders
+from simcse_pl.utils.errors import UserError
 
 SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
@@ -25,8 +36,8 @@ _OF_METHODS = ["is_baseline", "published", "published difference"]
 
 
 @dataclass(frozen=True)
-class SeedGroups:
-    """A sweep with its jobs in groups.
+class Sweep:
+    """Jobs that are compared with each other, at least one of which has results, in groups.
 
     `runs` has a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
     `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test are the
@@ -36,47 +47,49 @@ class SeedGroups:
     deviation) and `X n`. With rows of the paper, it has all of its rows in its order; of methods, SimCSE first.
     """
 
-    sweep: Sweep
+    label: str
+    table: str | None
+    size: str | None
+    jobs: list[Job]  # in the order of their numbers
     paper: Ablation | None  # the table of the paper that the sweep repeats
     options: list[str]  # those that differ between groups and do not follow from row and column
     keys: list[str]  # the columns of `runs` that distinguish the groups
     runs: pd.DataFrame
     groups: pd.DataFrame
-    sts_tasks: list[str]  # the test tasks that all runs with scores of some of them have
-    transfer_tasks: list[str]
+    tasks: Mapping[str, list[str]]  # of `sts` and `transfer`: those that all runs with scores of some of them have
+
+    @property
+    def results(self) -> list[TrainingRun]:
+        """The results of the jobs that have some."""
+        return [job.run for job in self.jobs if job.run]
 
     @property
     def title(self) -> str:
-        """The paper's table, or the sweep's name and folder; and its size."""
-        name = (self.sweep.table or "").replace("_", " ")
-        title = f"{name} ({self.sweep.label})" if name else self.sweep.label
+        """The paper's table, or the name and the folder; and the size."""
+        name = (self.table or "").replace("_", " ")
+        title = f"{name} ({self.label})" if name else self.label
         title = f"Table {self.paper.number} of the paper, {self.paper.varied}" if self.paper else title
-        return f"{title}, size={self.sweep.size}" if self.sweep.size else title
+        return f"{title}, size={self.size}" if self.size else title
 
     @property
     def given(self) -> str:
         """The options that were given to all finished jobs; a row of the sweep may replace one."""
-        return same_options([job for job in self.sweep.jobs if job.run])
+        return same_options([job for job in self.jobs if job.run])
 
     @property
     def score_name(self) -> str:
         """The name and scale of the scores on dev and test."""
-        return score_names(self.sweep.runs)
+        return score_names(self.results)
 
     @property
     def comparable(self) -> bool:
         """Whether the scores are of the paper's metric."""
-        return all(run.monitor == SPEARMAN for run in self.sweep.runs)
+        return all(run.monitor == SPEARMAN for run in self.results)
 
     @property
     def decimals(self) -> int:
         """The number of decimals of these scores."""
-        return max(decimals(run.monitor) for run in self.sweep.runs)
-
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether the best score on dev is the lowest."""
-        return self.sweep.runs[0].mode == "min"
+        return max(decimals(run.monitor) for run in self.results)
 
     @property
     def has_rows(self) -> bool:
@@ -95,21 +108,43 @@ class SeedGroups:
         return [name for name in self.paper.settings if name in present] if self.paper else []
 
 
-def group_by_seed(sweep: Sweep) -> SeedGroups:
+def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
+    """Read Hydra's multirun folders. Jobs of several folders with the same table and size form one sweep.
+
+    Args:
+        folders: paths by label. With several, the label of its folder precedes a job's name.
+
+    Raises:
+        UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
+    """
+    sweeps: dict[tuple[str | None, ...], tuple[str, Place, list[Job]]] = {}
+    for label, path in folders.items():
+        prefix = f"{label}/" if len(folders) > 1 else ""
+        jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
+        first = next((job.run for job in jobs if job.run), None)
+        if first is None:
+            raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
+        for job in jobs:
+            place = (job.run or first).sweep
+            key = (place.table, place.size) if place.table else (label,)
+            sweeps.setdefault(key, (label, place, []))[2].append(job)
+    return [_grouped(*sweep) for sweep in sweeps.values()]
+
+
+def _grouped(label: str, place: Place, jobs: list[Job]) -> Sweep:
     """Group the finished jobs of a sweep by row, column and the other options that differ."""
-    paper = ablation(sweep.table) if sweep.table else None
-    jobs = [job for job in sweep.jobs if job.run]
-    names = [job.name for job in jobs]
-    options = [name for name in differing(jobs) if name not in ("seed", ROW)]
-    runs = pd.DataFrame([_described(job, options, paper) for job in jobs], index=names)
-    tasks = []
+    paper = ablation(place.table) if place.table else None
+    finished = {job.name: job.run for job in jobs if job.run}
+    options = [name for name in differing([job for job in jobs if job.run]) if name not in ("seed", ROW)]
+    runs = pd.DataFrame([_described(job, options, paper) for job in jobs if job.run], index=[*finished])
+    tasks = {}
     for score, of_tasks, every in (
-        ("sts", [run.sts for run in sweep.runs], STS_TASKS),
-        ("transfer", [run.transfer_dev for run in sweep.runs], TRANSFER_TASKS),
+        ("sts", [run.sts for run in finished.values()], STS_TASKS),
+        ("transfer", [run.transfer_dev for run in finished.values()], TRANSFER_TASKS),
     ):
-        scores = pd.DataFrame(of_tasks, index=names, dtype=float)
-        tasks.append(shared := shared_tasks(scores, every))
-        runs[score] = 100 * scores[shared].mean(axis="columns", skipna=False).astype(float)
+        scores = pd.DataFrame(of_tasks, index=[*finished], dtype=float)
+        tasks[score] = shared_tasks(scores, every)
+        runs[score] = 100 * scores[tasks[score]].mean(axis="columns", skipna=False).astype(float)
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
@@ -124,28 +159,29 @@ def group_by_seed(sweep: Sweep) -> SeedGroups:
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
-    return SeedGroups(sweep, paper, options, keys, runs, groups, *tasks)
+    return Sweep(label, place.table, place.size, jobs, paper, options, keys, runs, groups, tasks)
 
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
     """Return what distinguishes a job from others, and its scores except those of test tasks."""
     assert job.run is not None
-    row = "" if job.place.row is None else str(job.place.row)
-    setting, model = setting_of(job.choices), job.choices.get("model")
-    method, simcse = job.value(METHOD), baselines().get(setting, "")
-    published, of_simcse = (
-        score.average if (score := published_score(name, setting, model)) else math.nan for name in (method, simcse)
-    )
+    place, choices = job.run.sweep, job.run.choices
+    row = "" if place.row is None else str(place.row)
+    setting, model = setting_of(choices), choices.get("model")
+    method, simcse = job.value(METHOD), methods_file()["baselines"].get(setting)
+    published, of_simcse = (published_score(name, setting, model) for name in (method, simcse))
+    gain = published.average - of_simcse.average if published and of_simcse and method != simcse else math.nan
     return {
         "row": (paper and paper.row(row)) or row,
-        "column": job.place.column or "",
+        "column": place.column or "",
         **{name: job.value(name) for name in options},
         "seed": str(job.run.seed),
         "setting": setting,
-        "trained on": job.choices.get("data"),
+        "trained on": choices.get("data"),
         "is_baseline": method == simcse,
-        "published": published,
-        "published difference": math.nan if method == simcse else published - of_simcse,
+        "published": published.average if published else math.nan,
+        "published difference": gain,
+        "published model": published.model if published else None,
         **job.run.scores,
     }
 
@@ -174,43 +210,26 @@ def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:
     return ", ".join(filter(None, parts)) or "all jobs"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The difference of a score between two groups, for each seed that both have."""
+def margin(differences: pd.Series) -> float:
+    """Return half the width of the t-interval of the mean of differences by seed; NaN for fewer than two seeds.
 
-    by_seed: pd.Series
-
-    @property
-    def count(self) -> int:
-        """The number of seeds."""
-        return len(self.by_seed)
-
-    @property
-    def mean(self) -> float:
-        """The mean over seeds; NaN without seeds."""
-        return float(self.by_seed.mean())
-
-    @property
-    def margin(self) -> float:
-        """Half the width of the t-interval of the mean; NaN for fewer than two seeds.
-
-        The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
-        """
-        return float(t.ppf((1 + CONFIDENCE) / 2, self.count - 1) * self.by_seed.sem())
-
-
-def differences(groups: SeedGroups, score: str) -> list[Difference]:
-    """Return the difference of one of SCORES between each group and SimCSE, in the order of the groups.
-
-    SimCSE is that of the same setting and with the same other options. A difference has no seeds if SimCSE is not
-    in the sweep, or if the group is SimCSE.
+    The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
     """
-    keys = groups.keys
-    means = groups.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
+    return float(t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1) * differences.sem())
+
+
+def differences(sweep: Sweep, score: str) -> list[pd.Series]:
+    """Return the differences of one of SCORES between each group and SimCSE by seed, in the order of the groups.
+
+    SimCSE is that of the same setting and with the same other options. There are no seeds if SimCSE is not in the
+    sweep, or if the group is SimCSE.
+    """
+    keys = sweep.keys
+    means = sweep.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
     simcse = means[means["is_baseline"]].drop(columns=[METHOD, "is_baseline"])
     alike = [name for name in [*keys, "seed"] if name != METHOD]
     pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
     pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
     by_key = dict(iter(pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]))
     none = pd.Series(dtype=float)
-    return [Difference(by_key.get(key, none)) for key in groups.groups[keys].itertuples(index=False, name=None)]
+    return [by_key.get(key, none) for key in sweep.groups[keys].itertuples(index=False, name=None)]

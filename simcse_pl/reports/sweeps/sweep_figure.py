@@ -4,14 +4,13 @@ import textwrap
 from collections.abc import Mapping
 
 import matplotlib
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.reports.paper import Ablation
-from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, SeedGroups, differences
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, Sweep, differences, margin
 from simcse_pl.utils.numbers import as_number
 
 _SHARED_WIDTH = 110  # characters of the line above the panels
@@ -19,7 +18,7 @@ _OUTLIER = 5  # times the median difference, or 1 point; other differences canno
 
 
 @matplotlib.rc_context(STYLE)
-def sweep_figure(groups: SeedGroups) -> Figure | None:
+def sweep_figure(sweep: Sweep) -> Figure | None:
     """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
     The paper's numbers are in a second panel. Of methods, the differences from SimCSE are shown with their
@@ -28,26 +27,26 @@ def sweep_figure(groups: SeedGroups) -> Figure | None:
     Returns:
         The figure; None if no run has a score.
     """
-    if not groups.groups["dev n"].any():
+    if not sweep.groups["dev n"].any():
         return None
-    if groups.compares_methods and len(gains := _differences(groups)):
-        return _of_methods(groups, gains)
-    panels, paper = {f"dev ({groups.score_name})": _measured(groups)}, groups.paper
-    if paper and paper.rows and groups.has_rows and groups.comparable:
-        panels[f"paper, dev ({groups.score_name})"] = _papers(groups, paper)
-    return _panels(panels, groups.given, paper.varied if paper and groups.has_rows else "")
+    if sweep.compares_methods and (figure := _of_methods(sweep)):
+        return figure
+    panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
+    if paper and paper.rows and sweep.has_rows and sweep.comparable:
+        panels[f"paper, dev ({sweep.score_name})"] = _papers(sweep, paper)
+    return _panels(panels, sweep.given, paper.varied if paper and sweep.has_rows else "")
 
 
-def _measured(groups: SeedGroups) -> pd.DataFrame:
+def _measured(sweep: Sweep) -> pd.DataFrame:
     """Return our points: names are rows, or values of the option with most values; the other options are series."""
-    scores = groups.groups.assign(name=groups.groups["row" if groups.has_rows else "label"])
-    others = ["column", *groups.options]
-    if groups.options and not groups.has_rows:
-        axis = max(groups.options, key=lambda option: scores[option].nunique())
+    scores = sweep.groups.assign(name=sweep.groups["row" if sweep.has_rows else "label"])
+    others = ["column", *sweep.options]
+    if sweep.options and not sweep.has_rows:
+        axis = max(sweep.options, key=lambda option: scores[option].nunique())
         others.remove(axis)
         scores["name"] = axis + "=" + scores[axis]
-    seeds = groups.runs.dropna(subset="dev").groupby(groups.keys)["dev"].agg(list).rename("seeds").reset_index()
-    scores = scores.merge(seeds, on=groups.keys)  # without groups that did not run
+    seeds = sweep.runs.dropna(subset="dev").groupby(sweep.keys)["dev"].agg(list).rename("seeds").reset_index()
+    scores = scores.merge(seeds, on=sweep.keys)  # without groups that did not run
     scores["series"] = [
         ", ".join(["measured", *(f"{n}={v}".removeprefix("column=") for n, v in values.items() if v)])
         for values in scores[[name for name in others if scores[name].nunique() > 1]].to_dict("records")
@@ -55,36 +54,35 @@ def _measured(groups: SeedGroups) -> pd.DataFrame:
     return scores.rename(columns={"dev": "mean", "dev std": "error"})
 
 
-def _papers(groups: SeedGroups, paper: Ablation) -> pd.DataFrame:
+def _papers(sweep: Sweep, paper: Ablation) -> pd.DataFrame:
     """Return the paper's points in the columns of the sweep, or in all columns if the sweep names none."""
-    points = [
+    return pd.DataFrame(
         {"name": row, "series": "paper" if column == "dev" else f"paper, {column}", "mean": figures[column]}
-        for column in groups.columns or paper.settings or ("dev",)
+        for column in sweep.columns or paper.settings or ("dev",)
         for row, figures in paper.rows.items()
         if column in figures
-    ]
-    return pd.DataFrame(points).assign(error=np.nan, seeds=[[]] * len(points))
+    )
 
 
-def _differences(groups: SeedGroups) -> pd.DataFrame:
-    gains = differences(groups, "dev")
+def _of_methods(sweep: Sweep) -> Figure | None:
+    """Draw differences from SimCSE with their t-intervals, and published ones beside them; None without any."""
+    by_seed = differences(sweep, "dev")
     points = {
-        "name": groups.groups["label"],
+        "name": sweep.groups["label"],
         "series": "measured",
-        "mean": [gain.mean for gain in gains],
-        "error": [gain.margin for gain in gains],
-        "seeds": [gain.by_seed.tolist() for gain in gains],
-        "published": groups.groups["published difference"],
+        "mean": [gains.mean() for gains in by_seed],
+        "error": [margin(gains) for gains in by_seed],
+        "seeds": [gains.tolist() for gains in by_seed],
+        "published": sweep.groups["published difference"],
     }
-    return pd.DataFrame(points).dropna(subset="mean")
-
-
-def _of_methods(groups: SeedGroups, gains: pd.DataFrame) -> Figure:
-    panels = {f"difference from SimCSE on dev,\n{groups.score_name}, {CONFIDENCE:.0%} interval": gains}
-    theirs = gains.assign(series="published", mean=gains["published"], error=np.nan, seeds=[[]] * len(gains))
-    if groups.comparable and theirs["mean"].any():
-        panels["published difference,\nSTS average on test"] = theirs.dropna(subset="mean")
-    figure = _panels(panels, groups.given)
+    gains = pd.DataFrame(points).dropna(subset="mean")
+    if gains.empty:
+        return None
+    panels = {f"difference from SimCSE on dev,\n{sweep.score_name}, {CONFIDENCE:.0%} interval": gains}
+    theirs = gains[["name"]].assign(series="published", mean=gains["published"]).dropna()
+    if sweep.comparable and theirs["mean"].any():
+        panels["published difference,\nSTS average on test"] = theirs
+    figure = _panels(panels, sweep.given)
     sizes = gains["mean"].abs()
     if sizes.max() > _OUTLIER * max(sizes.median(), 1):
         figure.axes[0].set_xscale("symlog", linthresh=1)  # linear from -1 to 1, then logarithmic
@@ -110,7 +108,7 @@ def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") ->
     figure.suptitle("\n".join(shared), fontsize=6)
     (grid,) = figure.subplots(1, len(drawn), sharey=True, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
-        _draw(axes, points.assign(place=points["name"].map(names.index)), hollow=axes is not grid[0])
+        _draw(axes, points.assign(place=points["name"].map(names.index)))
         axes.grid(axis="y", color="0.85", linewidth=0.5)
         axes.set_xlabel(label)
     grid[0].set_ylabel(varied)
@@ -121,14 +119,15 @@ def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") ->
     return figure
 
 
-def _draw(axes: Axes, points: pd.DataFrame, hollow: bool) -> None:
-    """Draw the series of a panel, shifted so that they do not cover each other."""
+def _draw(axes: Axes, points: pd.DataFrame) -> None:
+    """Draw the series of a panel, shifted so that they do not cover each other; hollow without the scores of seeds."""
     count = points["series"].nunique()
     for number, (label, series) in enumerate(points.groupby("series", sort=False)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         place = series["place"] + 0.7 * ((number + 0.5) / count - 0.5)
-        face = "white" if hollow else colour
-        bars = axes.errorbar(series["mean"], place, xerr=series["error"], label=label, color=colour, fmt=marker)
+        face = colour if "seeds" in series else "white"
+        bars = axes.errorbar(series["mean"], place, xerr=series.get("error"), label=label, color=colour, fmt=marker)
         bars.lines[0].set(markersize=5, markerfacecolor=face)
-        dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
-        axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)
+        if "seeds" in series:
+            dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
+            axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)

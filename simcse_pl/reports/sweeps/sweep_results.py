@@ -1,37 +1,30 @@
-"""Results of training runs and sweeps, read from their folders."""
+"""Results of training runs, alone or as jobs of a sweep, read from their folders."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from omegaconf import OmegaConf
+from pydantic import BeforeValidator
 
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Number, Shape, read_shape
 from simcse_pl.results.metrics import SPEARMAN, factor, score_name
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
-from simcse_pl.utils.errors import UserError
 
 _IN_TITLES = ("sweep", "sweep.table", "sweep.row", "size", "seed")
 _OF_LOGS = ("logger", "log_every", "resume", "debug", "keep_checkpoints")
 
 
 class Place(Shape):
-    """The place of a job in a sweep."""
+    """The place of a job in a sweep; empty for a single run."""
 
     table: str | None = None  # of the paper, by its name in paper.yaml, or another name
     row: str | int | float | None = None
     column: str | None = None
     size: str | None = None  # mini or paper
-
-
-class Trial(Shape):
-    """The values that a search proposed for a job, and whether it pruned the job."""
-
-    values: Mapping[str, str | int | float | bool | None]
-    pruned: bool = False
 
 
 class TrainingRun(Shape):
@@ -55,8 +48,8 @@ class TrainingRun(Shape):
     best_step: int | None = None
     seed: int | None = None
     settings: Mapping[str, str] = {}
-    sweep: Place | None = None
-    trial: Trial | None = None
+    sweep: Annotated[Place, BeforeValidator(lambda place: place or {})] = Place()
+    trial: Mapping[str, Any] | None = None  # the `values` that a search proposed, and whether it `pruned` the job
     sts: Mapping[str, Number] = {}
     transfer_dev: Mapping[str, Number] = {}
     transfer_classifier: str = "scikit-learn"
@@ -83,40 +76,16 @@ class Job:
     run: TrainingRun | None  # None if the job failed or has not finished
 
     @property
-    def choices(self) -> Mapping[str, str | None]:
-        """The choice in each of Hydra's config groups; empty without results."""
-        return self.run.choices if self.run else {}
-
-    @property
-    def place(self) -> Place:
-        """The place in the sweep; empty without results."""
-        return (self.run and self.run.sweep) or Place()
-
-    @property
     def state(self) -> str:
         """Whether the job finished."""
         if not self.run:
             return "failed or unfinished"
-        return "pruned by the search" if self.run.trial and self.run.trial.pruned else "finished"
+        return "pruned by the search" if self.run.trial and self.run.trial["pruned"] else "finished"
 
     def value(self, option: str) -> str:
-        """Return the value of an option."""
-        return self.options.get(option) or self.choices.get(option) or "default"
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Jobs that are compared with each other, in the order of their numbers. At least one has results."""
-
-    label: str
-    table: str | None
-    size: str | None
-    jobs: list[Job]
-
-    @property
-    def runs(self) -> list[TrainingRun]:
-        """The results of the jobs that have some."""
-        return [job.run for job in self.jobs if job.run]
+        """Return the value of an option, or the choice of a config group."""
+        choices = self.run.choices if self.run else {}
+        return self.options.get(option) or choices.get(option) or "default"
 
 
 def score_names(runs: Sequence[TrainingRun]) -> str:
@@ -146,29 +115,6 @@ def is_sweep(path: str | Path) -> bool:
     return path.is_dir() and not is_run and bool(job_folders(path))
 
 
-def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
-    """Read Hydra's multirun folders. Jobs of several folders with the same table and size form one sweep.
-
-    Args:
-        folders: paths by label. With several, the label of its folder precedes a job's name.
-
-    Raises:
-        UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
-    """
-    sweeps: dict[tuple[str | None, ...], Sweep] = {}
-    for label, path in folders.items():
-        prefix = f"{label}/" if len(folders) > 1 else ""
-        jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
-        first = next((job.place for job in jobs if job.run), None)
-        if first is None:
-            raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
-        for job in jobs:
-            place = job.place if job.run else first
-            key = (place.table, place.size) if place.table else (label,)
-            sweeps.setdefault(key, Sweep(label, place.table, place.size, [])).jobs.append(job)
-    return list(sweeps.values())
-
-
 def read_job(folder: Path, name: str) -> Job:
     """Read one job, or a single run; raise UserError if a file is damaged."""
     file = folder / RESULTS_FILE
@@ -178,5 +124,5 @@ def read_job(folder: Path, name: str) -> Job:
     given = (override.lstrip("+").partition("=") for override in overrides)
     options = {name: value.strip("'\"") for name, _, value in given}
     if run and run.trial:
-        options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial.values.items()}
+        options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial["values"].items()}
     return Job(name, folder, options, run)

@@ -11,15 +11,14 @@ from simcse_pl.results.metrics import by_file, decimals, factor, scale_note, sco
 from simcse_pl.utils.tables import Table
 
 # By the name in results.json: the name in the table, and the number of decimals.
-_Measures = Mapping[str, tuple[str, int]]
-_GEOMETRY: _Measures = {
+_GEOMETRY = {
     "alignment": ("alignment", 3),
     "uniformity": ("uniformity", 3),
     "mean_cosine": ("mean cosine", 3),
     "effective_rank": ("effective rank", 1),
     "isoscore": ("IsoScore", 3),
 }
-_SPECTRUM: _Measures = {
+_SPECTRUM = {
     "gram_sum": ("Sum(WW^T)", 0),
     "largest_eigenvalue": ("largest eigenvalue", 1),
     "trace": ("trace", 0),

@@ -1,6 +1,6 @@
 """Reading sweeps from Hydra's folders."""
 
-from simcse_pl.reports.sweeps.sweep_results import read_sweeps
+from simcse_pl.reports.sweeps.seed_groups import read_sweeps
 
 
 def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep, job):
@@ -9,7 +9,7 @@ def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep, 
     assert [one.name for one in sweep.jobs] == [str(n) for n in range(11)]
     assert sweep.jobs[3].options == {"model.dropout": "0.1", "name": "a b", "seed": "3"}
     assert (sweep.jobs[3].value("model"), sweep.jobs[3].value("optimizer.lr")) == ("minilm", "default")
-    assert [run.best["spearman"] for run in sweep.runs] == [0.7 + 0.01 * n for n in range(11)]
+    assert [run.best["spearman"] for run in sweep.results] == [0.7 + 0.01 * n for n in range(11)]
     assert (sweep.label, sweep.table, sweep.size) == ("mine", None, None)
 
 

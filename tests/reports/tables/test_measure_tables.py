@@ -33,17 +33,12 @@ def test_own_data_of_encoders_is_compared_and_other_data_is_a_note(make_result):
     assert table.notes == ["one on de.tsv", "two on en.tsv"]
 
 
-def test_each_file_of_own_data_is_a_row(make_result):
-    metrics = {"de/mrr": 0.5, "de/map": 0.4, "en/mrr": 0.7, "en/map": 0.6, "mrr": 0.6, "map": 0.5}
-    table = own_data_table([make_result("one", own={"data": "de, en", "metrics": metrics})])
-    scores = [["de", "50.00", "40.00"], ["en", "70.00", "60.00"], ["mean", "60.00", "50.00"]]
-    assert table.shown().to_numpy().tolist() == [["one", *row] for row in scores]
-
-
-def test_the_scores_of_encoders_have_a_column_per_file(make_result):
+def test_each_file_of_own_data_is_a_row_and_a_column_of_the_first_metric(make_result):
     metrics = {"de/mrr": 0.5, "de/map": 0.4, "en/mrr": 0.7, "en/map": 0.6, "mrr": 0.6, "map": 0.5}
     results = [make_result(label, own={"data": "de, en", "metrics": metrics}) for label in ("one", "two")]
-    table = own_score_table(results)
+    scores = [["de", "50.00", "40.00"], ["en", "70.00", "60.00"], ["mean", "60.00", "50.00"]]
+    rows = [[label, *row] for label in ("one", "two") for row in scores]
+    assert own_data_table(results).shown().to_numpy().tolist() == rows
     rows = [{"encoder": label, "de": "50.00", "en": "70.00", "mean": "60.00"} for label in ("one", "two")]
-    assert table.shown().to_dict("records") == rows
+    assert own_score_table(results).shown().to_dict("records") == rows
     assert own_score_table([make_result("one", own={"data": "de.tsv", "metrics": {"mrr": 0.5}})]) is None
