@@ -110,7 +110,9 @@ def train_here(
     data.setup()
     module.prepare(data.row_kinds)
     if config.encoders == "one" and config.model.get("dropout") is config.model.get("attention_dropout") is None:
-        check_views_differ(encoder, [data.sets[name] for name in module.embedded_datasets])  # Table 3 has dropout 0
+        check_views_differ(
+            encoder, [data.sets[name or ""] for name in module.embedded_datasets]
+        )  # Table 3 has dropout 0
     folder = Path(config.run_dir)
     if trainer.is_global_zero:
         with atomic_write(folder) as new:

@@ -122,25 +122,19 @@ def _check_sources(hydra: Any) -> None:
 
 
 def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
-    """Return the message of a class with full names of options: `model.pooling=` for `pooling=`.
+    """Return the message of a class that begins with an option, with its full name: `model.pooling=` for `pooling=`.
 
     Args:
-        message: names options as the class does, followed by `=`, or by `:` at its start.
+        message: begins with an option as the class names it, followed by `=` or `:`.
         config: the config.
-        place: the path of the class in the config; if it is empty, only an option at the start of the message is
-            named in full, if only one class has it.
+        place: the path of the class in the config. If it is empty, the option of this name is meant, if only one class
+            and not the whole config has it.
     """
-    options = list(dotted_names(OmegaConf.to_container(config)))
-
-    def full(match: re.Match[str]) -> str:
-        name = match[0]
-        if match.start() and (not place or (CONF / name).is_dir()):  # advice such as queue=null
-            return name
-        ending = f".{name}" if not place else f"{place}.{name}"
-        paths = [] if not place and name in config else [path for path in options if path.endswith(ending)]
-        return _as_written(config, paths[0]) if len(paths) == 1 else name
-
-    return re.sub(r"(?<![\w./=-])\w+(?==)|^\w+(?=:)", full, message)
+    name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
+    options = [own for own in dotted_names(OmegaConf.to_container(config)) if own.endswith(f"{place}.{name}")]
+    if not name or len(options) != 1 or (not place and name in config):
+        return message
+    return _as_written(config, options[0]) + message[len(name) :]
 
 
 def dotted_names(node: Any, place: str = "") -> Iterator[str]:

@@ -137,10 +137,7 @@ class Negation(View):
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
-        return self.negations([source.sentence for source in inputs])
-
-    def negations(self, sentences: Sequence[str]) -> list[str]:
-        """Return the negations of sentences, in order."""
+        sentences = [source.sentence for source in inputs]
         ended = [sentence for sentence in sentences if sentence.rstrip().endswith(tuple(string.punctuation))]
         made = map(negate, ended) if self.parser is None else map(negate_parsed, self.parser.pipe(ended))
         negated = dict(zip(ended, made, strict=True))

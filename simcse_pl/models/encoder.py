@@ -101,8 +101,7 @@ class SentenceEncoder(nn.Module):
         self.groups = LengthGroups(
             ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
         )
-        if (masks := self.pooling_layer.masks) or template_bias != "none":
-            self.templates.check_uses(self.pooling, masks, template_bias, self.groups.ignores_padding)
+        self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size
         if isinstance(self.pooling_layer, CustomPooling):
