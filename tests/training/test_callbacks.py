@@ -1,5 +1,7 @@
-"""Checkpoints, seeding, warnings, and the curves of batches, geometry and speed."""
+"""Checkpoints, seeding, warnings, speed, and the curves of batches, geometry and speed."""
 
+import logging
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,9 +13,12 @@ import torch.nn.functional as F
 import yaml
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from torch import nn
 from torch.utils.data import DataLoader
 
 from simcse_pl.config import CONF
+from simcse_pl.cpu import Speed
+from simcse_pl.cpu.layers import FastDropout
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.metrics import gram_bound, uniformity
@@ -25,6 +30,7 @@ from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (
     BatchCurves,
     CountSteps,
+    CpuSpeed,
     GeometryCurves,
     SeedEveryStep,
     SpeedCurves,
@@ -232,3 +238,17 @@ def test_curves_are_logged_with_the_loss_and_at_the_last_step(encoder, tmp_path,
     names = ("loss", "positive_similarity", "negative_similarity", "duplicates")
     for name in names:
         assert curves[f"train/{name}"].dropna().index.tolist() == logged, name
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_applies_the_choice_before_its_first_step(compiled, make_model, caplog):
+    caplog.set_level(logging.INFO)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", dropout=0.1)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile=compiled)
+    module.prepare()
+    CpuSpeed(Speed(tokens_per_pass=128)).setup(quiet_trainer(), module, "validate")
+    assert encoder.groups.tokens_per_pass == (math.inf if compiled else 128)
+    kinds = {type(part) for part in encoder.modules() if isinstance(part, nn.Dropout)}
+    assert kinds == {nn.Dropout if compiled else FastDropout}
+    groups, dropout = ("one padded batch", "torch") if compiled else ("a pass costs 128 tokens", "fast")
+    assert f"{groups}; {dropout} dropout" in caplog.text
