@@ -30,7 +30,9 @@ def check_options(config: DictConfig) -> None:
         raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (--help describes it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
-    for place, node in _nodes_with_target(OmegaConf.to_container(config, resolve=True)):
+    for place, node in walk(OmegaConf.to_container(config, resolve=True)):
+        if not isinstance(node, dict) or "_target_" not in node:
+            continue
         parameters = _parameters(_target(place, node["_target_"]))
         for name in (name for name in node if not name.startswith("_")):
             if name in parameters:
@@ -39,12 +41,11 @@ def check_options(config: DictConfig) -> None:
                 raise UserError(_unknown(place, name, node["_target_"], parameters))
 
 
-def _nodes_with_target(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each mapping of a config that has a `_target_`, with its path."""
-    if isinstance(node, dict) and "_target_" in node:
-        yield place, node
+def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of all options of a config, and of their own options."""
     for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        yield from _nodes_with_target(value, f"{place}.{key}" if place else str(key))
+        yield f"{place}{key}", value
+        yield from walk(value, f"{place}{key}.")
 
 
 def _target(place: str, name: str) -> Callable[..., Any]:
@@ -131,25 +132,15 @@ def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
             and not the whole config has it.
     """
     name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
-    options = [own for own in dotted_names(OmegaConf.to_container(config)) if own.endswith(f"{place}.{name}")]
+    options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]
     if not name or len(options) != 1 or (not place and name in config):
         return message
     return _as_written(config, options[0]) + message[len(name) :]
 
 
-def dotted_names(node: Any, place: str = "") -> Iterator[str]:
-    """Yield the paths of all options of a config."""
-    for key, value in node.items() if isinstance(node, dict) else ():
-        yield f"{place}{key}"
-        yield from dotted_names(value, f"{place}{key}.")
-
-
 def _as_written(config: DictConfig, option: str) -> str:
     """Return the name of an option, or of the option that its value refers to: val_every, data.batch_size."""
-    value: Any = OmegaConf.to_container(config)
-    keys = option.split(".")
-    for depth, key in enumerate(keys, 1):
-        value = value[int(key)] if isinstance(value, list) else value.get(key)
-        if isinstance(value, str) and (reference := _REFERENCE.fullmatch(value)):
-            return ".".join([reference[1], *keys[depth:]])
+    for path, value in walk(OmegaConf.to_container(config)):
+        if f"{option}.".startswith(f"{path}.") and (reference := _REFERENCE.fullmatch(str(value))):
+            return reference[1] + option[len(path) :]
     return option
