@@ -12,10 +12,9 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.preparation import check_views_differ, freeze_first_layers
+from simcse_pl.training.preparation import check_views_differ
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
-from tests.tiny_models import ARCHITECTURES
 
 EQUAL = "^model.dropout: the two views of a sentence of .* have equal vectors without dropout"
 
@@ -61,20 +60,6 @@ def test_an_inner_layer_is_trained_with_an_adapter_and_in_float64(make_model, ki
         for name, weight in encoder.named_parameters():  # an adapter that has been trained adds something
             weight.add_(0.1 * torch.randn_like(weight) * ("lora" in name))
     SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"inner": InnerLayer(ContrastiveLoss())})
-
-
-@pytest.mark.parametrize(
-    ("architecture", "layers"), [("bert", 0), *((architecture, 1) for architecture in ARCHITECTURES)]
-)
-def test_the_first_layers_and_the_embeddings_are_frozen(architecture, layers, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling="mean").train()
-    backbone = encoder.backbone
-    stacks = [getattr(part, "layers", None) or getattr(part, "layer", None) for part in backbone.modules()]
-    (stack,) = (stack for stack in stacks if stack is not None and len(stack) == 3)
-    freeze_first_layers(encoder, layers)
-    for number, layer in enumerate(stack):
-        assert all(p.requires_grad == (number >= layers) for p in layer.parameters())
-    assert not backbone.get_input_embeddings().weight.requires_grad and backbone.training
 
 
 @pytest.mark.parametrize(
