@@ -1,6 +1,5 @@
 """What makes a CPU fast: groups of similar length, dropout, and linear layers. Training applies a `Speed`."""
 
-import math
 from dataclasses import dataclass
 
 from simcse_pl.cpu.layers import use_fast_dropout
@@ -24,12 +23,6 @@ class Speed:
 
     tokens_per_pass: float = TOKENS_PER_PASS
     fast_dropout: bool = True
-
-    def __str__(self) -> str:
-        """Describe the choice in a line."""
-        cost = self.tokens_per_pass
-        groups = "one padded batch" if cost == math.inf else f"groups of similar length, a pass costs {cost} tokens"
-        return f"{groups}; {'fast' if self.fast_dropout else 'torch'} dropout"
 
     def apply(self, backbone: Backbone, groups: LengthGroups) -> None:
         """Train a backbone, whose batches are passed in `groups`, this way."""
