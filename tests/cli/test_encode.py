@@ -76,20 +76,6 @@ def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session
     assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
-def test_a_file_that_changes_while_it_is_encoded_is_an_error(
-    command, encoder, sentences, set_chunk_size, monkeypatch, tmp_path
-):
-    def encode_and_edit(simcse, chunk, **_):
-        sentences.write_text("Another sentence.\n")
-        return np.zeros((len(chunk), 32), np.float32)
-
-    sentences.write_text("A sentence.\n" * 2000)  # more than are read at once
-    monkeypatch.setattr(SimCSE, "encode", encode_and_edit)
-    set_chunk_size(1000)
-    error = command("encode", *encoder, sentences, "--out", tmp_path / "v.npy", status=2).err
-    assert f"{sentences} was changed while it was read" in error and not (tmp_path / "v.npy").exists()
-
-
 @pytest.mark.slow
 def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder, run_command, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"sentence {number}\n" for number in range(4100)))  # two shards
