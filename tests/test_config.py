@@ -1,13 +1,13 @@
-"""Every config composes, and says what it is; groups and settings bring their values."""
+"""Every config composes, says what it is, and has the arguments of its class; groups bring their values."""
 
 import tomllib
-from inspect import signature
+from inspect import Parameter, isfunction, signature
 
 import pytest
 import torch
 import yaml
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options
+from simcse_pl.data.views.view import View
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import ROOT, compose_config
@@ -160,3 +161,45 @@ def test_a_job_of_slurm_has_the_trainers_nodes_and_devices():
     with initialize_config_dir(str(CONF), version_base="1.3"):
         launcher = compose("train", [*options, "hydra.launcher.partition=gpu"], return_hydra_config=True).hydra.launcher
     assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node, launcher.partition) == (2, 8, 8, "gpu")
+
+
+KINDS = [(group, choice) for group in ("objective", "auxiliary", "views") for choice in of(group)]
+KINDS += [("postprocess", choice) for choice in of("postprocess") if choice not in ("none", "saved")]
+OTHER_VALUES = {  # than the default: those of a method, and of the whole config
+    *(("mlm", "weight"), ("mlm", "anchors_only"), ("replaced_token_detection", "generator")),
+    *(("ranking_distillation", "pooling"), ("next_3_sentences", "n"), ("synonym", "wordnet")),
+    *(("flow", "seed"), ("flow", "progress")),
+}
+
+
+def kind_of(group, choice):
+    """Return the class that a config names, and the arguments that it has."""
+    command = "evaluate" if group == "postprocess" else "train"
+    given = ["encoder=folder"] if command == "evaluate" else MISSING.get(choice, [])
+    own = composed(f"{group}={choice}", *given, config=command)[group]
+    values = OmegaConf.to_container(own[choice] if group in ("auxiliary", "views") else own, resolve=True)
+    return get_class(values.pop("_target_")), values
+
+
+def defaults_of(kind):
+    """Return the arguments of a class with their defaults, and those of its base if it passes them on."""
+    found = {}
+    for own in kind.__mro__:
+        parameters = signature(own).parameters.values()
+        found = {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD} | found
+        if all(one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters):
+            break
+    return found
+
+
+@pytest.mark.parametrize(("group", "choice"), KINDS)
+def test_a_config_has_all_arguments_of_its_class_with_their_defaults(group, choice):
+    kind, values = kind_of(group, choice)
+    assert issubclass(kind, View) if group == "views" else getattr(kind, "name", choice) == choice
+    defaults = defaults_of(kind)
+    assert values.keys() == defaults.keys() - ({"anchors_only"} if group == "auxiliary" else set())
+    for name, value in values.items():
+        default = defaults[name]
+        if isfunction(default):
+            default = {"_target_": f"{default.__module__}.{default.__name__}", "_partial_": True}
+        assert default in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.reports.methods import methods_file
 from tests.conftest import ROOT, SENTENCES
@@ -80,20 +79,6 @@ def config_of(name, tiny_bert, files, *further):
             with_local_networks(config[part], tiny_bert)
     OmegaConf.resolve(config)
     return config
-
-
-@pytest.mark.parametrize(
-    ("name", "roles"),
-    [
-        ("sncse", (Role.ANCHOR, Role.POSITIVE, Role.OTHER)),
-        ("pcl", (Role.ANCHOR, Role.POSITIVE, *[Role.OTHER] * 8)),
-        ("cot_bert", default_roles(3)),
-    ],
-)
-def test_the_views_of_a_method_have_their_roles(name, roles, tiny_bert, files):
-    _, data = build(config_of(name, tiny_bert, files))
-    data.setup()
-    assert [kind.roles for kind in data.row_kinds.values()] == [roles]
 
 
 @pytest.fixture(scope="module", params=METHODS)

@@ -18,16 +18,16 @@ from typing import Any
 
 import hydra
 import yaml
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.utils import env_override
 from hydra.errors import HydraException, InstantiationException, OverrideParseException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.config import CONF
-from simcse_pl.config.options import check_options, dotted_names, name_in_full
+from simcse_pl.config.options import check_options, name_in_full, walk
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
 from simcse_pl.training.launch import end_with_parent
@@ -115,33 +115,28 @@ def main(command: str = "train") -> None:
 
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
-    """Compose the config of a command, prepare its folder as Hydra does, and run it in this process."""
+    """Run a command in this process, in a folder that Hydra prepares."""
     options = list(map(_for_hydra, options))
     if config_dir is not None:
         options.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
-    before = HydraConfig.instance().cfg
-    config = None
+
+    def results_or_error(config: DictConfig) -> dict[str, Any] | Exception:  # Hydra would print an exception
+        try:
+            return _run(command, config) | {"folder": Path(HydraConfig.get().runtime.output_dir)}
+        except Exception as error:
+            return _readable(error, command, options, config)
+
     try:
-        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            config = hydra.compose(command, options, return_hydra_config=True)
-        HydraConfig.instance().set_config(config)  # for the resolver `hydra`, which names the folder
-        folder = Path(config.hydra.run.dir).absolute()
-        with open_dict(config), read_write(config.hydra.runtime):
-            config.hydra.runtime.output_dir = str(folder)
-            HydraConfig.instance().set_config(config)
-            del config.hydra
-        (folder / "config").mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(config, folder / "config" / "config.yaml")
-        OmegaConf.save(OmegaConf.create({"hydra": HydraConfig.get()}), folder / "config" / "hydra.yaml")
-        OmegaConf.save(HydraConfig.get().overrides.task, folder / "config" / "overrides.yaml")
-        with warnings.catch_warnings(), env_override(HydraConfig.get().job.env_set):
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():
             _ignore_expected_warnings()
-            return _run(command, config) | {"folder": folder}
+            run = GlobalHydra.instance().hydra.run  # type: ignore[union-attr]
+            done = run(command, results_or_error, options, with_log_configuration=False).return_value
     except Exception as error:
-        readable = _readable(error, command, options, config)
-        raise readable from readable.__cause__
-    finally:
-        HydraConfig.instance().cfg = before
+        done = _readable(error, command, options)
+    if isinstance(done, Exception):
+        raise done from done.__cause__
+    results: dict[str, Any] = done
+    return results
 
 
 def _run(command: str, config: DictConfig) -> dict[str, Any]:
@@ -278,8 +273,8 @@ def _option_names(command: str, options: Sequence[str]) -> list[str]:
     chosen = [option for option in options if option.partition("=")[0] in _GROUPS]
     for given in (chosen, []):
         with suppress(HydraException), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            names = dotted_names(OmegaConf.to_container(hydra.compose(command, given)))
-            return [*{*_GROUPS, *(name for name in names if not name.endswith("_"))}]
+            places = walk(OmegaConf.to_container(hydra.compose(command, given)))
+            return [*{*_GROUPS, *(place for place, _ in places if not place.endswith("_"))}]
     return []
 
 

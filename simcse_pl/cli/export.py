@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     folder, repository = Path(arguments.folder), arguments.push_to_hub
-    _check_empty(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists: give a new directory, or remove it first")
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
@@ -66,7 +67,6 @@ def run(arguments: argparse.Namespace) -> None:
     if option := unsupported_option(encoder.settings, encoder.templates, encoder.backbone, encoder.postprocess):
         raise UserError(f"{option}: sentence-transformers has no such module, only simcse_pl loads it")
     with atomic_write(folder, last=SETTINGS_FILE) as new:
-        _check_empty(folder, new)  # another export may have begun meanwhile
         encoder.save_pretrained(new)
         if arguments.onnx or arguments.int8:
             messages = write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
@@ -78,12 +78,6 @@ def run(arguments: argparse.Namespace) -> None:
     print(folder)
     if repository:
         print(push(folder, repository, arguments.private))
-
-
-def _check_empty(folder: Path, new: Path | None = None) -> None:
-    """Raise UserError if a folder contains anything but `new`."""
-    if folder.exists() and (not folder.is_dir() or any(path != new for path in folder.iterdir())):
-        raise UserError(f"{folder} exists: give a new directory, or remove it first")
 
 
 def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:

@@ -4,11 +4,15 @@ import gc
 import inspect
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
 import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -16,20 +20,22 @@ from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
-from simcse_pl.sweeps.jobs import best_score
+from simcse_pl.sweeps.jobs import best_score, describe_job, finished_job, job_arguments
+from simcse_pl.sweeps.rows import with_values
 from simcse_pl.tracking.wandb_runs import closing_run
-from simcse_pl.training.checkpoints import remove_checkpoints
+from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked, remove_checkpoints, resume_option
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
-from simcse_pl.training.job import Job, started_job
+from simcse_pl.training.launch import run_job
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preparation import check_views_differ
+from simcse_pl.training.trainer import starts_ranks
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.files import atomic_write, write_json
-from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
     from simcse_pl.evaluation.suite import Suite
+    from simcse_pl.sweeps.optuna_search import OptunaTrial
 
 log = logging.getLogger("simcse_pl.train")
 logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # importing it sets INFO
@@ -38,18 +44,45 @@ logging.getLogger("lightning_fabric.strategies.launchers").setLevel(logging.INFO
 
 
 def train(config: DictConfig) -> dict[str, Any]:
-    """Train an encoder, test and save the best checkpoint, and return the content of results.json."""
-    with started_job(config) as job:
-        return train_job(job) if job.results is None else job.results  # of an earlier run, or of another process
+    """Train an encoder, test and save the best checkpoint, and return the content of results.json.
+
+    A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
+    with several ranks runs in a separate process, because a second job in this process would find the process group of
+    the first; if it fails there, the returned content is empty.
+
+    Raises:
+        UserError: the folder holds another job, or the checkpoint does not fit.
+    """
+    folder, runtime = Path(config.run_dir), HydraConfig.get()
+    description = describe_job(config, runtime)
+    finished = partial(finished_job, folder, description["overrides"])
+    if resume_option(config.resume) == "auto" and (results := finished()) is not None:
+        log.info("%s has run already", folder)
+        return results
+    if runtime.mode == RunMode.MULTIRUN and starts_ranks(instantiate(config.trainer, logger=False)):
+        run_job("simcse_pl.cli", job_arguments(runtime, folder))
+        return finished() or {}
+    with locked(folder):
+        checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
+        trial: OptunaTrial | None = instantiate(config.get("search"))
+        return train_here(with_values(config, trial.values) if trial else config, description, checkpoint, trial)
 
 
-def train_job(job: Job) -> dict[str, Any]:
-    """Train a job in this process."""
+def train_here(
+    config: DictConfig, description: dict[str, Any], checkpoint: Path | None, trial: "OptunaTrial | None"
+) -> dict[str, Any]:
+    """Train in this process.
+
+    Args:
+        config: the config, with the values that a trial proposes.
+        description: the part of results.json that says which job it is.
+        checkpoint: the checkpoint to resume from, if any.
+        trial: the trial of an Optuna search, if any.
+    """
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
-    config = job.config
-    callbacks = [*instantiate(config.callbacks).values(), job.metadata]
-    if job.trial:
-        callbacks.append(job.trial.callback)
+    options: Any = OmegaConf.to_container(config, resolve=True)
+    metadata = RunMetadata(options)
+    callbacks = [*instantiate(config.callbacks).values(), metadata, *([trial.callback] if trial else [])]
     trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
     if trainer.strategy.root_device.type == "cuda":
@@ -76,22 +109,30 @@ def train_job(job: Job) -> dict[str, Any]:
             raise UserError(f"test_tasks: {failures(suite.failed)}")
     data.setup()
     module.prepare(data.row_kinds)
-    check_dropout(config, module, data)
+    if config.encoders == "one" and config.model.get("dropout") is config.model.get("attention_dropout") is None:
+        check_views_differ(
+            encoder, [data.sets[name or ""] for name in module.embedded_datasets]
+        )  # Table 3 has dropout 0
+    folder = Path(config.run_dir)
     if trainer.is_global_zero:
-        with atomic_write(job.folder) as new:
+        with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()
             (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
 
     with closing_run():
-        choices = job.description["choices"]
-        settings = run_settings(trainer, module, data, choices)
-        loggers = start_loggers(config, trainer, {"choices": choices, "settings": settings})
-        log_settings(settings, loggers)
-        tested = train_and_test(trainer, module, data, job.metadata, job.checkpoint)
-        results = job.description | {"settings": settings} | tested
+        about = {"choices": description["choices"]}
+        about["settings"] = run_settings(trainer, module, data, about["choices"])
+        trainer.loggers = list(instantiate(config.get("logger") or {}).values())
+        for logger in trainer.loggers:
+            logger.log_hyperparams(options | about)
+        log_settings(about["settings"], dashboards(trainer.loggers) if trainer.is_global_zero else [])
+        tested = train_and_test(trainer, module, data, metadata, checkpoint)
+        results = description | about | tested
         if trainer.is_global_zero:
-            module.objective.save(encoder, job.folder / "encoder")
-            write_results(job, results, suite, module, data, loggers)
+            module.objective.save(encoder, folder / "encoder")
+            if trial:
+                results["trial"] = trial.tell(best_score(results))
+            write_results(config, results, suite, module, data, trainer.loggers)
     return results
 
 
@@ -122,61 +163,43 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     return module
 
 
-def check_dropout(config: DictConfig, module: SimCSEModule, data: SentenceDataModule) -> None:
-    """Raise UserError if both views of a sentence are equal, unless a dropout is set: Table 3 has a row with 0."""
-    dropouts = (config.model.get("dropout"), config.model.get("attention_dropout"))
-    if config.encoders == "one" and dropouts == (None, None):
-        sets = [dataset for name, dataset in data.sets.items() if name in module.embedded_datasets]
-        check_views_differ(module.encoder, sets)
-
-
-def start_loggers(config: DictConfig, trainer: pl.Trainer, also: Mapping[str, Any]) -> list[Any]:
-    """Give the trainer its loggers, log the options and what else describes the run, and return those of results."""
-    trainer.loggers = list(instantiate(config.get("logger") or {}).values())
-    options: Any = OmegaConf.to_container(config, resolve=True)
-    for logger in trainer.loggers:
-        logger.log_hyperparams(options | also)
-    return [logger for logger in trainer.loggers if hasattr(logger, "log_results")]
-
-
-def dashboards(loggers: Sequence[Any]) -> list[str]:
+def dashboards(loggers: Iterable[Any]) -> list[str]:
     """Return where the runs of W&B are; rank 0 only."""
     return [logger.place for logger in loggers if hasattr(logger, "place")]
 
 
-def log_settings(settings: Mapping[str, str], loggers: Sequence[Any]) -> None:
-    """Log what is trained, and where the curves are."""
+def log_settings(settings: Mapping[str, str], places: Sequence[str]) -> None:
+    """Log what is trained, and where its dashboards are."""
     for name, value in settings.items():
         log.info("%-13s %s", name, value)
-    for place in dashboards(loggers) if is_first_process() else ():
+    for place in places:
         log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
 
 
 def write_results(
-    job: Job,
+    config: DictConfig,
     results: dict[str, Any],
     suite: "Suite | None",
     module: SimCSEModule,
     data: SentenceDataModule,
-    loggers: Sequence[Any],
+    loggers: Iterable[Any],
 ) -> None:
     """Measure the saved encoder on the tasks, write, log and print all results, and remove checkpoints."""
-    score = best_score(results)
-    if job.trial:
-        results["trial"] = job.trial.tell(score)
-    shown = loggers if math.isfinite(score) else []
+    folder, places = Path(config.run_dir), dashboards(loggers)
+    finite = math.isfinite(best_score(results))
     stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
-    shown_task = next(filter(None, stsb), None) if dashboards(shown) else None
+    shown_task = next(filter(None, stsb), None) if places and finite else None
     measured = measure_tasks(module.encoder, suite, shown_task) if suite or shown_task else None
     if suite and measured:
         results |= task_scores(measured, suite)
-    write_json(job.folder / RESULTS_FILE, results)
-    for logger in shown:
-        logger.log_results(results, measured)
-    if not job.config.keep_checkpoints:
-        remove_checkpoints(job.folder)
+    write_json(folder / RESULTS_FILE, results)
+    for logger in loggers if finite else ():
+        if hasattr(logger, "log_results"):
+            logger.log_results(results, measured)
+    if not config.keep_checkpoints:
+        remove_checkpoints(folder)
     show(run_table(results).printed())
-    show(run_places(job.folder, dashboards(loggers)))
+    show(run_places(folder, places))
     if results.get("failed"):
         raise UserError(failures(results["failed"]))
 

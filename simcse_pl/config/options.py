@@ -30,7 +30,9 @@ def check_options(config: DictConfig) -> None:
         raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (--help describes it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
-    for place, node in _nodes_with_target(OmegaConf.to_container(config, resolve=True)):
+    for place, node in walk(OmegaConf.to_container(config, resolve=True)):
+        if not isinstance(node, dict) or "_target_" not in node:
+            continue
         parameters = _parameters(_target(place, node["_target_"]))
         for name in (name for name in node if not name.startswith("_")):
             if name in parameters:
@@ -39,12 +41,11 @@ def check_options(config: DictConfig) -> None:
                 raise UserError(_unknown(place, name, node["_target_"], parameters))
 
 
-def _nodes_with_target(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each mapping of a config that has a `_target_`, with its path."""
-    if isinstance(node, dict) and "_target_" in node:
-        yield place, node
+def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of all options of a config, and of their own options."""
     for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        yield from _nodes_with_target(value, f"{place}.{key}" if place else str(key))
+        yield f"{place}{key}", value
+        yield from walk(value, f"{place}{key}.")
 
 
 def _target(place: str, name: str) -> Callable[..., Any]:
@@ -122,40 +123,24 @@ def _check_sources(hydra: Any) -> None:
 
 
 def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
-    """Return the message of a class with full names of options: `model.pooling=` for `pooling=`.
+    """Return the message of a class that begins with an option, with its full name: `model.pooling=` for `pooling=`.
 
     Args:
-        message: names options as the class does, followed by `=`, or by `:` at its start.
+        message: begins with an option as the class names it, followed by `=` or `:`.
         config: the config.
-        place: the path of the class in the config; if it is empty, only an option at the start of the message is
-            named in full, if only one class has it.
+        place: the path of the class in the config. If it is empty, the option of this name is meant, if only one class
+            and not the whole config has it.
     """
-    options = list(dotted_names(OmegaConf.to_container(config)))
-
-    def full(match: re.Match[str]) -> str:
-        name = match[0]
-        if match.start() and (not place or (CONF / name).is_dir()):  # advice such as queue=null
-            return name
-        ending = f".{name}" if not place else f"{place}.{name}"
-        paths = [] if not place and name in config else [path for path in options if path.endswith(ending)]
-        return _as_written(config, paths[0]) if len(paths) == 1 else name
-
-    return re.sub(r"(?<![\w./=-])\w+(?==)|^\w+(?=:)", full, message)
-
-
-def dotted_names(node: Any, place: str = "") -> Iterator[str]:
-    """Yield the paths of all options of a config."""
-    for key, value in node.items() if isinstance(node, dict) else ():
-        yield f"{place}{key}"
-        yield from dotted_names(value, f"{place}{key}.")
+    name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
+    options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]
+    if not name or len(options) != 1 or (not place and name in config):
+        return message
+    return _as_written(config, options[0]) + message[len(name) :]
 
 
 def _as_written(config: DictConfig, option: str) -> str:
     """Return the name of an option, or of the option that its value refers to: val_every, data.batch_size."""
-    value: Any = OmegaConf.to_container(config)
-    keys = option.split(".")
-    for depth, key in enumerate(keys, 1):
-        value = value[int(key)] if isinstance(value, list) else value.get(key)
-        if isinstance(value, str) and (reference := _REFERENCE.fullmatch(value)):
-            return ".".join([reference[1], *keys[depth:]])
+    for path, value in walk(OmegaConf.to_container(config)):
+        if f"{option}.".startswith(f"{path}.") and (reference := _REFERENCE.fullmatch(str(value))):
+            return reference[1] + option[len(path) :]
     return option

@@ -1,31 +1,10 @@
-"""What makes a CPU fast: groups of similar length, dropout, and linear layers.
+"""What makes a CPU fast: groups of similar length, dropout, and linear layers. Training applies a `Speed`."""
 
-The encoder calls `accelerate` once and `LengthGroups.split` in each pass. Training applies a `Speed`.
-"""
-
-import math
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from simcse_pl.cpu.layers import use_fast_dropout, use_masks_without_synchronization, use_onednn_linear
-from simcse_pl.cpu.length_groups import TOKENS_PER_PASS, LengthGroups, ignores_padding
+from simcse_pl.cpu.layers import use_fast_dropout
+from simcse_pl.cpu.length_groups import TOKENS_PER_PASS, LengthGroups
 from simcse_pl.utils.types import Backbone
-
-
-def accelerate(backbone: Backbone, examples: dict[str, Tensor]) -> LengthGroups:
-    """Let a backbone use the linear layers and masks that are fastest, and return the groups for its batches.
-
-    Args:
-        backbone: a model of transformers.
-        examples: two sentences of different length, the shorter one first, tensors [2, tokens].
-
-    Raises:
-        UserError: the backbone does not return a state for every token.
-    """
-    use_masks_without_synchronization()
-    use_onednn_linear(backbone)
-    return LengthGroups(ignores_padding(backbone, examples))
 
 
 @dataclass(frozen=True)
@@ -44,12 +23,6 @@ class Speed:
 
     tokens_per_pass: float = TOKENS_PER_PASS
     fast_dropout: bool = True
-
-    def __str__(self) -> str:
-        """Describe the choice in a line."""
-        cost = self.tokens_per_pass
-        groups = "one padded batch" if cost == math.inf else f"groups of similar length, a pass costs {cost} tokens"
-        return f"{groups}; {'fast' if self.fast_dropout else 'torch'} dropout"
 
     def apply(self, backbone: Backbone, groups: LengthGroups) -> None:
         """Train a backbone, whose batches are passed in `groups`, this way."""

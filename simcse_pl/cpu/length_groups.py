@@ -106,20 +106,19 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
 
     Args:
         backbone: the model.
-        examples: two sentences of different length, the shorter one first, tensors [2, tokens].
+        examples: two sentences of different length, the shorter one first, tensors [2, tokens] on its device.
 
     Raises:
         UserError: the backbone does not return a state for every token.
     """
-    both = {name: x.to(backbone.device) for name, x in examples.items()}
-    tokens, size = int(both["attention_mask"][0].sum()), backbone.config.hidden_size
+    tokens, size = int(examples["attention_mask"][0].sum()), backbone.config.hidden_size
     was_training = backbone.training
     backbone.eval()
-    alone = backbone(**{name: x[:1, :tokens] for name, x in both.items()}).get("last_hidden_state")
+    alone = backbone(**{name: x[:1, :tokens] for name, x in examples.items()}).get("last_hidden_state")
     if alone is None or alone.shape != (1, tokens, size):
         model = type(backbone).__name__
         raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
-    ((_, group),) = LengthGroups(True).split(backbone, both)  # so few tokens are one group
+    ((_, group),) = LengthGroups(True).split(backbone, examples)  # so few tokens are one group
     beside = backbone(**group).last_hidden_state[:1, :tokens]
     backbone.train(was_training)
     return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())

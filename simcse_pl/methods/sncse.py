@@ -168,10 +168,7 @@ class Negation(View):
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
-        return self.negations([source.sentence for source in inputs])
-
-    def negations(self, sentences: Sequence[str]) -> list[str]:
-        """Return the negations of sentences, in order."""
+        sentences = [source.sentence for source in inputs]
         if not self.is_english:
             return [negate_by_rules(sentence, self.rules) for sentence in sentences]
         ended = [sentence for sentence in sentences if sentence.rstrip().endswith(tuple(string.punctuation))]

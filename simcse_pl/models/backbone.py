@@ -106,14 +106,17 @@ def load_backbone(
             config.use_cache = False  # of keys and values, for generation
         if attn_implementation is not None:
             config._attn_implementation = attn_implementation
-        model = _load_model(name, source_of_weights, config, subfolder, pretrained and not weights, dtype, quantization)
+        if pretrained and not weights:
+            model = _load_model(name, source_of_weights, config, subfolder, dtype, quantization)
+        else:
+            model = draw_model(config, getattr(torch, dtype or "float32"))
     if bidirectional and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
     if weights and pretrained:
         load_bare_weights(model, weights)
     if new_layers:
-        drawn = AutoModel.from_config(config, dtype=model.dtype, trust_remote_code=False)
+        drawn = draw_model(config, model.dtype)
         loaded, random = (next(x for x in net.modules() if isinstance(x, nn.ModuleList)) for net in (model, drawn))
         loaded[-new_layers:].load_state_dict(random[-new_layers:].state_dict())
     if base is not None:
@@ -158,20 +161,22 @@ def is_decoder(config: PreTrainedConfig) -> bool:
     return kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 
+def draw_model(config: PreTrainedConfig, dtype: torch.dtype = torch.float32) -> Backbone:
+    """Return a model with random weights."""
+    model: Backbone = AutoModel.from_config(config, dtype=dtype, trust_remote_code=False)
+    return model
+
+
 def _load_model(
     name: str,
     source: str,
     config: PreTrainedConfig,
     subfolder: str = "",
-    pretrained: bool = True,
     dtype: str | None = None,
     quantization: Any = None,
 ) -> Backbone:
-    precision = getattr(torch, dtype or "float32")
-    if not pretrained:
-        random: Backbone = AutoModel.from_config(config, dtype=precision, trust_remote_code=False)
-        return random
-    options: dict[str, Any] = {"subfolder": subfolder, "dtype": precision}
+    """Load a pretrained model, or raise UserError if weights are missing, apart from those of a pooler."""
+    options: dict[str, Any] = {"subfolder": subfolder, "dtype": getattr(torch, dtype or "float32")}
     if quantization is not None:
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
@@ -212,7 +217,7 @@ def rebuild_backbone(
     with reraise_as(f"{name}: its weights do not fit its config"), quiet_transformers():
         if adapter is None:
             with torch.random.fork_rng(devices=[]):
-                model: Backbone = AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
+                model = draw_model(config, getattr(torch, dtype or "float32"))
         else:
             config.quantization_config = None
             with loading(str(checked_base(adapter.base_model_name_or_path, name))) as source:

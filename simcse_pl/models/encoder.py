@@ -1,7 +1,7 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.cpu import accelerate
+from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_linear
+from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import Head, projection_head
 from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of, run_backbone
@@ -95,9 +96,12 @@ class SentenceEncoder(nn.Module):
         examples = to_device(
             self.templates.batch(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))), backbone.device
         )
-        self.groups = accelerate(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
-        if (masks := self.pooling_layer.masks) or template_bias != "none":
-            self.templates.check_uses(self.pooling, masks, template_bias, self.groups.ignores_padding)
+        use_masks_without_synchronization()
+        use_onednn_linear(backbone)
+        self.groups = LengthGroups(
+            ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
+        )
+        self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size
         if isinstance(self.pooling_layer, CustomPooling):
@@ -263,30 +267,29 @@ class SentenceEncoder(nn.Module):
             inputs, in_groups: as in `forward`.
             num_layers: pool the output of this layer in place of the last one, or of the first layers; None for all.
         """
-        # of each pass: the rows, what the backbone reads, and what the pooling reads
-        passes: Iterable[tuple[Any, Batch, Batch]] = [(None, inputs, inputs)]
         if in_groups:
-            passes = ((part, group, {}) for part, group in self.groups.split(self.backbone, inputs))
-        biased = self.template_bias == "always" or (self.training and self.template_bias != "none")
-        if biased:
+            rows, pooled = [], []
+            for part, group in self.groups.split(self.backbone, inputs):
+                # a group may have embeddings in place of the ids, which the pooling may read
+                ids = inputs["input_ids"][part, : group["attention_mask"].shape[1]]
+                rows.append(part)
+                pooled.append(self._pool_pass(group, group | {"input_ids": ids}, num_layers))
+            vectors = pooled[0] if len(pooled) == 1 else torch.cat(pooled)[torch.cat(rows).argsort()]
+        else:
+            vectors = self._pool_pass(inputs, inputs, num_layers)
+        if self.template_bias == "always" or (self.training and self.template_bias != "none"):
             bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
-            passes = itertools.chain(passes, [(None, bare, of_pooling)])
-        rows, pooled = [], []
-        for part, tokens, read in passes:
-            last_only = self.pooling_layer.layers == (-1,) and num_layers is None
-            states = run_backbone(self.backbone, tokens, last_only)[: None if num_layers is None else num_layers + 1]
-            if not read:  # a group may have embeddings in place of the ids
-                read = tokens | {"input_ids": inputs["input_ids"][part, : tokens["attention_mask"].shape[1]]}
-            vectors: Tensor = self.pooling_layer(states, read)
-            if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
-                vectors = vectors.float()
-            if self.projection is not None and self.head == "transform":
-                vectors = self.projection(vectors)
-            rows.append(part)
-            pooled.append(vectors)
-        bias = pooled.pop()[kinds] if biased else None
-        vectors = pooled[0] if len(pooled) == 1 else torch.cat(pooled)[torch.cat(rows[: len(pooled)]).argsort()]
-        return vectors if bias is None else vectors - bias
+            vectors = vectors - self._pool_pass(bare, of_pooling, num_layers)[kinds]
+        return vectors
+
+    def _pool_pass(self, of_backbone: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
+        """Pool one pass of the backbone, given what the backbone and what the pooling reads."""
+        last_only = self.pooling_layer.layers == (-1,) and num_layers is None
+        states = run_backbone(self.backbone, of_backbone, last_only)
+        vectors: Tensor = self.pooling_layer(states[: None if num_layers is None else num_layers + 1], of_pooling)
+        if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
+            vectors = vectors.float()
+        return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection head to pooled vectors [..., dim], if it applies in this mode; not `transform` again."""

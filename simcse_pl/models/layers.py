@@ -6,9 +6,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel
 
-from simcse_pl.models.backbone import keep_layers, without_pooler
+from simcse_pl.models.backbone import draw_model, keep_layers, without_pooler
 from simcse_pl.models.sources import quiet_transformers
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone
@@ -23,7 +22,7 @@ def new_layers(backbone: Backbone, number: int) -> Backbone:
     keep_layers(config, number)
     config.vocab_size, config.pad_token_id = 2, 0  # MPNet always pads with 1
     with quiet_transformers():  # special tokens are not in the vocabulary
-        return without_pooler(AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False))
+        return without_pooler(draw_model(config))
 
 
 def run_layers(layers: Backbone, states: Tensor, attention_mask: Tensor) -> Tensor:

@@ -142,7 +142,9 @@ def _read_saved(source: str) -> EncoderSpec | None:
         find_file(source, TENSORS_FILE)  # a hub repository's files are downloaded into one folder
         postprocess = load_postprocess(fitted.parent)
     head_weights = None if settings.head == "none" else head
-    return EncoderSpec(settings, head_weights, pooling, postprocess, **content.get("base", {}))
+    base = content.get("base", {})  # no other part of it is read: the folder may be downloaded
+    changes = {name: base.get(name) for name in ("num_layers", "bidirectional")}
+    return EncoderSpec(settings, head_weights, pooling, postprocess, **changes)
 
 
 def checkpoint_entry(

@@ -78,9 +78,8 @@ class Templates:
             self._parts.append([tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts])
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         same = [first == other for first, other in zip(empty, word, strict=False)]
-        self._leading = same.index(False) if False in same else len(same)
-        self._trailing = len(empty) - self._leading
-        self.special = self._leading, self._trailing
+        leading = same.index(False) if False in same else len(same)
+        self.special = leading, len(empty) - leading
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
         """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.
@@ -121,7 +120,7 @@ class Templates:
 
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
-        special = self._leading + self._trailing
+        special = sum(self.special)
         lengths = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
         return special + min(lengths, default=limit - special)
 
@@ -131,7 +130,7 @@ class Templates:
         None takes the backbone's limit, at most 512.
         """
         limit = longest_input(backbone) or self.tokenizer.model_max_length
-        longest, shortest = self.longest_sentence(limit), self._leading + self._trailing + 1
+        longest, shortest = self.longest_sentence(limit), sum(self.special) + 1
         if max_length is None:
             max_length = min(longest, self.tokenizer.model_max_length, 512)
         if not shortest <= max_length <= longest:
@@ -169,9 +168,9 @@ class Templates:
         inputs = {name: torch.from_numpy(arrays[name]) for name in self.tokenizer.model_input_names}
         if with_mask:
             places = torch.arange(shape[1])
-            behind = [len(self._template(i % views)[-1]) + self._trailing for i in range(len(tokens))]
+            behind = [len(self._template(i % views)[-1]) + self.special[1] for i in range(len(tokens))]
             ends = torch.tensor([len(sentence) - count for sentence, count in zip(applied, behind, strict=True)])
-            starts = ends - torch.tensor([len(sentence) - self._leading - self._trailing for sentence in tokens])
+            starts = ends - torch.tensor([len(sentence) - sum(self.special) for sentence in tokens])
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 
@@ -185,10 +184,10 @@ class Templates:
 
     def _applied(self, tokens: Tokens | Sequence[int], view: int) -> Tokens:
         """Put a sentence into a view's template, between the leading and the trailing special tokens."""
-        end = len(tokens) - self._trailing
-        sentence, (first, *further) = tokens[self._leading : end], self._template(view)
+        start, end = self.special[0], len(tokens) - self.special[1]
+        sentence, (first, *further) = tokens[start:end], self._template(view)
         repeated = itertools.chain(*((sentence, part) for part in further))
-        parts = [tokens[: self._leading], first, *repeated, tokens[end:]]
+        parts = [tokens[:start], first, *repeated, tokens[end:]]
         return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
 
 

@@ -12,7 +12,7 @@ from pytorch_lightning.callbacks import RichProgressBar
 from rich.console import Console
 from torch import Tensor
 
-from simcse_pl.cpu import Speed as CpuSettings
+from simcse_pl.cpu import Speed
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.losses.contrastive import duplicate_negatives
 from simcse_pl.losses.loss import EmbeddedBatch, select_views
@@ -154,7 +154,7 @@ class WarnOnCollapse(Callback):
 class CpuSpeed(Callback):
     """Train in the way that is fastest on a CPU; see `Speed`."""
 
-    def __init__(self, speed: CpuSettings) -> None:
+    def __init__(self, speed: Speed) -> None:
         self.speed = speed
         self._chosen = False
 
@@ -165,7 +165,7 @@ class CpuSpeed(Callback):
         self._chosen = True
         assert isinstance(pl_module, SimCSEModule)
         if pl_module.compiled:
-            self.speed = CpuSettings(tokens_per_pass=math.inf, fast_dropout=False)
+            self.speed = Speed(tokens_per_pass=math.inf, fast_dropout=False)
         if trainer.is_global_zero:
             log.info("%-13s %s", "speed", self.speed)
         for encoder in [part for part in pl_module.modules() if isinstance(part, SentenceEncoder)]:

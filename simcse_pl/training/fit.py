@@ -71,14 +71,20 @@ def train_and_test(
     """
     best: Any = trainer.checkpoint_callback
     if not resume:
-        record.before = _measure_before(trainer, module, data, best.monitor)
+        validated = trainer.validate(module, data, verbose=False)[0]
+        if best.monitor not in validated:
+            names = ", ".join(name for name in validated if name.startswith("val/"))
+            raise UserError(f"monitor={best.monitor}: no evaluator measures it; choose one of {names}")
+        record.before = {**validated, **_test(trainer, module, data)}
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
     if (early := trainer.early_stopping_callback) and early.stopping_reason_message:
         log.info("stopped early: %s", early.stopping_reason_message.removesuffix(" Signaling Trainer to stop."))
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
-    _load_best(trainer, module, best)
+    # on rank 0, because other machines may not have the file
+    weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
+    module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
     test = _test(trainer, module, data)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
@@ -96,27 +102,9 @@ def train_and_test(
     }
 
 
-def _measure_before(
-    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, monitor: str
-) -> dict[str, float]:
-    """Return the metrics of the validation and test sets before training."""
-    validated = trainer.validate(module, data, verbose=False)[0]
-    if monitor not in validated:
-        names = ", ".join(name for name in validated if name.startswith("val/"))
-        raise UserError(f"monitor={monitor}: no evaluator measures it; choose one of {names}")
-    return {**validated, **_test(trainer, module, data)}
-
-
 def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -> dict[str, float]:
     """Return the metrics of the test sets, if there are any."""
     return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
-
-
-def _load_best(trainer: pl.Trainer, module: SimCSEModule, best: BestCheckpoint) -> None:
-    """Load the best checkpoint on rank 0, because other machines may not have the file, and send it to the others."""
-    first = trainer.is_global_zero
-    weights = read_torch_file(Path(best.best_model_path))["state_dict"] if first else {}
-    module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
 
 
 def run_settings(

@@ -80,25 +80,25 @@ class SimCSEModule(EncoderModule):
         super().__init__(encoder)
         if positive_encoder and (queue or shared_dropout_mask):
             raise UserError("encoders=two does not work with queue and module.shared_dropout_mask: set encoders=one")
-        named: Any = {f"auxiliary.{name}": loss for name, loss in (auxiliary or {}).items()}
-        for name, loss in {"objective": objective, **named}.items():
+        auxiliary = auxiliary or {}
+        named: Any = {"objective": objective} | {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
+        for name, loss in named.items():
             if not isinstance(loss, Loss):
                 raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
         if queue and not objective.contrasts:
             raise UserError("queue: the objective has no negatives (its class has no contrasts = True): set queue=null")
-        if taken := _OTHER_CURVES.intersection(auxiliary or {}):
+        if taken := _OTHER_CURVES.intersection(auxiliary):
             raise UserError(f"auxiliary.{min(taken)}: this is the name of another curve: choose another name")
         self.positive_encoder = positive_encoder
         self.objective = objective
-        self.auxiliary = nn.ModuleDict({name: loss for name, loss in (auxiliary or {}).items() if loss.weight})
+        self.auxiliary = nn.ModuleDict({name: loss for name, loss in auxiliary.items() if loss.weight})
         self.queue = queue
         self.optimizer, self.scheduler = optimizer, scheduler
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
             prepare_backbone(trained, gradient_checkpointing, freeze_layers, chunk_size)
-        terms: Any = {f"auxiliary.{name}": loss for name, loss in self.auxiliary.items()}
-        self.losses: dict[str, Loss] = {"objective": objective, **terms}
+        self.losses = {name: loss for name, loss in named.items() if loss is objective or loss.weight}
         for name, loss in self.losses.items():
             with prefixed(name):
                 loss.attach(encoder)

@@ -76,33 +76,6 @@ def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session
     assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
 
-def test_a_damaged_shard_is_an_error(command, encoder, sentences, set_chunk_size, monkeypatch, tmp_path):
-    set_chunk_size(3)
-    given = ["encode", *encoder, sentences, "--out", tmp_path / "v.npy"]
-    with monkeypatch.context() as patch:
-        patch.setattr("simcse_pl.cli.encode._join", lambda *_: None)
-        command(*given)
-    shard = tmp_path / "v.npy.shards" / "000001.npz"
-    flip_bit(shard)
-    assert f"{shard} is damaged: remove it, and run the command again" in command(*given, status=2).err
-    shard.unlink()
-    command(*given)
-
-
-def test_a_file_that_changes_while_it_is_encoded_is_an_error(
-    command, encoder, sentences, set_chunk_size, monkeypatch, tmp_path
-):
-    def encode_and_edit(simcse, chunk, **_):
-        sentences.write_text("Another sentence.\n")
-        return np.zeros((len(chunk), 32), np.float32)
-
-    sentences.write_text("A sentence.\n" * 2000)  # more than are read at once
-    monkeypatch.setattr(SimCSE, "encode", encode_and_edit)
-    set_chunk_size(1000)
-    error = command("encode", *encoder, sentences, "--out", tmp_path / "v.npy", status=2).err
-    assert f"{sentences} was changed while it was read" in error and not (tmp_path / "v.npy").exists()
-
-
 @pytest.mark.slow
 def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder, run_command, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"sentence {number}\n" for number in range(4100)))  # two shards
@@ -114,7 +87,7 @@ def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder,
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "one.npy", "two.npy"}
 
 
-def test_another_file_or_encoder_is_an_error_and_keeps_the_shards(
+def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_shards(
     command, encoder, sentences, make_model, monkeypatch, set_chunk_size, tmp_path
 ):
     set_chunk_size(3)
@@ -133,3 +106,8 @@ def test_another_file_or_encoder_is_an_error_and_keeps_the_shards(
     given[1] = make_model("bert", num_hidden_layers=2)
     assert line in command(*given, status=2).err
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    given[1], shard = encoder[0], folder / "000001.npz"
+    flip_bit(shard)
+    assert f"{shard} is damaged: remove it, and run the command again" in command(*given, status=2).err
+    shard.unlink()
+    command(*given)

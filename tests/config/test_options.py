@@ -127,6 +127,7 @@ NAMES = {
     [
         ("temperature=1: no", "objective", "objective.temperature=1: no"),
         ("temperature=1: no", "auxiliary.mlm", "auxiliary.mlm.temperature=1: no"),
+        ("a.txt: no", "objective", "a.txt: no"),
         ("temperature=1: no", "", "temperature=1: no"),  # two classes have it
         ("groups=5: set groups=2", "", "objective.groups=5: set groups=2"),
         ("interval: no", "", "val_every: no"),

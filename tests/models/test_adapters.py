@@ -9,7 +9,6 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, BitsAndBytesConfig
 
 from simcse_pl.models.adapters import adapter_parameters, has_adapter, merge_adapter
-from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.utils.errors import UserError
@@ -135,22 +134,6 @@ def test_a_base_model_in_a_folder_is_named(saved, caplog):
     base = json.loads((saved / "adapter_config.json").read_text())["base_model_name_or_path"]
     SentenceEncoder.from_pretrained(saved)
     assert caplog.messages == [f"{saved}/adapter_config.json: its base model is read from {base}"]
-
-
-def test_a_quantized_base_is_loaded_on_the_current_gpu(make_model, monkeypatch):
-    """Which is the one that the trainer chose for this rank, on SLURM and in a run on one of several GPUs, too."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    monkeypatch.setenv("SLURM_LOCALID", "3")
-    given = {}
-
-    def load(auto, source, config, **options):
-        given.update(options)
-        return AutoModel.from_config(config), []
-
-    monkeypatch.setattr("simcse_pl.models.backbone._load_weights", load)
-    load_backbone(str(make_model("llama")), quantization=BitsAndBytesConfig(load_in_4bit=True))
-    assert given["device_map"] == {"": 3}
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ OWN_SIZES = {
 }
 SHARED_LAYERS = ("albert",)  # nothing would be left to train with one of them frozen
 PADDING_CHANGES_VECTORS = ("convbert", "esm", "mpnet", "nystromformer", "yoso")  # mpnet with BERT's pad token
-FAST = ("albert", "convbert", "luke", "roformer")
+FAST = ("albert", "bert", "convbert", "distilbert", "luke", "modernbert", "roformer")
 WITHOUT_HEAD = ("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "markuplm", "splinter", "xlnet")
 UNSUPPORTED = {
     "t5": "is an encoder-decoder model",
@@ -103,6 +103,7 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
 
     encoder = SentenceEncoder.from_pretrained(folder, pooling="layers_1_2")
     before = {name: p.clone() for name, p in encoder.backbone.named_parameters()}
+    words = encoder.backbone.get_input_embeddings()
     layers = 0 if architecture in SHARED_LAYERS else 1
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), freeze_layers=layers)
     inputs = encoder.tokenizer(SENTENCES[:2], padding=True, return_tensors="pt")
@@ -111,6 +112,7 @@ def test_an_architecture_trains_freezes_saves_and_loads(architecture, make_tiny,
     for own, old in zip(run_backbone(encoder.eval().backbone, inputs), frozen, strict=False):
         torch.testing.assert_close(own, old)
     assert any(not p.equal(before[name]) for name, p in encoder.backbone.named_parameters())
+    assert not any(p.requires_grad for p in words.parameters())
 
 
 @pytest.mark.parametrize("architecture", UNSUPPORTED)

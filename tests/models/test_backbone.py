@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 
-from simcse_pl.models.backbone import load_backbone, recompute_layers
+from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError
 from tests.tiny_models import ARCHITECTURES
@@ -67,23 +67,6 @@ def test_a_dropout_that_the_architecture_lacks_is_an_error(tmp_path):
     with pytest.raises(UserError, match="^attention_dropout=0.1: .* has no such dropout"):
         load_backbone(str(tmp_path), attention_dropout=0.1)
     assert load_backbone(str(tmp_path), dropout=0.2).config.dropout == 0.2
-
-
-@pytest.mark.parametrize("architecture", ["bert", "distilbert", "modernbert"])
-def test_recomputed_layers_have_the_same_gradients(architecture, make_model):
-    """Dropout included."""
-    found = []
-    for again in (False, True):
-        backbone = load_backbone(str(make_model(architecture))).train()
-        if again:
-            recompute_layers(backbone)
-        torch.manual_seed(0)
-        ids = torch.arange(5, 29).view(2, 12)
-        backbone(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state.square().sum().backward()
-        found.append([p.grad for p in backbone.parameters() if p.grad is not None])
-    assert len(found[0]) == len(found[1]) > 0
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 def test_a_tokenizer_without_pad_token_uses_another(make_model, tmp_path):

@@ -1,5 +1,7 @@
-"""Checkpoints, seeding, warnings, and the curves of geometry and speed."""
+"""Checkpoints, seeding, warnings, speed, and the curves of batches, geometry and speed."""
 
+import logging
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,29 +9,40 @@ import pandas
 import pytest
 import pytorch_lightning as pl
 import torch
+import torch.nn.functional as F
 import yaml
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from torch import nn
 from torch.utils.data import DataLoader
 
 from simcse_pl.config import CONF
+from simcse_pl.cpu import Speed
+from simcse_pl.cpu.layers import FastDropout
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.metrics import gram_bound, uniformity
 from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import default_roles
 from simcse_pl.tracking.csv_logger import CurvesLogger
 from simcse_pl.training.callbacks import (
     BatchCurves,
+    CountSteps,
+    CpuSpeed,
     GeometryCurves,
     SeedEveryStep,
     SpeedCurves,
     WarnOnCollapse,
+    mean_similarities,
+    share_of_duplicates,
 )
 from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
-from tests.conftest import adamw, ready_data
+from tests.conftest import SENTENCES, adamw, quiet_trainer, ready_data
 
 DEFAULT = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, "logger": False}
@@ -183,3 +196,58 @@ def test_a_collapse_is_reported_once_and_not_before_training(caplog):
         warn.on_validation_end(trainer, None)
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("step 4: the embeddings have collapsed (val/uniformity is ")
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", num_layers=1)
+
+
+def test_similarities_are_mean_cosines_with_the_own_positive_and_with_all_negatives():
+    x = torch.randn(4, 3, 5)
+    curves = mean_similarities(EmbeddedBatch.of(*x.unbind(dim=1)))
+    cosines = F.cosine_similarity(x[:, None, None, 0], x[None, :, 1:], dim=-1)  # [anchor, row, view]
+    own = torch.eye(4).bool()[..., None] & torch.tensor([True, False])
+    torch.testing.assert_close(curves["positive_similarity"], cosines[own].mean())
+    torch.testing.assert_close(curves["negative_similarity"], cosines[~own].mean())
+    one = mean_similarities(EmbeddedBatch.of(*x[:1, :2].unbind(dim=1)))
+    assert one["negative_similarity"].isnan() and not one["positive_similarity"].isnan()
+
+
+def test_duplicates_are_rows_with_one_of_their_sentences_among_their_negatives(encoder):
+    rows = [(0, 1), (2, 0), (3, 4), (3, 5), (6, 6)]  # the last row's two views may be equal
+    views = ViewCollator(encoder.tokenizer, 16)([(SENTENCES[first], SENTENCES[second]) for first, second in rows])
+    batch = EmbeddedBatch(encoder, views, default_roles(2))
+    assert share_of_duplicates(batch) == pytest.approx(4 / 5)
+
+
+def curves_of(encoder, folder, steps, every, **options):
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), **options)
+    collate = ViewCollator(encoder.tokenizer, 16)
+    loader = DataLoader([(text,) for text in SENTENCES], batch_size=2, collate_fn=collate)
+    trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=[CountSteps(), BatchCurves()])
+    trainer.loggers = [CurvesLogger(folder, name="", version="")]
+    trainer.log_every_n_steps = every
+    trainer.fit(module, loader)
+    return pandas.read_csv(folder / "metrics.csv").set_index("step")
+
+
+@pytest.mark.parametrize(("steps", "every", "logged"), [(7, 3, [3, 6, 7]), (6, 3, [3, 6])])
+def test_curves_are_logged_with_the_loss_and_at_the_last_step(encoder, tmp_path, steps, every, logged):
+    curves = curves_of(encoder, tmp_path, steps, every)
+    names = ("loss", "positive_similarity", "negative_similarity", "duplicates")
+    for name in names:
+        assert curves[f"train/{name}"].dropna().index.tolist() == logged, name
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_applies_the_choice_before_its_first_step(compiled, make_model, caplog):
+    caplog.set_level(logging.INFO)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", dropout=0.1)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile=compiled)
+    module.prepare()
+    CpuSpeed(Speed(tokens_per_pass=128)).setup(quiet_trainer(), module, "validate")
+    assert encoder.groups.tokens_per_pass == (math.inf if compiled else 128)
+    kinds = {type(part) for part in encoder.modules() if isinstance(part, nn.Dropout)}
+    assert kinds == {nn.Dropout if compiled else FastDropout}
+    assert f"Speed(tokens_per_pass={math.inf if compiled else 128}, fast_dropout={not compiled})" in caplog.text

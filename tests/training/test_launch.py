@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 
 from simcse_pl.cli.entry_point import disable_hydra_output_on_other_ranks
 from tests.conftest import ROOT, environment, tiny
-from tests.helpers import assert_same_run, everything_of
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 
@@ -169,33 +168,6 @@ def test_a_job_of_two_ranks_preempted_by_submitit_is_resumed(start, given, tmp_p
     step = re.search(r"stopped after step (\d+)", log.read_text())[1]
     why = "this is a job of a sweep, where resume=auto is the default"
     assert f"resuming from step {step}, because {why}" in (sweep / "0" / "train.log").read_text()
-
-
-@pytest.mark.by_hand
-def test_terminated_and_killed_ranks_are_resumed_to_the_bit(start, given, tmp_path):
-    last = tmp_path / "stopped" / "checkpoints" / "last.ckpt"
-
-    def run(folder):
-        options = [*DDP, *given, "trainer.max_epochs=15", "val_every=5", "log_every=1", "data.num_workers=1"]
-        return start("train.py", *options, "resume=auto", f"hydra.run.dir={tmp_path}/{folder}")
-
-    status, stderr = run("whole").end()
-    assert status == 0, stderr
-    terminated = run("stopped")
-    terminated.until(last.exists)
-    for process in terminated.alive():  # with workers, as systemd and SLURM do
-        os.kill(process, signal.SIGTERM)
-    status, stderr = terminated.end(100)
-    assert status == 143 and "stopped after step" in stderr, stderr
-    saved = last.stat().st_mtime_ns
-    killed = run("stopped")
-    killed.until(lambda: last.stat().st_mtime_ns > saved)
-    for process in killed.alive():
-        os.kill(process, signal.SIGKILL)
-    assert killed.end(100)[0] == -signal.SIGKILL
-    status, stderr = run("stopped").end()
-    assert status == 0, stderr
-    assert_same_run(tmp_path / "stopped", everything_of(tmp_path / "whole"))
 
 
 def test_a_sweep_under_torchrun_is_an_error(monkeypatch, capsys):
