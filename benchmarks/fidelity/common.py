@@ -1,0 +1,227 @@
+"""Tiny models on which the official code of published methods runs, and the records of what it computes."""
+
+import ast
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import ByteLevelBPETokenizer
+from torch import Tensor, nn
+from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast, RobertaConfig, RobertaForMaskedLM
+from transformers import RobertaTokenizerFast
+
+RECORDS = Path(__file__).parents[2] / "tests" / "fidelity" / "records"
+PAIRS = [
+    ("A man plays a guitar.", "A man makes music."),
+    ("Two dogs run in the snow", "The dogs are outside."),
+    ("Why is it red?", "What made it red?"),
+    ('He said "no"', "She did not agree, she said so twice."),
+]
+TRIPLETS = [
+    (*pair, negative)
+    for pair, negative in zip(PAIRS, ("A man sleeps.", "Two cats sleep", "It is blue.", "He agreed."), strict=True)
+]
+_SMALL = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+
+def save_models() -> None:
+    """Save a BERT and a RoBERTa with random weights, and their tokenizers: WordPiece and byte-level BPE."""
+    text = [sentence for row in TRIPLETS for sentence in row]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["man", "play", "##s", "the", "dog", "red", "said", "mean", "this", "sentence", "of", "not"]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *",.?!:\"'", *letters, *(f"##{x}" for x in letters)]
+    vocabulary += [word for word in words if word not in vocabulary]
+    bert, roberta = RECORDS / "bert", RECORDS / "roberta"
+    for folder in (bert, roberta):
+        folder.mkdir(parents=True, exist_ok=True)
+    (bert / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=80).save_pretrained(bert)
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(
+        text, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
+    )
+    bpe.save_model(str(roberta))
+    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=80).save_pretrained(roberta)
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=80, **_SMALL)
+    _spread(BertForMaskedLM(config)).save_pretrained(bert, safe_serialization=True)
+    config = RobertaConfig(
+        vocab_size=bpe.get_vocab_size(), max_position_embeddings=82, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
+        eos_token_id=2, **_SMALL,
+    )  # fmt: skip
+    _spread(RobertaForMaskedLM(config)).save_pretrained(roberta, safe_serialization=True)
+
+
+def _spread(model: nn.Module) -> nn.Module:
+    """Add noise to all weights, so that no two are equal and no vector is close to another."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.3)
+    return model
+
+
+@dataclass
+class Repository:
+    """A repository with the official code of a method.
+
+    Attributes:
+        folders: the folder with all repositories, each called OWNER+NAME.
+        name: OWNER/NAME.
+        commit: the commit that was checked out.
+        folder: the part of the repository that is on Python's path.
+    """
+
+    folders: Path
+    name: str
+    commit: str
+    folder: str = "."
+
+    @property
+    def place(self) -> Path:
+        """The folder."""
+        return self.folders / self.name.replace("/", "+") / self.folder
+
+    def load(self, path: str, repair: Callable[[str], str] = str) -> ModuleType:
+        """Import a file.
+
+        Args:
+            path: the file, relative to the folder.
+            repair: changes the source, where the released code does not run or has an error.
+        """
+        before = set(sys.modules)
+        sys.path.insert(0, str(self.place))
+        module = ModuleType(f"official_{Path(path).stem}")
+        sys.modules[module.__name__] = module
+        exec(compile(repair((self.place / path).read_text()), self.place / path, "exec"), module.__dict__)
+        sys.path.remove(str(self.place))
+        for name in set(sys.modules) - before:  # other repositories have modules of the same names
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(self.folders)):
+                del sys.modules[name]
+        return module
+
+    def nested(self, path: str, name: str, **given: object) -> Callable[..., Any]:
+        """Return a function that a file defines inside another one.
+
+        Args:
+            path: the file, relative to the folder.
+            name: the function.
+            given: the values of the names that it takes from around it.
+        """
+        place = self.place / path
+        nodes = ast.walk(ast.parse(place.read_text()))
+        function = next(node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name)
+        exec(compile(ast.Module([function], []), place, "exec"), given)
+        return given[name]
+
+
+@dataclass
+class Record:
+    """What the official code computes of one batch.
+
+    Attributes:
+        name: of the record, NAME or NAME_VARIANT.
+        repository: the official code.
+        options: those of `simcse train` which make the same method.
+        names: what the official parameters are called here: prefixes of the official names, each with the prefix of
+            the name in SimCSEModule.
+        sentences: the rows that a user has.
+        repaired: what was changed in the released code, and why.
+    """
+
+    name: str
+    repository: Repository
+    options: Sequence[str]
+    names: dict[str, str]
+    sentences: Sequence[Sequence[str]] = ()
+    repaired: str = ""
+    architecture: str = "bert"
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def column_names(self) -> dict[str, str | None]:
+        """Return what official scripts call the columns of the rows."""
+        names = ["sent0", "sent1" if len(self.sentences[0]) > 1 else "sent0", "sent2"][: max(2, len(self.sentences[0]))]
+        return {f"sent{number}_cname": names[number] if number < len(names) else None for number in range(3)}
+
+    def run(self, model: nn.Module, inputs: dict[str, Tensor], loss: Callable[[nn.Module], Tensor]) -> None:
+        """Record the weights that are not the shared model's, the inputs, the loss and its gradients."""
+        model.double().train()
+        value = loss(model)
+        value.backward()
+        shared = f"{self.architecture}."
+        for name, weight in model.named_parameters():
+            if not name.startswith(shared):
+                self.tensors[f"weight/{name}"] = weight.detach().float()
+            if weight.grad is not None:
+                self.tensors[f"gradient/{name}"] = weight.grad
+        self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": value.detach()}
+
+    def save(self) -> dict[str, object]:
+        """Write the tensors, and return what the list of records says of them."""
+        save_file(
+            {name: tensor.contiguous().clone() for name, tensor in self.tensors.items()},
+            RECORDS / f"{self.name}.safetensors",
+        )
+        facts = {
+            "repository": self.repository.name,
+            "commit": self.repository.commit,
+            "model": self.architecture,
+            "options": [*self.options],
+            "names": self.names,
+            "sentences": [[*row] for row in self.sentences],
+            "repaired": self.repaired,
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
+
+def official_model(make: Callable[..., nn.Module], architecture: str = "bert", **arguments: object) -> nn.Module:
+    """Return a model of an official class with the shared weights; its other weights are random, in float32."""
+    config = (BertConfig if architecture == "bert" else RobertaConfig).from_pretrained(RECORDS / architecture)
+    masked = BertForMaskedLM if architecture == "bert" else RobertaForMaskedLM
+    torch.manual_seed(1)
+    model = make(config, **arguments)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.4)
+    shared = getattr(masked.from_pretrained(RECORDS / architecture), architecture).state_dict()
+    getattr(model, architecture).load_state_dict(shared, strict=False)
+    return model
+
+
+def tokenizer(architecture: str = "bert") -> BertTokenizerFast | RobertaTokenizerFast:
+    """Return the tokenizer of a shared model."""
+    kind = BertTokenizerFast if architecture == "bert" else RobertaTokenizerFast
+    return kind.from_pretrained(RECORDS / architecture)
+
+
+def features(prepare: Callable[..., Any], rows: Sequence[Sequence[str]], pad: int = 0) -> dict[str, Tensor]:
+    """Return the ids [rows, views, tokens] and the attention mask that an official `prepare_features` gives."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns = columns * 2 if len(columns) == 1 else columns
+    return padded(prepare({f"sent{number}": column for number, column in enumerate(columns)})["input_ids"], pad)
+
+
+def padded(rows: Sequence[Sequence[Sequence[int]]], pad: int = 0) -> dict[str, Tensor]:
+    """Return the ids [rows, views, tokens] and the attention mask of token ids of different lengths."""
+    rows = [[[token for token in view if token != pad] for view in row] for row in rows]
+    longest = max(len(ids) for row in rows for ids in row)
+    ids = [[[*view, *[pad] * (longest - len(view))] for view in row] for row in rows]
+    mask = [[[1] * len(view) + [0] * (longest - len(view)) for view in row] for row in rows]
+    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+
+
+def arguments(**given: object) -> Namespace:
+    """Return the options of an official script."""
+    return Namespace(**given)

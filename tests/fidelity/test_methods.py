@@ -1,0 +1,66 @@
+"""Each method computes what its official code computed of the same weights and sentences, in float64."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hydra.utils import instantiate
+from safetensors.torch import load_file
+
+from simcse_pl.cli.train import build_module
+from tests.conftest import compose_config
+
+FOLDER = Path(__file__).parent / "records"
+RECORDS = yaml.safe_load((FOLDER / "records.yaml").read_text(encoding="utf-8"))["records"]
+
+
+def built(record, tmp_path):
+    """Return the module and the rows that `simcse train` makes from the options of a record, without dropout."""
+    file = tmp_path / "rows.jsonl"
+    rows = [json.dumps({f"sentence{number}": text for number, text in enumerate(row)}) for row in record["sentences"]]
+    file.write_text("\n".join(rows))
+    model = [f"model={record['model']}", f"model.name={FOLDER / record['model']}", "model.num_layers=null"]
+    no_dropout = ["model.dropout=0", "model.max_length=null"]
+    config = compose_config("train", *record["options"], *model, *no_dropout, "data=text", f"data.train={file}")
+    encoder = instantiate(config.model)
+    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators={})
+    [dataset] = data.sets.values()
+    dataset.read(encoder.tokenizer, data.max_length, 0, {}, encoder.templates)
+    module = build_module(config, encoder).double()
+    module.prepare(data.row_kinds)
+    return module, dataset.batch([(0, row) for row in range(len(rows))])
+
+
+def ours(name, names):
+    """Return what an official parameter is called here."""
+    names = {"bert.": "encoder.backbone.", "roberta.": "encoder.backbone.", **names}
+    prefix = max((prefix for prefix in names if name.startswith(prefix)), key=len)
+    return names[prefix] + name.removeprefix(prefix)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_loss_and_its_gradients(name, tmp_path):
+    record, tensors = RECORDS[name], load_file(FOLDER / f"{name}.safetensors")
+    module, rows = built(record, tmp_path)
+    assert torch.equal(rows["input_ids"], tensors["input/input_ids"])
+    weights = dict(module.named_parameters())
+    with torch.no_grad():
+        for official, tensor in tensors.items():
+            if official.startswith("weight/"):
+                weights[ours(official.removeprefix("weight/"), record["names"])].copy_(tensor)
+    loss = module.loss(module.batch_of(rows))
+    loss.backward()
+    torch.testing.assert_close(loss, tensors["loss"], rtol=1e-10, atol=1e-10)
+    gradients = {
+        ours(key.removeprefix("gradient/"), record["names"]): x
+        for key, x in tensors.items()
+        if key.startswith("gradient/")
+    }
+    computed = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+    for weight, gradient in gradients.items():
+        torch.testing.assert_close(
+            computed.pop(weight), gradient, rtol=1e-9, atol=1e-9, msg=lambda text, weight=weight: f"{weight}: {text}"
+        )
+    assert not any(gradient.any() for gradient in computed.values())
