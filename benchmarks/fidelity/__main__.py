@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 import yaml
+
 from benchmarks.fidelity import common, promptbert, simcse
 
 METHODS = [simcse, promptbert]

@@ -13,8 +13,14 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast, RobertaConfig, RobertaForMaskedLM
-from transformers import RobertaTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaTokenizerFast,
+)
 
 RECORDS = Path(__file__).parents[2] / "tests" / "fidelity" / "records"
 PAIRS = [
@@ -50,6 +56,7 @@ def save_models() -> None:
     (bert / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=80).save_pretrained(bert)
     bpe = ByteLevelBPETokenizer()
+    text += ["This sentence :", "The sentence :"] * 20  # whole words, as in RoBERTa's vocabulary
     bpe.train_from_iterator(
         text, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
     )
