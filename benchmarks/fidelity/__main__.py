@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 import yaml
 
-from benchmarks.fidelity import common, promptbert, simcse
+from benchmarks.fidelity import common, forks, promptbert, simcse
 
-METHODS = [simcse, promptbert]
+METHODS = [simcse, promptbert, forks]
 
 torch.set_default_dtype(torch.float32)
 common.save_models()

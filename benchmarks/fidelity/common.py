@@ -54,19 +54,19 @@ def save_models() -> None:
     for folder in (bert, roberta):
         folder.mkdir(parents=True, exist_ok=True)
     (bert / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=80).save_pretrained(bert)
+    BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=68).save_pretrained(bert)
     bpe = ByteLevelBPETokenizer()
     text += ["This sentence :", "The sentence :"] * 20  # whole words, as in RoBERTa's vocabulary
     bpe.train_from_iterator(
         text, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
     )
     bpe.save_model(str(roberta))
-    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=80).save_pretrained(roberta)
+    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=68).save_pretrained(roberta)
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=80, **_SMALL)
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=68, **_SMALL)
     _spread(BertForMaskedLM(config)).save_pretrained(bert, safe_serialization=True)
     config = RobertaConfig(
-        vocab_size=bpe.get_vocab_size(), max_position_embeddings=82, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
+        vocab_size=bpe.get_vocab_size(), max_position_embeddings=70, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
         eos_token_id=2, **_SMALL,
     )  # fmt: skip
     _spread(RobertaForMaskedLM(config)).save_pretrained(roberta, safe_serialization=True)
@@ -146,6 +146,10 @@ class Record:
             the name in SimCSEModule.
         sentences: the rows that a user has.
         repaired: what was changed in the released code, and why.
+        architecture: the shared model.
+        views: `recorded` if the further views of a row are drawn at random.
+        copy: a second network of the official model, with the same weights.
+        option_folders: options that name another model, each with its folder beside the records.
     """
 
     name: str
@@ -155,24 +159,28 @@ class Record:
     sentences: Sequence[Sequence[str]] = ()
     repaired: str = ""
     architecture: str = "bert"
+    views: str = ""
+    copy: str = ""
+    option_folders: dict[str, str] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def column_names(self) -> dict[str, str | None]:
         """Return what official scripts call the columns of the rows."""
-        names = ["sent0", "sent1" if len(self.sentences[0]) > 1 else "sent0", "sent2"][: max(2, len(self.sentences[0]))]
-        return {f"sent{number}_cname": names[number] if number < len(names) else None for number in range(3)}
+        count = len(self.sentences[0])
+        return {f"sent{number}_cname": f"sent{number}" if number < count else None for number in range(3)}
 
     def run(self, model: nn.Module, inputs: dict[str, Tensor], loss: Callable[[nn.Module], Tensor]) -> None:
-        """Record the weights that are not the shared model's, the inputs, the loss and its gradients."""
+        """Record the inputs, the loss, its gradients, and the weights that are not the shared model's."""
         model.double().train()
         value = loss(model)
         value.backward()
-        shared = f"{self.architecture}."
+        shared = shared_weights(self.architecture)
         for name, weight in model.named_parameters():
-            if not name.startswith(shared):
-                self.tensors[f"weight/{name}"] = weight.detach().float()
+            network, _, rest = name.partition(".")
             if weight.grad is not None:
                 self.tensors[f"gradient/{name}"] = weight.grad
+                if not (network in (self.architecture, self.copy) and rest in shared):
+                    self.tensors[f"weight/{name}"] = weight.detach().float()
         self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": value.detach()}
 
     def save(self) -> dict[str, object]:
@@ -189,21 +197,31 @@ class Record:
             "names": self.names,
             "sentences": [[*row] for row in self.sentences],
             "repaired": self.repaired,
+            "views": self.views,
+            "option_folders": self.option_folders,
         }
         return {name: fact for name, fact in facts.items() if fact}
 
 
-def official_model(make: Callable[..., nn.Module], architecture: str = "bert", **arguments: object) -> nn.Module:
+def shared_weights(architecture: str) -> dict[str, Tensor]:
+    """Return the weights of the backbone of a shared model."""
+    masked = BertForMaskedLM if architecture == "bert" else RobertaForMaskedLM
+    weights: dict[str, Tensor] = getattr(masked.from_pretrained(RECORDS / architecture), architecture).state_dict()
+    return weights
+
+
+def official_model(
+    make: Callable[..., nn.Module], architecture: str = "bert", copy: str = "", **arguments: object
+) -> nn.Module:
     """Return a model of an official class with the shared weights; its other weights are random, in float32."""
     config = (BertConfig if architecture == "bert" else RobertaConfig).from_pretrained(RECORDS / architecture)
-    masked = BertForMaskedLM if architecture == "bert" else RobertaForMaskedLM
     torch.manual_seed(1)
     model = make(config, **arguments)
     with torch.no_grad():
         for weight in model.parameters():
             weight.normal_(std=0.4)
-    shared = getattr(masked.from_pretrained(RECORDS / architecture), architecture).state_dict()
-    getattr(model, architecture).load_state_dict(shared, strict=False)
+    for network in filter(None, (architecture, copy)):
+        getattr(model, network).load_state_dict(shared_weights(architecture), strict=False)
     return model
 
 
@@ -216,7 +234,6 @@ def tokenizer(architecture: str = "bert") -> BertTokenizerFast | RobertaTokenize
 def features(prepare: Callable[..., Any], rows: Sequence[Sequence[str]], pad: int = 0) -> dict[str, Tensor]:
     """Return the ids [rows, views, tokens] and the attention mask that an official `prepare_features` gives."""
     columns = [list(column) for column in zip(*rows, strict=True)]
-    columns = columns * 2 if len(columns) == 1 else columns
     return padded(prepare({f"sent{number}": column for number, column in enumerate(columns)})["input_ids"], pad)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.fidelity.common import TRIPLETS, Record, Repository, arguments, features, official_model, tokenizer
-from benchmarks.fidelity.simcse import NAMES, SINGLES
+from benchmarks.fidelity.common import PAIRS, TRIPLETS, Record, Repository, arguments, features, official_model, tokenizer
+from benchmarks.fidelity.simcse import NAMES
 
 TRANSFORM = {"mlp.dense.": "encoder.projection.0.", "mlp.LayerNorm.": "encoder.projection.2."}
 COUNTED = "torch.arange(d_input_ids.shape[1])"
@@ -23,14 +23,14 @@ def records(folders: Path) -> Iterator[Record]:
     for name, rows, given, templates, names in (
         (
             "promptbert_bert",
-            SINGLES,
+            PAIRS,
             ["method=promptbert"],
             ('This sentence of "|" means[MASK].', 'This sentence : "|" means[MASK].'),
             NAMES,
         ),
         (
             "promptbert_roberta",
-            SINGLES,
+            PAIRS,
             ["experiment=promptbert_roberta_base"],
             ("This sentence : '|' means<mask>.", "The sentence : '|' means<mask>."),
             NAMES,

@@ -15,7 +15,6 @@ from benchmarks.fidelity.common import (
 )
 
 NAMES = {"mlp.dense.": "encoder.projection.0."}
-SINGLES = [[first] for first, _ in PAIRS]
 
 
 def records(folders: Path) -> Iterator[Record]:
@@ -23,7 +22,7 @@ def records(folders: Path) -> Iterator[Record]:
     repository = Repository(folders, "princeton-nlp/SimCSE", "49fa580")
     official = repository.load("simcse/models.py")
     for name, rows, given, weight in (
-        ("simcse", SINGLES, ["method=simcse"], 0.0),
+        ("simcse", PAIRS, ["method=simcse"], 0.0),
         ("sup_simcse", TRIPLETS, ["method=sup_simcse"], 0.0),
         (
             "sup_simcse_weight",

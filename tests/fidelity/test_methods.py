@@ -10,6 +10,8 @@ from hydra.utils import instantiate
 from safetensors.torch import load_file
 
 from simcse_pl.cli.train import build_module
+from simcse_pl.losses.mlm import TokenMaskingLoss
+from simcse_pl.methods import gs_infonce, whitenedcse
 from tests.conftest import compose_config
 
 FOLDER = Path(__file__).parent / "records"
@@ -23,7 +25,8 @@ def built(record, tmp_path):
     file.write_text("\n".join(rows))
     model = [f"model={record['model']}", f"model.name={FOLDER / record['model']}", "model.num_layers=null"]
     no_dropout = ["model.dropout=0", "model.max_length=null"]
-    config = compose_config("train", *record["options"], *model, *no_dropout, "data=text", f"data.train={file}")
+    others = [f"{option}={FOLDER / folder}" for option, folder in record.get("option_folders", {}).items()]
+    config = compose_config("train", *record["options"], *others, *model, *no_dropout, "data=text", f"data.train={file}")
     encoder = instantiate(config.model)
     data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators={})
     [dataset] = data.sets.values()
@@ -40,24 +43,47 @@ def ours(name, names):
     return names[prefix] + name.removeprefix(prefix)
 
 
+@pytest.fixture
+def random_numbers(monkeypatch):
+    """Make the losses draw what the official code drew."""
+
+    def set_(tensors):
+        drawn = {name.removeprefix("input/"): x for name, x in tensors.items()}
+        if "mlm_input_ids" in drawn:
+            masked = drawn["mlm_input_ids"].flatten(0, -2), drawn["mlm_labels"].flatten(0, -2)
+            monkeypatch.setattr(TokenMaskingLoss, "mask", lambda self, ids: tuple(x.view_as(ids) for x in masked))
+        if "noise" in drawn:
+            monkeypatch.setattr(gs_infonce, "from_first_rank", lambda noise: drawn["noise"].double())
+        if "orders" in drawn:
+            monkeypatch.setattr(whitenedcse, "from_first_rank", lambda orders: drawn["orders"])
+
+    return set_
+
+
 @pytest.mark.parametrize("name", RECORDS)
-def test_the_loss_and_its_gradients(name, tmp_path):
+def test_the_loss_and_its_gradients(name, tmp_path, random_numbers):
     record, tensors = RECORDS[name], load_file(FOLDER / f"{name}.safetensors")
     module, rows = built(record, tmp_path)
-    assert torch.equal(rows["input_ids"], tensors["input/input_ids"])
+    ids, mask = tensors["input/input_ids"], tensors["input/attention_mask"]
+    if "views" in record:  # the first view is the sentence
+        length = int(mask[:, 0].sum(dim=-1).max())
+        assert torch.equal((rows["input_ids"] * rows["attention_mask"])[:, 0, :length], ids[:, 0, :length])
+        rows |= {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+    assert torch.equal(rows["input_ids"], ids)
     weights = dict(module.named_parameters())
     with torch.no_grad():
         for official, tensor in tensors.items():
             if official.startswith("weight/"):
                 weights[ours(official.removeprefix("weight/"), record["names"])].copy_(tensor)
-    loss = module.loss(module.batch_of(rows))
+    random_numbers(tensors)
+    loss = module.loss(module.batch_of(rows, queue=tensors.get("input/queue")))
     loss.backward()
     torch.testing.assert_close(loss, tensors["loss"], rtol=1e-10, atol=1e-10)
-    gradients = {
-        ours(key.removeprefix("gradient/"), record["names"]): x
-        for key, x in tensors.items()
-        if key.startswith("gradient/")
-    }
+    gradients = {}
+    for key, gradient in tensors.items():
+        if key.startswith("gradient/"):
+            weight = ours(key.removeprefix("gradient/"), record["names"])
+            gradients[weight] = gradients.get(weight, 0) + gradient  # of weights that are tied here
     computed = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
     for weight, gradient in gradients.items():
         torch.testing.assert_close(
