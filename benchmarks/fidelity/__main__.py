@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 import yaml
 
-from benchmarks.fidelity import common, forks, promptbert, simcse
+from benchmarks.fidelity import common, forks, scored, simcse, templates
 
-METHODS = [simcse, promptbert, forks]
+METHODS = [simcse, templates, forks, scored]
 
 torch.set_default_dtype(torch.float32)
 common.save_models()

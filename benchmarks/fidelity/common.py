@@ -37,7 +37,7 @@ _SMALL = {
     "hidden_size": 8,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
-    "intermediate_size": 16,
+    "intermediate_size": 12,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
@@ -48,35 +48,36 @@ def save_models() -> None:
     text = [sentence for row in TRIPLETS for sentence in row]
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["man", "play", "##s", "the", "dog", "red", "said", "mean", "this", "sentence", "of", "not"]
+    words += ["so", "it", "can", "be", "as", "does", "cannot", "summarized"]
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *",.?!:\"'", *letters, *(f"##{x}" for x in letters)]
     vocabulary += [word for word in words if word not in vocabulary]
     bert, roberta = RECORDS / "bert", RECORDS / "roberta"
     for folder in (bert, roberta):
         folder.mkdir(parents=True, exist_ok=True)
     (bert / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=68).save_pretrained(bert)
+    BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=64).save_pretrained(bert)
     bpe = ByteLevelBPETokenizer()
     text += ["This sentence :", "The sentence :"] * 20  # whole words, as in RoBERTa's vocabulary
     bpe.train_from_iterator(
         text, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
     )
     bpe.save_model(str(roberta))
-    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=68).save_pretrained(roberta)
+    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=64).save_pretrained(roberta)
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=68, **_SMALL)
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=64, **_SMALL)
     _spread(BertForMaskedLM(config)).save_pretrained(bert, safe_serialization=True)
     config = RobertaConfig(
-        vocab_size=bpe.get_vocab_size(), max_position_embeddings=70, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
+        vocab_size=bpe.get_vocab_size(), max_position_embeddings=66, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
         eos_token_id=2, **_SMALL,
     )  # fmt: skip
     _spread(RobertaForMaskedLM(config)).save_pretrained(roberta, safe_serialization=True)
 
 
 def _spread(model: nn.Module) -> nn.Module:
-    """Add noise to all weights, so that no two are equal and no vector is close to another."""
+    """Add noise to all weights, so that no two are equal and the vectors of sentences differ."""
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(torch.randn_like(weight) * 0.3)
+            weight.add_(torch.randn_like(weight) * (0.8 if weight.ndim > 1 else 0.1))
     return model
 
 
@@ -120,16 +121,18 @@ class Repository:
         return module
 
     def nested(self, path: str, name: str, **given: object) -> Callable[..., Any]:
-        """Return a function that a file defines inside another one.
+        """Return a function or a class of a file, without running the rest of it.
 
         Args:
             path: the file, relative to the folder.
-            name: the function.
+            name: the function or the class.
             given: the values of the names that it takes from around it.
         """
         place = self.place / path
         nodes = ast.walk(ast.parse(place.read_text()))
-        function = next(node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name)
+        function = next(
+            node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
+        )
         exec(compile(ast.Module([function], []), place, "exec"), given)
         return given[name]
 
@@ -141,7 +144,8 @@ class Record:
     Attributes:
         name: of the record, NAME or NAME_VARIANT.
         repository: the official code.
-        options: those of `simcse train` which make the same method.
+        options: those of `simcse train` which make the same method; {bert} is the shared model, {guide} the encoder
+            that pools its [CLS].
         names: what the official parameters are called here: prefixes of the official names, each with the prefix of
             the name in SimCSEModule.
         sentences: the rows that a user has.
@@ -149,7 +153,7 @@ class Record:
         architecture: the shared model.
         views: `recorded` if the further views of a row are drawn at random.
         copy: a second network of the official model, with the same weights.
-        option_folders: options that name another model, each with its folder beside the records.
+        scores: those of the rows.
     """
 
     name: str
@@ -161,7 +165,7 @@ class Record:
     architecture: str = "bert"
     views: str = ""
     copy: str = ""
-    option_folders: dict[str, str] = field(default_factory=dict)
+    scores: Sequence[float] = ()
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def column_names(self) -> dict[str, str | None]:
@@ -174,13 +178,13 @@ class Record:
         model.double().train()
         value = loss(model)
         value.backward()
-        shared = shared_weights(self.architecture)
+        known = [*shared_model(self.architecture).state_dict().values()]
         for name, weight in model.named_parameters():
-            network, _, rest = name.partition(".")
             if weight.grad is not None:
                 self.tensors[f"gradient/{name}"] = weight.grad
-                if not (network in (self.architecture, self.copy) and rest in shared):
-                    self.tensors[f"weight/{name}"] = weight.detach().float()
+                value_32 = weight.detach().float()
+                if not any(torch.equal(value_32, other) for other in known):
+                    self.tensors[f"weight/{name}"] = value_32
         self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": value.detach()}
 
     def save(self) -> dict[str, object]:
@@ -196,18 +200,16 @@ class Record:
             "options": [*self.options],
             "names": self.names,
             "sentences": [[*row] for row in self.sentences],
+            "scores": [*self.scores],
             "repaired": self.repaired,
             "views": self.views,
-            "option_folders": self.option_folders,
         }
         return {name: fact for name, fact in facts.items() if fact}
 
 
-def shared_weights(architecture: str) -> dict[str, Tensor]:
-    """Return the weights of the backbone of a shared model."""
-    masked = BertForMaskedLM if architecture == "bert" else RobertaForMaskedLM
-    weights: dict[str, Tensor] = getattr(masked.from_pretrained(RECORDS / architecture), architecture).state_dict()
-    return weights
+def shared_model(architecture: str) -> BertForMaskedLM | RobertaForMaskedLM:
+    """Return a shared model with its head."""
+    return (BertForMaskedLM if architecture == "bert" else RobertaForMaskedLM).from_pretrained(RECORDS / architecture)
 
 
 def official_model(
@@ -220,8 +222,9 @@ def official_model(
     with torch.no_grad():
         for weight in model.parameters():
             weight.normal_(std=0.4)
+    weights = getattr(shared_model(architecture), architecture).state_dict()
     for network in filter(None, (architecture, copy)):
-        getattr(model, network).load_state_dict(shared_weights(architecture), strict=False)
+        getattr(model, network).load_state_dict(weights, strict=False)
     return model
 
 

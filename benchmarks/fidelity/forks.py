@@ -1,6 +1,6 @@
 """Methods whose official code is SimCSE's with another loss."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from transformers import BertForMaskedLM
 
 from benchmarks.fidelity.common import (
-    RECORDS,
     PAIRS,
+    RECORDS,
     TRIPLETS,
     Record,
     Repository,
@@ -45,6 +45,9 @@ def records(folders: Path) -> Iterator[Record]:
     yield diffcse(folders)
     yield whitenedcse(folders)
     yield pcl(folders)
+    yield infocse(folders)
+    yield rankcse(folders)
+    yield dclr(folders)
 
 
 def recorded(
@@ -68,7 +71,7 @@ def recorded(
 
     def loss(model: nn.Module) -> Tensor:
         torch.manual_seed(_SEED)
-        return model(**inputs, **(further or {})).loss
+        return model(**inputs, **(further or {}))[0]
 
     record.run(model, inputs | (kept or {}), loss)
     return record
@@ -154,8 +157,8 @@ def diffcse(folders: Path) -> Record:
         "the discriminator's first state is set by a hook: the released copy of transformers 4.2.1 does it by cls_input"
     )
     record = Record(
-        "diffcse", Repository(folders, "voidism/DiffCSE", "f724b2c"), ["method=diffcse"], names, PAIRS, repaired,
-        copy="discriminator", option_folders={"auxiliary.replaced_token_detection.generator": "bert"},
+        "diffcse", Repository(folders, "voidism/DiffCSE", "f724b2c"), ["method=diffcse", "auxiliary.replaced_token_detection.generator={bert}"], names, PAIRS, repaired,
+        copy="discriminator",
     )  # fmt: skip
 
     def prepare(model: nn.Module) -> None:
@@ -189,7 +192,9 @@ def whitenedcse(folders: Path) -> Record:
     )
     options = ["method=whitenedcse", "objective.groups=4"]
     repository = Repository(folders, "SupstarZh/WhitenedCSE", "65fe70a")
-    record = Record("whitenedcse", repository, options, NAMES, [[first] for first, _ in PAIRS], repaired, views="recorded")
+    record = Record(
+        "whitenedcse", repository, options, NAMES, [[first] for first, _ in PAIRS], repaired, views="recorded"
+    )
 
     def repair(source: str) -> str:
         whitening = (repository.place / "whitenedcse" / "shuffled_group_whitening.py").read_text()
@@ -225,4 +230,89 @@ def pcl(folders: Path) -> Record:
             "cls.peer_model(peer_input_ids)", "cls.peer_model(peer_input_ids, attention_mask=peer_attention_mask)"
         ),
         peer_coop=True, posi_cst=True, fix_peer_model=False, model_name_or_path=RECORDS / "bert",
+    )  # fmt: skip
+
+
+def infocse(folders: Path) -> Record:
+    """InfoCSE (Wu et al. 2022)."""
+    term = "auxiliary.sentence_mlm."
+    names = BATCH_NORM | {
+        "c_head.": f"{term}head_layers.encoder.layer.",
+        "lm_head.": f"{term}head.model.cls.predictions.",
+    }
+    record = Record(
+        "infocse", Repository(folders, "caskcsg/sentemb", "5eeec55", "InfoCSE"),
+        ["method=infocse", f"{term}frozen_layers=1"], names, PAIRS,
+    )  # fmt: skip
+
+    def prepare(model: nn.Module) -> None:
+        pretrained = BertForMaskedLM.from_pretrained(RECORDS / "bert")
+        model.mlm.load_state_dict(pretrained.state_dict(), strict=False)
+        model.lm_head.load_state_dict(pretrained.cls.predictions.state_dict())
+
+    inputs = pairs()
+    masked, labels = masked_copy(inputs["input_ids"])
+    return recorded(
+        record, "infocse/models_cls_mlm.py", inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, prepare=prepare,
+        do_mlm=True, skip_from=1, n_head_layers=2, mlm_eval=True, batchnorm=True, mlm_weight=1e-5,
+    )  # fmt: skip
+
+
+def rankcse(folders: Path) -> Record:
+    """RankCSE (Liu et al. 2023), by a community's code."""
+    repaired = (
+        "the Jensen-Shannon divergence has the logarithm of the mean (the released one clamps it to 1e-7), and ListMLE "
+        "adds no 1e-7"
+    )
+    teachers = "auxiliary.ranking_distillation.teachers"
+    record = Record(
+        "rankcse", Repository(folders, "perceptiveshawty/RankCSE", "17c5226"), ["method=rankcse", f"{teachers}=[{{bert}}]"], NAMES, PAIRS,
+        repaired,
+    )  # fmt: skip
+    inputs = pairs()
+    teacher = BertForMaskedLM.from_pretrained(RECORDS / "bert").bert.double().eval()
+    with torch.no_grad():
+        flat = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
+        vectors = teacher(**flat).last_hidden_state[:, 0].view(len(PAIRS), 2, -1)
+    scores = nn.CosineSimilarity(dim=-1)(vectors[:, :1], vectors[:, 1]) / 0.05
+
+    def repair(source: str) -> str:
+        source = source.replace(".log().clamp(min=self.eps)", ".log()")
+        return source.replace("torch.log(cumsums + self.eps)", "torch.log(cumsums)")
+
+    return recorded(
+        record, "rankcse/models.py", inputs, {"teacher_top1_sim_pred": scores}, repair=repair,
+        distillation_loss="listmle", tau2=0.05, gamma_=1.0, beta_=1.0,
+    )  # fmt: skip
+
+
+def dclr(folders: Path) -> Record:
+    """DCLR (Zhou et al. 2022)."""
+    repaired = (
+        "the encoders are BERT with its attention mask, in place of a copy of its code without; the noise is in float64"
+    )
+    record = Record(
+        "dclr", Repository(folders, "RUCAIBox/DCLR", "e2c3430"), ["method=dclr", "objective.threshold=0.83", "objective.guide={guide}"],
+        NAMES, PAIRS, repaired, copy="fix_bert",
+    )  # fmt: skip
+    encoders = """
+BertModelDenoised = BertModel
+
+def cl_forward_denoised(cls, encoder, is_fix, noise, input_ids, attention_mask, *further):
+    with torch.set_grad_enabled(not is_fix):
+        outputs = encoder(input_ids.flatten(0, 1), attention_mask=attention_mask.flatten(0, 1), return_dict=True)
+        pooled = outputs.last_hidden_state[:, 0].view(*input_ids.shape[:2], -1)
+    return pooled if is_fix else cls.mlp(pooled), outputs
+"""
+    torch.manual_seed(_SEED)
+    noise = torch.randn([len(PAIRS), 8])
+
+    def repair(source: str) -> str:
+        double = source.replace("hidden_size], device=z2.device)", "hidden_size], device=z2.device).double()")
+        assert double != source
+        return double + encoders
+
+    return recorded(
+        record, "simcse/models.py", pairs(), kept={"noise": noise}, repair=repair, phi=0.83, noise_times=1, pgd=4,
+        is_base=True, c_model_name_or_path=RECORDS / "bert",
     )  # fmt: skip

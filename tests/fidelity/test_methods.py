@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 
 from simcse_pl.cli.train import build_module
 from simcse_pl.losses.mlm import TokenMaskingLoss
-from simcse_pl.methods import gs_infonce, whitenedcse
+from simcse_pl.methods import dclr, gs_infonce, whitenedcse
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import compose_config
 
 FOLDER = Path(__file__).parent / "records"
@@ -21,12 +22,19 @@ RECORDS = yaml.safe_load((FOLDER / "records.yaml").read_text(encoding="utf-8"))[
 def built(record, tmp_path):
     """Return the module and the rows that `simcse train` makes from the options of a record, without dropout."""
     file = tmp_path / "rows.jsonl"
-    rows = [json.dumps({f"sentence{number}": text for number, text in enumerate(row)}) for row in record["sentences"]]
-    file.write_text("\n".join(rows))
+    names = [f"sentence{number}" for number in range(len(record["sentences"][0]))]
+    rows = [dict(zip(names, row, strict=True)) for row in record["sentences"]]
+    scored = [f"data.columns={names}".replace(" ", ""), "data.score_column=score"] if "scores" in record else []
+    for row, score in zip(rows, record.get("scores", []), strict=False):
+        row["score"] = score
+    file.write_text("\n".join(map(json.dumps, rows)))
     model = [f"model={record['model']}", f"model.name={FOLDER / record['model']}", "model.num_layers=null"]
     no_dropout = ["model.dropout=0", "model.max_length=null"]
-    others = [f"{option}={FOLDER / folder}" for option, folder in record.get("option_folders", {}).items()]
-    config = compose_config("train", *record["options"], *others, *model, *no_dropout, "data=text", f"data.train={file}")
+    guide = tmp_path / "guide"
+    if "{guide}" in str(record["options"]):
+        SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="cls").save_pretrained(guide)
+    options = [option.format(bert=FOLDER / "bert", guide=guide) for option in record["options"]]
+    config = compose_config("train", *options, *model, *no_dropout, "data=text", f"data.train={file}", *scored)
     encoder = instantiate(config.model)
     data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators={})
     [dataset] = data.sets.values()
@@ -53,7 +61,8 @@ def random_numbers(monkeypatch):
             masked = drawn["mlm_input_ids"].flatten(0, -2), drawn["mlm_labels"].flatten(0, -2)
             monkeypatch.setattr(TokenMaskingLoss, "mask", lambda self, ids: tuple(x.view_as(ids) for x in masked))
         if "noise" in drawn:
-            monkeypatch.setattr(gs_infonce, "from_first_rank", lambda noise: drawn["noise"].double())
+            for method in (dclr, gs_infonce):
+                monkeypatch.setattr(method, "from_first_rank", lambda noise: drawn["noise"].double())
         if "orders" in drawn:
             monkeypatch.setattr(whitenedcse, "from_first_rank", lambda orders: drawn["orders"])
 
@@ -74,7 +83,7 @@ def test_the_loss_and_its_gradients(name, tmp_path, random_numbers):
     with torch.no_grad():
         for official, tensor in tensors.items():
             if official.startswith("weight/"):
-                weights[ours(official.removeprefix("weight/"), record["names"])].copy_(tensor)
+                weights[ours(official.removeprefix("weight/"), record.get("names", {}))].copy_(tensor)
     random_numbers(tensors)
     loss = module.loss(module.batch_of(rows, queue=tensors.get("input/queue")))
     loss.backward()
@@ -82,7 +91,7 @@ def test_the_loss_and_its_gradients(name, tmp_path, random_numbers):
     gradients = {}
     for key, gradient in tensors.items():
         if key.startswith("gradient/"):
-            weight = ours(key.removeprefix("gradient/"), record["names"])
+            weight = ours(key.removeprefix("gradient/"), record.get("names", {}))
             gradients[weight] = gradients.get(weight, 0) + gradient  # of weights that are tied here
     computed = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
     for weight, gradient in gradients.items():
