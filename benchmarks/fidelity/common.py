@@ -55,16 +55,16 @@ def save_models() -> None:
     for folder in (bert, roberta):
         folder.mkdir(parents=True, exist_ok=True)
     (bert / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=64).save_pretrained(bert)
+    BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=66).save_pretrained(bert)
     bpe = ByteLevelBPETokenizer()
     text += ["This sentence :", "The sentence :"] * 20  # whole words, as in RoBERTa's vocabulary
     bpe.train_from_iterator(
         text, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
     )
     bpe.save_model(str(roberta))
-    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=64).save_pretrained(roberta)
+    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=66).save_pretrained(roberta)
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=64, **_SMALL)
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=66, **_SMALL)
     _spread(BertForMaskedLM(config)).save_pretrained(bert, safe_serialization=True)
     config = RobertaConfig(
         vocab_size=bpe.get_vocab_size(), max_position_embeddings=66, type_vocab_size=1, bos_token_id=0, pad_token_id=1,

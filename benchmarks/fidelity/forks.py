@@ -21,6 +21,7 @@ from benchmarks.fidelity.common import (
 from benchmarks.fidelity.simcse import NAMES
 
 BATCH_NORM = {"mlp.net.": "encoder.projection."}
+SINGLES = [[first] for first, _ in PAIRS]
 _SEED = 5  # of random numbers that the official loss draws
 
 
@@ -121,7 +122,7 @@ def gs_infonce(folders: Path) -> Record:
 def esimcse(folders: Path) -> Record:
     """ESimCSE (Wu et al. 2022)."""
     repository = Repository(folders, "caskcsg/sentemb", "5eeec55", "ESimCSE")
-    record = Record("esimcse", repository, ["method=esimcse"], NAMES, [[first] for first, _ in PAIRS], views="recorded")
+    record = Record("esimcse", repository, ["method=esimcse"], NAMES, SINGLES, views="recorded")
     torch.manual_seed(2)
     queue = torch.randn(6, 8)
     return recorded(
@@ -157,7 +158,8 @@ def diffcse(folders: Path) -> Record:
         "the discriminator's first state is set by a hook: the released copy of transformers 4.2.1 does it by cls_input"
     )
     record = Record(
-        "diffcse", Repository(folders, "voidism/DiffCSE", "f724b2c"), ["method=diffcse", "auxiliary.replaced_token_detection.generator={bert}"], names, PAIRS, repaired,
+        "diffcse", Repository(folders, "voidism/DiffCSE", "f724b2c"),
+        ["method=diffcse", "auxiliary.replaced_token_detection.generator={bert}"], names, PAIRS, repaired,
         copy="discriminator",
     )  # fmt: skip
 
@@ -166,8 +168,9 @@ def diffcse(folders: Path) -> Record:
         forward = model.discriminator.forward
 
         def with_sentence(*inputs: Tensor, cls_input: Tensor, **further: Tensor) -> object:
-            place = lambda module, given, states: torch.cat([cls_input.unsqueeze(1), states[:, 1:]], dim=1)
-            hook = model.discriminator.embeddings.register_forward_hook(place)
+            hook = model.discriminator.embeddings.register_forward_hook(
+                lambda module, given, states: torch.cat([cls_input.unsqueeze(1), states[:, 1:]], dim=1)
+            )
             output = forward(*inputs, **further)
             hook.remove()
             return output
@@ -192,9 +195,7 @@ def whitenedcse(folders: Path) -> Record:
     )
     options = ["method=whitenedcse", "objective.groups=4"]
     repository = Repository(folders, "SupstarZh/WhitenedCSE", "65fe70a")
-    record = Record(
-        "whitenedcse", repository, options, NAMES, [[first] for first, _ in PAIRS], repaired, views="recorded"
-    )
+    record = Record("whitenedcse", repository, options, NAMES, SINGLES, repaired, views="recorded")
 
     def repair(source: str) -> str:
         whitening = (repository.place / "whitenedcse" / "shuffled_group_whitening.py").read_text()
@@ -222,8 +223,9 @@ def pcl(folders: Path) -> Record:
     peer = "auxiliary.peer_network."
     names = NAMES | {"peer_model.": f"{peer}peer.backbone.", "peer_model.pooler.dense.": f"{peer}pooler.0."}
     record = Record(
-        "pcl", Repository(folders, "qiyuw/PeerCL", "5e40ea5"), ["method=pcl"], names, [[first] for first, _ in PAIRS],
-        "the peer gets the attention mask, without which its vectors depend on padding", views="recorded", copy="peer_model",
+        "pcl", Repository(folders, "qiyuw/PeerCL", "5e40ea5"), ["method=pcl"], names, SINGLES,
+        "the peer gets the attention mask, without which its vectors depend on padding", views="recorded",
+        copy="peer_model",
     )  # fmt: skip
     return recorded(
         record, "pcl/models.py", tokens(10), repair=lambda source: source.replace(
@@ -242,7 +244,7 @@ def infocse(folders: Path) -> Record:
     }
     record = Record(
         "infocse", Repository(folders, "caskcsg/sentemb", "5eeec55", "InfoCSE"),
-        ["method=infocse", f"{term}frozen_layers=1"], names, PAIRS,
+        ["method=infocse", f"{term}frozen_layers=1", f"{term}layers=1"], names, PAIRS,
     )  # fmt: skip
 
     def prepare(model: nn.Module) -> None:
@@ -254,7 +256,7 @@ def infocse(folders: Path) -> Record:
     masked, labels = masked_copy(inputs["input_ids"])
     return recorded(
         record, "infocse/models_cls_mlm.py", inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, prepare=prepare,
-        do_mlm=True, skip_from=1, n_head_layers=2, mlm_eval=True, batchnorm=True, mlm_weight=1e-5,
+        do_mlm=True, skip_from=1, n_head_layers=1, mlm_eval=True, batchnorm=True, mlm_weight=1e-5,
     )  # fmt: skip
 
 
@@ -266,7 +268,8 @@ def rankcse(folders: Path) -> Record:
     )
     teachers = "auxiliary.ranking_distillation.teachers"
     record = Record(
-        "rankcse", Repository(folders, "perceptiveshawty/RankCSE", "17c5226"), ["method=rankcse", f"{teachers}=[{{bert}}]"], NAMES, PAIRS,
+        "rankcse", Repository(folders, "perceptiveshawty/RankCSE", "17c5226"),
+        ["method=rankcse", f"{teachers}=[{{bert}}]"], NAMES, PAIRS,
         repaired,
     )  # fmt: skip
     inputs = pairs()
@@ -292,7 +295,8 @@ def dclr(folders: Path) -> Record:
         "the encoders are BERT with its attention mask, in place of a copy of its code without; the noise is in float64"
     )
     record = Record(
-        "dclr", Repository(folders, "RUCAIBox/DCLR", "e2c3430"), ["method=dclr", "objective.threshold=0.83", "objective.guide={guide}"],
+        "dclr", Repository(folders, "RUCAIBox/DCLR", "e2c3430"),
+        ["method=dclr", "objective.threshold=0.83", "objective.guide={guide}"],
         NAMES, PAIRS, repaired, copy="fix_bert",
     )  # fmt: skip
     encoders = """
