@@ -67,7 +67,7 @@ def save_models() -> None:
     config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=66, **_SMALL)
     _spread(BertForMaskedLM(config)).save_pretrained(bert, safe_serialization=True)
     config = RobertaConfig(
-        vocab_size=bpe.get_vocab_size(), max_position_embeddings=66, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
+        vocab_size=bpe.get_vocab_size(), max_position_embeddings=68, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
         eos_token_id=2, **_SMALL,
     )  # fmt: skip
     _spread(RobertaForMaskedLM(config)).save_pretrained(roberta, safe_serialization=True)
