@@ -77,7 +77,7 @@ def test_the_loss_and_its_gradients(name, tmp_path, random_numbers):
     if "views" in record:  # the first view is the sentence
         length = int(mask[:, 0].sum(dim=-1).max())
         assert torch.equal((rows["input_ids"] * rows["attention_mask"])[:, 0, :length], ids[:, 0, :length])
-        rows |= {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+        rows = {"roles": rows.get("roles"), "input_ids": ids, "attention_mask": mask}
     assert torch.equal(rows["input_ids"], ids)
     weights = dict(module.named_parameters())
     with torch.no_grad():
