@@ -1,6 +1,7 @@
 """Tiny models on which the official code of published methods runs, and the records of what it computes."""
 
 import ast
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
@@ -33,6 +34,10 @@ TRIPLETS = [
     (*pair, negative)
     for pair, negative in zip(PAIRS, ("A man sleeps.", "Two cats sleep", "It is blue.", "He agreed."), strict=True)
 ]
+HYPERPARAMETERS = (
+    "learning_rate", "per_device_train_batch_size", "batch_size", "nproc_per_node", "num_train_epochs", "epochs",
+    "max_seq_length", "maxlen", "temp", "eval_steps",
+)  # fmt: skip
 _SMALL = {
     "hidden_size": 8,
     "num_hidden_layers": 2,
@@ -154,6 +159,8 @@ class Record:
         views: `recorded` if the further views of a row are drawn at random.
         copy: a second network of the official model, with the same weights.
         scores: those of the rows.
+        script: the file with the command that trains the published encoder.
+        section: where the part of the script for this method begins.
     """
 
     name: str
@@ -166,6 +173,8 @@ class Record:
     views: str = ""
     copy: str = ""
     scores: Sequence[float] = ()
+    script: str = ""
+    section: str = ""
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def column_names(self) -> dict[str, str | None]:
@@ -187,6 +196,16 @@ class Record:
                     self.tensors[f"weight/{name}"] = value_32
         self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": value.detach()}
 
+    def script_options(self) -> dict[str, str]:
+        """Return the options of the first training command of the script, with the values of its variables."""
+        source = (self.repository.place / self.script).read_text()
+        source = source[source.index(self.section) :]
+        values = {name.lower(): value for name, value in reversed(re.findall(r"^ *(\w+)=(\S+)$", source, re.MULTILINE))}
+        options: dict[str, str] = {}
+        for name, value in re.findall(r"--(\w+)['\"]?[ ,]+['\"]?([^\s'\",\\]+)", source):
+            options.setdefault(name, values.get(value.strip("${}").lower(), value))
+        return {name: options[name] for name in HYPERPARAMETERS if name in options}
+
     def save(self) -> dict[str, object]:
         """Write the tensors, and return what the list of records says of them."""
         save_file(
@@ -201,6 +220,7 @@ class Record:
             "names": self.names,
             "sentences": [[*row] for row in self.sentences],
             "scores": [*self.scores],
+            "script": self.script and self.script_options(),
             "repaired": self.repaired,
             "views": self.views,
         }

@@ -110,7 +110,7 @@ def gs_infonce(folders: Path) -> Record:
     """GS-InfoNCE (Wu et al. 2022)."""
     repository = Repository(folders, "caskcsg/sentemb", "5eeec55", "gsInfoNCE")
     repaired = "the noise is in float64, as the embeddings are"
-    record = Record("gs_infonce", repository, ["method=gs_infonce"], NAMES, PAIRS, repaired)
+    record = Record("gs_infonce", repository, ["method=gs_infonce"], NAMES, PAIRS, repaired, script="run.sh")
     torch.manual_seed(_SEED)
     noise = torch.normal(0, 0.5, size=(192, 8))
     return recorded(
@@ -122,7 +122,7 @@ def gs_infonce(folders: Path) -> Record:
 def esimcse(folders: Path) -> Record:
     """ESimCSE (Wu et al. 2022)."""
     repository = Repository(folders, "caskcsg/sentemb", "5eeec55", "ESimCSE")
-    record = Record("esimcse", repository, ["method=esimcse"], NAMES, SINGLES, views="recorded")
+    record = Record("esimcse", repository, ["method=esimcse"], NAMES, SINGLES, views="recorded", script="run.sh")
     torch.manual_seed(2)
     queue = torch.randn(6, 8)
     return recorded(
@@ -135,13 +135,14 @@ def mixcse(folders: Path) -> Record:
     """MixCSE (Zhang et al. 2022)."""
     repository = Repository(folders, "BDBC-KG-NLP/MixCSE_AAAI2022", "884145e")
     record = Record("mixcse", repository, ["method=mixcse", "objective.share=0.25"], NAMES, PAIRS)
+    record.script = "run_unsup_example.sh"
     return recorded(record, "mixcse/models_mix.py", pairs(), lambdas=0.25)  # 0.2 is not exact in float32
 
 
 def simcse_pp(folders: Path) -> Record:
     """SimCSE++ (Xu et al. 2023)."""
     repository = Repository(folders, "Jiahao004/SimCSE-plus-plus", "899e49b")
-    record = Record("simcse_pp", repository, ["method=simcse_pp"], NAMES, PAIRS)
+    record = Record("simcse_pp", repository, ["method=simcse_pp"], NAMES, PAIRS, script="run_re_vicreg.sh")
     return recorded(
         record, "simcse/models_re_vicreg.py", pairs(), pos_ratio=1, sw_temp=5.0, sw_weight=0.1
     )  # fmt: skip
@@ -160,7 +161,7 @@ def diffcse(folders: Path) -> Record:
     record = Record(
         "diffcse", Repository(folders, "voidism/DiffCSE", "f724b2c"),
         ["method=diffcse", "auxiliary.replaced_token_detection.generator={bert}"], names, PAIRS, repaired,
-        copy="discriminator",
+        copy="discriminator", script="run_diffcse.sh",
     )  # fmt: skip
 
     def prepare(model: nn.Module) -> None:
@@ -196,6 +197,7 @@ def whitenedcse(folders: Path) -> Record:
     options = ["method=whitenedcse", "objective.groups=4"]
     repository = Repository(folders, "SupstarZh/WhitenedCSE", "65fe70a")
     record = Record("whitenedcse", repository, options, NAMES, SINGLES, repaired, views="recorded")
+    record.script = "run_unsup_example.sh"
 
     def repair(source: str) -> str:
         whitening = (repository.place / "whitenedcse" / "shuffled_group_whitening.py").read_text()
@@ -225,7 +227,7 @@ def pcl(folders: Path) -> Record:
     record = Record(
         "pcl", Repository(folders, "qiyuw/PeerCL", "5e40ea5"), ["method=pcl"], names, SINGLES,
         "the peer gets the attention mask, without which its vectors depend on padding", views="recorded",
-        copy="peer_model",
+        copy="peer_model", script="run_unsup_pcl.sh",
     )  # fmt: skip
     return recorded(
         record, "pcl/models.py", tokens(10), repair=lambda source: source.replace(
@@ -245,6 +247,7 @@ def infocse(folders: Path) -> Record:
     record = Record(
         "infocse", Repository(folders, "caskcsg/sentemb", "5eeec55", "InfoCSE"),
         ["method=infocse", f"{term}frozen_layers=1", f"{term}layers=1"], names, PAIRS,
+        script="Infocse-bert-base.sh",
     )  # fmt: skip
 
     def prepare(model: nn.Module) -> None:
@@ -270,7 +273,7 @@ def rankcse(folders: Path) -> Record:
     record = Record(
         "rankcse", Repository(folders, "perceptiveshawty/RankCSE", "17c5226"),
         ["method=rankcse", f"{teachers}=[{{bert}}]"], NAMES, PAIRS,
-        repaired,
+        repaired, script="run_rankcse.sh",
     )  # fmt: skip
     inputs = pairs()
     teacher = BertForMaskedLM.from_pretrained(RECORDS / "bert").bert.double().eval()
@@ -297,7 +300,7 @@ def dclr(folders: Path) -> Record:
     record = Record(
         "dclr", Repository(folders, "RUCAIBox/DCLR", "e2c3430"),
         ["method=dclr", "objective.threshold=0.83", "objective.guide={guide}"],
-        NAMES, PAIRS, repaired, copy="fix_bert",
+        NAMES, PAIRS, repaired, copy="fix_bert", script="run.sh",
     )  # fmt: skip
     encoders = """
 BertModelDenoised = BertModel

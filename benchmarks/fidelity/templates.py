@@ -38,8 +38,12 @@ def records(folders: Path) -> Iterator[Record]:
     roberta = ["This sentence : '| ' means<mask>.", "The sentence : '| ' means<mask>."]
     head = {"mlp.dense.": "encoder.projection.0.", "mlp.LayerNorm.": "encoder.projection.2."}
     recipe = "experiment=promptbert_"
-    yield prompted(Record("promptbert_bert", promptbert, ["method=promptbert"], NAMES, PAIRS), [_FIRST, _SECOND])
-    yield prompted(Record("promptbert_sup_bert", promptbert, [f"{recipe}sup_bert_base"], head, TRIPLETS), [_FIRST])
+    for name, options, names, templates, rows, section in (
+        ("promptbert", ["method=promptbert"], NAMES, [_FIRST, _SECOND], PAIRS, '"unsup-bert")'),
+        ("promptbert_sup", [f"{recipe}sup_bert_base"], head, [_FIRST], TRIPLETS, '"sup-bert")'),
+    ):
+        record = Record(name, promptbert, options, names, rows, script="run.sh", section=section)
+        yield prompted(record, templates)
     repaired = "the position ids of the bias begin at 2, as those of the sentences, not at 0"
     for name, templates, rows in (("roberta", roberta, PAIRS), ("sup_roberta", roberta[:1], TRIPLETS)):
         record = Record(f"promptbert_{name}", promptbert, [f"{recipe}{name}_base"], NAMES, rows, repaired, "roberta")
@@ -102,6 +106,7 @@ def sncse(folders: Path) -> Record:
     ]
     repository = Repository(folders, "Sense-GVT/SNCSE", "faa013e", "SNCSE")
     record = Record("sncse", repository, ["method=sncse"], NAMES, [[row] for row in rows], views="recorded")
+    record.script = "../train_SNCSE.sh"
     words = tokenizer()
     prepare = repository.nested(
         "train_SNCSE.py", "prepare_features", tokenizer=words, model_args=arguments(model_name_or_path="bert"),
@@ -129,6 +134,7 @@ def cot_bert(folders: Path) -> Record:
     ]
     repository = Repository(folders, "ZBWpro/CoT-BERT", "3aa7bb4")
     record = Record("cot_bert", repository, ["method=cot_bert"], NAMES, [[first] for first, _ in PAIRS])
+    record.script = "code-for-BERT/train.py"
     words = tokenizer()
     options = arguments(**_OPTIONS | template_options(templates))
     prepare = repository.nested(
