@@ -1,0 +1,30 @@
+"""Record what the official code of published methods computes, for tests/fidelity.
+
+    python -m benchmarks.fidelity REPOSITORIES
+
+REPOSITORIES has the official repositories, in folders called OWNER+NAME, at the commits in
+tests/fidelity/records/records.yaml. The code of most needs transformers 4.33 and numpy 1.26, in an environment of
+their own without this project.
+"""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import yaml
+
+from benchmarks.fidelity import common, forks, scored, simcse, templates
+
+METHODS = [simcse, templates, forks, scored]
+
+torch.set_default_dtype(torch.float32)
+common.save_models()
+versions = {name: version(name) for name in ("torch", "transformers", "numpy")}
+records = {}
+for method in METHODS:
+    for record in method.records(Path(sys.argv[1])):
+        records[record.name] = record.save()
+        print(record.name, float(record.tensors["loss"]))
+text = yaml.safe_dump({"versions": versions, "records": records}, sort_keys=False, allow_unicode=True, width=120)
+(common.RECORDS / "records.yaml").write_text(text)

@@ -1,0 +1,149 @@
+"""Methods that embed a sentence in a template: PromptBERT, SNCSE and CoT-BERT, with their preparation of sentences."""
+
+import string
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from torch import nn
+from transformers import PreTrainedTokenizerFast
+
+from benchmarks.fidelity.common import (
+    PAIRS,
+    TRIPLETS,
+    Record,
+    Repository,
+    arguments,
+    features,
+    official_model,
+    tokenizer,
+)
+from benchmarks.fidelity.simcse import NAMES
+
+SENTENCE = arguments(max_seq_length=32, pad_to_max_length=False)
+_FIRST, _SECOND = 'This sentence of "|" means[MASK].', 'This sentence : "|" means[MASK].'
+_PREFIX = "mask_embedding_sentence"
+# The options of the scripts of PromptBERT, which CoT-BERT has, too.
+_OPTIONS = {
+    _PREFIX: True, f"{_PREFIX}_num_masks": 1, f"{_PREFIX}_delta": True, f"{_PREFIX}_org_mlp": False,
+    f"{_PREFIX}_delta_freeze": False, f"{_PREFIX}_autoprompt": False, f"{_PREFIX}_delta_no_position": False,
+    "temp": 0.05, "dot_sim": False, "norm_instead_temp": False, "hard_negative_weight": 0.0,
+    "only_embedding_training": False,
+}  # fmt: skip
+
+
+def records(folders: Path) -> Iterator[Record]:
+    """Yield a record of each method, and of each kind of tokenizer."""
+    promptbert = Repository(folders, "kongds/Prompt-BERT", "690ba6e")
+    roberta = ["This sentence : '| ' means<mask>.", "The sentence : '| ' means<mask>."]
+    head = {"mlp.dense.": "encoder.projection.0.", "mlp.LayerNorm.": "encoder.projection.2."}
+    recipe = "experiment=promptbert_"
+    for name, options, names, templates, rows, section in (
+        ("promptbert", ["method=promptbert"], NAMES, [_FIRST, _SECOND], PAIRS, '"unsup-bert")'),
+        ("promptbert_sup", [f"{recipe}sup_bert_base"], head, [_FIRST], TRIPLETS, '"sup-bert")'),
+    ):
+        record = Record(name, promptbert, options, names, rows, script="run.sh", section=section)
+        yield prompted(record, templates)
+    repaired = "the position ids of the bias begin at 2, as those of the sentences, not at 0"
+    for name, templates, rows in (("roberta", roberta, PAIRS), ("sup_roberta", roberta[:1], TRIPLETS)):
+        record = Record(f"promptbert_{name}", promptbert, [f"{recipe}{name}_base"], NAMES, rows, repaired, "roberta")
+        yield prompted(record, templates)
+    yield sncse(folders)
+    yield cot_bert(folders)
+
+
+def template_options(templates: Sequence[str]) -> dict[str, str]:
+    """Return the options of templates: what is before the sentence and what is after it."""
+    options = {}
+    for number, template in zip(("", "2", "3"), templates, strict=False):
+        options[f"{_PREFIX}_bs{number}"], options[f"{_PREFIX}_es{number}"] = template.split("|")
+    different = templates[1] if len(templates) > 1 else ""
+    return options | {
+        f"{_PREFIX}_different_template": different,
+        f"{_PREFIX}_negative_template": templates[2] if len(templates) > 2 else "",
+        f"{_PREFIX}_different_negative_template": "",
+    }
+
+
+def set_templates(model: nn.Module, words: PreTrainedTokenizerFast, templates: Sequence[str]) -> None:
+    """Give an official model the ids of templates."""
+    model.mask_token_id, model.pad_token_id = words.mask_token_id, words.pad_token_id
+    for number, template in zip(("", "2", "3"), templates, strict=False):
+        begin, end = template.split("|")
+        setattr(model, f"bs{number}", words.encode(begin, add_special_tokens=False))
+        setattr(model, f"es{number}", words.encode(end, add_special_tokens=False))
+        setattr(model, f"mask_embedding_template{number}", words.encode(begin + end))
+
+
+def prompted(record: Record, templates: Sequence[str]) -> Record:
+    """PromptBERT (Jiang et al. 2022)."""
+    architecture, words = record.architecture, tokenizer(record.architecture)
+    counted = "torch.arange(d_input_ids.shape[1])"
+    official = record.repository.load(
+        "prompt_bert/models.py", lambda source: source.replace(counted, f"{2 * bool(record.repaired)} + {counted}")
+    )
+    transform = {f"{_PREFIX}_org_mlp": "mlp.LayerNorm." in record.names}
+    options = arguments(**_OPTIONS | template_options(templates) | transform)
+    prepare = record.repository.nested(
+        "train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE, **record.column_names()
+    )
+    inputs = features(prepare, record.sentences, words.pad_token_id)
+    make = official.BertForCL if architecture == "bert" else official.RobertaForCL
+    model = official_model(make, architecture, model_args=options)
+    set_templates(model, words, templates)
+    record.run(model, inputs, lambda model: model(**inputs).loss)
+    return record
+
+
+def sncse(folders: Path) -> Record:
+    """SNCSE (Wang et al. 2022)."""
+    rows = ["The man plays music.", "Two dogs run in the snow.", "The dog is red.", "She said so."]
+    negations = [
+        "The man does not play music.",
+        "Two dogs do not run in the snow.",
+        "The dog is not red.",
+        "She said no.",
+    ]
+    repository = Repository(folders, "Sense-GVT/SNCSE", "faa013e", "SNCSE")
+    record = Record("sncse", repository, ["method=sncse"], NAMES, [[row] for row in rows], views="recorded")
+    record.script = "../train_SNCSE.sh"
+    words = tokenizer()
+    prepare = repository.nested(
+        "train_SNCSE.py", "prepare_features", tokenizer=words, model_args=arguments(model_name_or_path="bert"),
+        data_args=SENTENCE, defaultdict=defaultdict, PUNCTUATION=[*string.punctuation], Different_Prompt=False,
+        Different_Prompt_Negation=True, negation=dict(zip(rows, negations, strict=True)),
+        sent0_cname="sent0", sent1_cname="sent0",
+    )  # fmt: skip
+    inputs = features(prepare, record.sentences)
+    official = repository.load("simcse/models.py")
+    model = official_model(
+        official.BertForCL, mask_token_id=words.mask_token_id, alpha=0.1, beta=0.3, lambda_=1e-3,
+        model_args=arguments(pooler_type="cls", temp=0.05, do_mlm=False),
+    )  # fmt: skip
+    record.run(model, inputs, lambda model: model(**inputs).loss)
+    return record
+
+
+def cot_bert(folders: Path) -> Record:
+    """CoT-BERT (Zhang et al. 2024)."""
+    same = " means [MASK] , so it can be summarized as [MASK] ."
+    templates = [
+        f'The sentence of "|"{same}',
+        f'The sentence : "|"{same}',
+        'The sentence : "|" does not mean [MASK] , so it cannot be summarized as [MASK] .',
+    ]
+    repository = Repository(folders, "ZBWpro/CoT-BERT", "3aa7bb4")
+    record = Record("cot_bert", repository, ["method=cot_bert"], NAMES, [[first] for first, _ in PAIRS])
+    record.script = "code-for-BERT/train.py"
+    words = tokenizer()
+    options = arguments(**_OPTIONS | template_options(templates))
+    prepare = repository.nested(
+        "code-for-BERT/train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE,
+        sent0_cname="sent0", sent1_cname="sent0", sent2_cname=None,
+    )  # fmt: skip
+    inputs = features(prepare, record.sentences)
+    model = official_model(repository.load("models.py").BertForCL, model_args=options)
+    set_templates(model, words, templates)
+    model.mask_num, model.total_length = 2, model.config.max_position_embeddings
+    record.run(model, inputs, lambda model: model(**inputs).loss)
+    return record
