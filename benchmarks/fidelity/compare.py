@@ -113,7 +113,7 @@ def differences(name: str) -> dict[str, tuple[Tensor, Tensor]]:
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     tokens = ids, rows["input_ids"]
     if "views" in record:  # views other than the sentence are random
-        tokens = ids[:, 0], (rows["input_ids"] * rows["attention_mask"])[:, 0, : ids.shape[2]]
+        tokens = ids[:, 0][mask[:, 0] == 1], rows["input_ids"][:, 0][rows["attention_mask"][:, 0] == 1]
         rows = {"roles": rows.get("roles"), "input_ids": ids, "attention_mask": mask}
     weights = dict(module.named_parameters())
     with torch.no_grad():

@@ -217,7 +217,7 @@ def rebuild_backbone(
     with reraise_as(f"{name}: its weights do not fit its config"), quiet_transformers():
         if adapter is None:
             with torch.random.fork_rng(devices=[]):
-                model = draw_model(config, getattr(torch, dtype or "float32"))
+                model = draw_model(config)
         else:
             config.quantization_config = None
             with loading(str(checked_base(adapter.base_model_name_or_path, name))) as source:
