@@ -13,6 +13,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.views.segmenters import spaces
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
@@ -67,6 +68,11 @@ def train_job(job: Job) -> dict[str, Any]:
         if name not in data.sets:
             raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
     module = build_module(config, encoder)
+    segment = instantiate(config.segmenter)
+    if getattr(segment, "func", segment) is not spaces and any(
+        getattr(x, "whole_words", False) for x in module.modules()
+    ):
+        data.segment = segment
     suite = None
     if config.test_tasks:
         from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import torch
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -19,10 +20,12 @@ from simcse_pl.data.readers.row_reader import NamedRows, Warn, iterate_documents
 from simcse_pl.data.readers.sources import fingerprint, open_source
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
+from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
 from simcse_pl.models.roles import LabelKind, Role, default_roles
 from simcse_pl.models.templates import Templates
+from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError, prefixed
 
 log = logging.getLogger(__name__)
@@ -114,6 +117,7 @@ class TrainingSet:
         seed: int = 42,
         evaluated: Mapping[str, Collection[str]] | None = None,
         templates: Templates | None = None,
+        segment: Segmenter | None = None,
     ) -> None:
         """Read and tokenize the rows.
 
@@ -123,6 +127,7 @@ class TrainingSet:
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             templates: the encoder's templates.
+            segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
         """
         columns = (*(self.columns or ()), self.label_column, self.score_column)
         layout = Layout(self.format, self.separator, self.header, self.encoding)
@@ -145,7 +150,7 @@ class TrainingSet:
         self._number_labels()
         self.chosen, self.held_out = self._choose()
         templates = templates or Templates(tokenizer)
-        self._collate = ViewCollator(tokenizer, max_length, templates)
+        self._collate = ViewCollator(tokenizer, max_length, templates, segment)
         self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
         for split, sentences in (evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):
@@ -154,7 +159,7 @@ class TrainingSet:
         if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
-        self.examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
+        self.examples = [row[0] for row in self._tokens(self.chosen[:_ROWS_TRIED])]
         self._check_views()
 
     def _check_views(self) -> None:
@@ -227,7 +232,7 @@ class TrainingSet:
             held_out: whether the keys are of the rows that are held out.
         """
         places = self.held_out if held_out else self.chosen
-        rows = self.with_views(keys, held_out) if self._views else [self.rows.tokens(places[row]) for _, row in keys]
+        rows = self.with_views(keys, held_out) if self._views else self._tokens([places[row] for _, row in keys])
         batch: dict[str, Any] = self._collate(rows)
         if self.label_range:
             names = [self.rows.name(places[row]) for _, row in keys]
@@ -237,11 +242,19 @@ class TrainingSet:
             batch["dataset"] = self.name
         return batch
 
+    def _tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
+        """Return the tokens of rows; they are not those of the cache if a segmenter marks their words."""
+        if not self._collate.segment:
+            return [self.rows.tokens(place) for place in places]
+        rows = [self.rows[place] for place in places]
+        marked = map(np.asarray, self._collate.tokens_of([sentence for row in rows for sentence in row]))
+        return [tuple(itertools.islice(marked, len(row))) for row in rows]
+
     def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
         chosen = self.held_out if held_out else self.chosen
         places = [(epoch, chosen[row]) for epoch, row in keys]
-        tokens = [self.rows.tokens(place) for _, place in places]
+        tokens = self._tokens([place for _, place in places])
         made = []
         for number, view in enumerate(self._views.values()):
             inputs = []

@@ -5,6 +5,7 @@ nearest integer. A sentence of one word, or of none, stays as it is.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from simcse_pl.data.views.segmenters import Segmenter, spaces
@@ -47,7 +48,17 @@ def check_english(sentences: Sequence[str]) -> None:
 
 def _parts(word: str) -> tuple[str, str, str]:
     match = _WITHOUT_PUNCTUATION.search(word)
-    return (word[: match.start()], match[0], word[match.end() :]) if match else (word, "", "")
+    if not match:
+        return word, "", ""
+    start, end = match.span()
+    while end < len(word) and is_mark(word[end]):
+        end += 1
+    return word[:start], word[start:end], word[end:]
+
+
+def is_mark(character: str) -> bool:
+    """Return whether a character is a mark, such as a vowel sign of Hindi or Thai, which `\\w` does not match."""
+    return unicodedata.category(character).startswith("M")
 
 
 class _RatedView(SentenceView):
