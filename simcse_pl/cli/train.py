@@ -68,11 +68,9 @@ def train_job(job: Job) -> dict[str, Any]:
         if name not in data.sets:
             raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
     module = build_module(config, encoder)
-    segment = instantiate(config.segmenter)
-    if getattr(segment, "func", segment) is not spaces and any(
-        getattr(x, "whole_words", False) for x in module.modules()
-    ):
-        data.segment = segment
+    if any(getattr(part, "whole_words", False) for part in module.modules()):
+        segment = instantiate(config.segmenter)
+        data.segment = None if getattr(segment, "func", segment) is spaces else segment
     suite = None
     if config.test_tasks:
         from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need

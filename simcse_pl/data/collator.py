@@ -50,7 +50,7 @@ class ViewCollator:
         """Return the tokens of sentences that are text or tokens."""
         texts = [sentence for sentence in sentences if isinstance(sentence, str)]
         if self.segment:
-            new = iter(tokenize_words(self.tokenizer, texts, self.max_length, self.segment))
+            new = iter(tokenize_words(self.tokenizer, texts, self.max_length, self.segment) if texts else ())
         else:
             new = iter(tokenize(self.tokenizer, texts, self.max_length))
         return [next(new) if isinstance(sentence, str) else sentence for sentence in sentences]
@@ -59,26 +59,22 @@ class ViewCollator:
 def tokenize_words(
     tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int, segment: Segmenter
 ) -> list[list[int]]:
-    """Return token ids as `tokenize` does, plus INSIDE_WORD if the token continues a word of the segmenter.
+    """Return token ids as `tokenize` does, plus INSIDE_WORD for a token that continues a word of the segmenter.
 
     As in BERT, each mark of punctuation around a word is a word. Words that share a token are one word.
     """
-    if not sentences:
-        return []
     with reraise_as("whole_words=true"):
         encoded = tokenizer(sentences, truncation=True, max_length=max_length, return_offsets_mapping=True)
     marked = []
     for sentence, ids, spans in zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        words, last, row = _word_of_characters(sentence, segment), None, []
-        for number, (start, end) in zip(ids, spans, strict=True):
-            empty = start == end  # a special token
-            row.append(number if empty or words[start] != last else number + INSIDE_WORD)
-            last = None if empty else words[end - 1]
-        marked.append(row)
+        words = _words_of_characters(sentence, segment)
+        before = [None, *(words[end - 1] if end else None for _, end in spans)]  # special tokens have the span (0, 0)
+        inside = [start < end and words[start] == word for (start, end), word in zip(spans, before, strict=False)]
+        marked.append([number + INSIDE_WORD * own for number, own in zip(ids, inside, strict=True)])
     return marked
 
 
-def _word_of_characters(sentence: str, segment: Segmenter) -> list[int]:
+def _words_of_characters(sentence: str, segment: Segmenter) -> list[int]:
     """Return where the word of each character begins; white space, which tokens may include, is of the next word."""
     begins, place = [*range(len(sentence))], 0
     for word in map(strip_punctuation, segment(sentence)):
@@ -88,6 +84,5 @@ def _word_of_characters(sentence: str, segment: Segmenter) -> list[int]:
         place = start + len(word)
         begins[start:place] = [start] * len(word)
     for i in reversed(range(len(sentence) - 1)):
-        if sentence[i].isspace():
-            begins[i] = begins[i + 1]
+        begins[i] = begins[i + 1] if sentence[i].isspace() else begins[i]
     return begins

@@ -76,21 +76,16 @@ class TokenMaskingLoss(Loss):
             begins = self.begins_word[ids]
         special = torch.isin(ids, self.special_ids)
         words, tokens = int(((begins | special.roll(1)) & ~special).sum()), int((~special).sum())
-        without_spaces = "text without spaces between words needs segmenter=icu"
+        remedy = "text without spaces between words needs segmenter=icu"
         if words < _FEWEST_WORDS * len(rows.examples):
-            raise UserError(f"whole_words=true: {len(rows.examples)} sentences are {words} words: {without_spaces}")
+            raise UserError(f"whole_words=true: {len(rows.examples)} sentences are {words} words: {remedy}")
         if words > _MOST_WORDS * tokens:
-            log.warning("whole_words=true has little effect: %d tokens are %d words; %s", tokens, words, without_spaces)
+            log.warning("whole_words=true has little effect: %d tokens are %d words; %s", tokens, words, remedy)
 
     def mask(self, input_ids: Tensor, begins_word: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mask tokens.
+        """Return masked ids and labels for ids [..., tokens]; tokens that were not chosen have the label NOT_CHOSEN.
 
-        Args:
-            input_ids: [..., tokens].
-            begins_word: which tokens begin a word, [..., tokens]; None for the marks of the tokenizer.
-
-        Returns:
-            Masked ids, and labels, which are NOT_CHOSEN for tokens that were not chosen.
+        `begins_word`, [..., tokens], says which tokens begin a word; if it is None, the tokenizer does.
         """
         excluded = torch.isin(input_ids, self.special_ids)
         with input_ids.device:  # where the collator draws

@@ -35,7 +35,7 @@ class RowKind:
         roles: the roles of the views.
         labels: what the labels are, or None.
         label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
-        examples: the token ids of some anchors, with special tokens.
+        examples: the token ids of some anchors, with special tokens, and with INSIDE_WORD if a segmenter marks words.
     """
 
     roles: tuple[Role, ...] = default_roles(2)

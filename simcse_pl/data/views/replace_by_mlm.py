@@ -14,7 +14,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, View, ViewInput
-from simcse_pl.data.views.words import is_mark, replace_word, strip_punctuation
+from simcse_pl.data.views.words import MARKS, replace_word, strip_punctuation
 from simcse_pl.models.backbone import load_masked_language_model, longest_input
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
@@ -103,8 +103,7 @@ def whole_words(tokenizer: PreTrainedTokenizerBase, size: int) -> Tensor:
         [size], boolean.
     """
     texts = [text.strip() for text in tokenizer.batch_decode([[i] for i in range(len(tokenizer))])]
-    letters = ["".join(c for c in text if not is_mark(c)) for text in texts]
-    candidates = [i for i, text in enumerate(letters) if re.fullmatch(r"\w+", text)]
+    candidates = [i for i, text in enumerate(texts) if re.fullmatch(rf"(\w[{MARKS}]*)+", text)]
     ids = tokenizer([f"a {texts[i]}" for i in candidates], add_special_tokens=False)["input_ids"]
     before = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = torch.zeros(size, dtype=torch.bool)

@@ -14,7 +14,9 @@ from simcse_pl.utils.errors import UserError
 
 _ENGLISH = {"the", "and", "with", "from", "this", "that", "are"}  # no common words of other languages
 _RAREST = 1 / 32  # share of the sentences with such a word: German and French have 0.4 %, English headlines 12 %
-_WITHOUT_PUNCTUATION = re.compile(r"\w(?:.*\w)?", re.DOTALL)  # greedy: a lazy one takes quadratic time
+# accents, and the vowel signs of Hindi and Thai, which \w does not match
+MARKS = "".join(c for c in map(chr, range(0x1F000)) if unicodedata.category(c).startswith("M"))
+_WITHOUT_PUNCTUATION = re.compile(rf"\w(?:.*\w)?[{MARKS}]*", re.DOTALL)  # greedy: a lazy one takes quadratic time
 
 
 def strip_punctuation(word: str) -> str:
@@ -48,17 +50,7 @@ def check_english(sentences: Sequence[str]) -> None:
 
 def _parts(word: str) -> tuple[str, str, str]:
     match = _WITHOUT_PUNCTUATION.search(word)
-    if not match:
-        return word, "", ""
-    start, end = match.span()
-    while end < len(word) and is_mark(word[end]):
-        end += 1
-    return word[:start], word[start:end], word[end:]
-
-
-def is_mark(character: str) -> bool:
-    """Return whether a character is a mark, such as a vowel sign of Hindi or Thai, which `\\w` does not match."""
-    return unicodedata.category(character).startswith("M")
+    return (word[: match.start()], match[0], word[match.end() :]) if match else (word, "", "")
 
 
 class _RatedView(SentenceView):
