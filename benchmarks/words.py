@@ -5,8 +5,8 @@
 Of a file, 1,000 rows of two sentences are read. words.yaml has sentences of the other languages.
 """
 
+import argparse
 import random
-import sys
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -39,23 +39,21 @@ def masked_whole(tokenizer, by_icu, rows):
         spans = tokenizer(row, return_offsets_mapping=True)["offset_mapping"]
         units = [(spans[first][0], spans[last - 1][1]) for first, last in pairwise(starts)]
         units = {(end - len(row[start:end].lstrip()), end) for start, end in units}
-        pieces = [*map(str, WordBreaker(row, "root"))]
-        ends = zip(pieces, accumulate(map(len, pieces)), strict=True)
-        whole += [(end - len(piece), end) in units for piece, end in ends if any(map(str.isalnum, piece))]
+        words = pairwise([0, *accumulate(len(str(piece)) for piece in WordBreaker(row, "root"))])
+        whole += [(start, end) in units for start, end in words if any(map(str.isalnum, row[start:end]))]
     return whole
 
 
-texts = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
-for language, _, file in (given.partition("=") for given in sys.argv[1:]):
-    texts[language] = [sentence for row in read_rows(file, [0, 1])[:1000] for sentence in row]
-kinds = train_tokenizers([row for rows in texts.values() for row in rows], 12_000)
-changes = {
-    view.__name__: [[changed(view, split, rows) for split in (spaces, icu, jieba)] for rows in texts.values()]
-    for view in (Crop, WordDeletion, DeleteOneWord, WordRepetition)
-}
-whole = {
-    kind: [[masked_whole(kinds[kind], by, rows) for by in (False, True)] for rows in texts.values()] for kind in kinds
-}
-for table in (changes, whole):
-    shares = pd.DataFrame(table, texts).map(lambda cell: " / ".join(f"{100 * sum(x) / len(x):.0f}" for x in cell))
-    print(shares.sort_index().to_markdown(), end="\n\n")
+if __name__ == "__main__":
+    command_line = argparse.ArgumentParser(description=__doc__)
+    command_line.add_argument("files", nargs="*", metavar="LANGUAGE=FILE")
+    texts = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    for language, _, file in (given.partition("=") for given in command_line.parse_args().files):
+        texts[language] = [sentence for row in read_rows(file, [0, 1])[:1000] for sentence in row]
+    kinds, languages = train_tokenizers([row for rows in texts.values() for row in rows], 12_000), texts.values()
+    views, ways = (Crop, WordDeletion, DeleteOneWord, WordRepetition), (spaces, icu, jieba)
+    changes = {view.__name__: [[changed(view, way, rows) for way in ways] for rows in languages] for view in views}
+    whole = {kind: [[masked_whole(kinds[kind], by, rows) for by in (0, 1)] for rows in languages] for kind in kinds}
+    for table in (changes, whole):
+        shares = pd.DataFrame(table, texts).map(lambda cell: " / ".join(f"{100 * sum(x) / len(x):.0f}" for x in cell))
+        print(shares.sort_index().to_markdown(), end="\n\n")

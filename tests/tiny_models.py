@@ -76,11 +76,12 @@ def train_tokenizers(text: Sequence[str], size: int) -> dict[str, PreTrainedToke
     own, unknown, levels = list(special.values()), {"unk_token": "<unk>"}, pre_tokenizers.ByteLevel()
     fallback = [f"<0x{byte:02X}>" for byte in range(256)]
     options = {"show_progress": False, "special_tokens": own, "vocab_size": size}
-    with_bytes = options | {"vocab_size": size + 256, "min_frequency": 3}
+    often = options | {"min_frequency": 3}  # pairs of tokens that occur so often
+    with_bytes = often | {"vocab_size": size + 256}
     of_llama = with_bytes | {"special_tokens": own + fallback, "limit_alphabet": size // 5}
     words, spaces = pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Metaspace()
     kinds = {
-        "WordPiece": (models.WordPiece(**unknown), words, trainers.WordPieceTrainer(**options)),
+        "WordPiece": (models.WordPiece(**unknown), words, trainers.WordPieceTrainer(**often)),
         "Unigram": (models.Unigram(), spaces, trainers.UnigramTrainer(**options, **unknown)),
         "byte-level BPE": (models.BPE(), levels, trainers.BpeTrainer(**with_bytes, initial_alphabet=levels.alphabet())),
         "BPE with byte fallback": (models.BPE(byte_fallback=True, **unknown), spaces, trainers.BpeTrainer(**of_llama)),
