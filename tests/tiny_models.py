@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
 
 # The special tokens in the order of their ids, and the architecture's own settings.
@@ -68,6 +68,31 @@ def _train_tokenizer(special: dict[str, str], sentences: Sequence[str]) -> PreTr
         single=f"{begin} $A {end}", special_tokens=[(t, tokens.index(t)) for t in (begin, end)]
     )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+def train_tokenizers(text: Sequence[str], size: int) -> dict[str, PreTrainedTokenizerFast]:
+    """Return a tokenizer of each of four kinds, of at most `size` tokens, beside the 256 bytes of the last two."""
+    special = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
+    own, unknown, levels = list(special.values()), {"unk_token": "<unk>"}, pre_tokenizers.ByteLevel()
+    fallback = [f"<0x{byte:02X}>" for byte in range(256)]
+    options = {"show_progress": False, "special_tokens": own, "vocab_size": size}
+    often = options | {"min_frequency": 3}  # pairs of tokens that occur so often
+    with_bytes = often | {"vocab_size": size + 256}
+    of_llama = with_bytes | {"special_tokens": own + fallback, "limit_alphabet": size // 5}
+    words, spaces = pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Metaspace()
+    kinds = {
+        "WordPiece": (models.WordPiece(**unknown), words, trainers.WordPieceTrainer(**often)),
+        "Unigram": (models.Unigram(), spaces, trainers.UnigramTrainer(**options, **unknown)),
+        "byte-level BPE": (models.BPE(), levels, trainers.BpeTrainer(**with_bytes, initial_alphabet=levels.alphabet())),
+        "BPE with byte fallback": (models.BPE(byte_fallback=True, **unknown), spaces, trainers.BpeTrainer(**of_llama)),
+    }
+    for kind, (model, splits, trainer) in kinds.items():
+        tokenizer = Tokenizer(model)
+        tokenizer.pre_tokenizer = splits
+        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False) if kind == "WordPiece" else None
+        tokenizer.train_from_iterator(text, trainer)
+        kinds[kind] = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    return kinds
 
 
 def save_model(folder: Path, architecture: str, sentences: Sequence[str], **settings: object) -> None:

@@ -17,6 +17,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.views.segmenters import spaces
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.reports.tables.run_table import run_places, run_table
 from simcse_pl.results.run_files import RESOLVED_CONFIG, RESULTS_FILE
@@ -100,6 +101,9 @@ def train_here(
         if name not in data.sets:
             raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
     module = build_module(config, encoder)
+    if any(getattr(part, "whole_words", False) for part in module.modules()):
+        segment = instantiate(config.segmenter)
+        data.segment = None if getattr(segment, "func", segment) is spaces else segment
     suite = None
     if config.test_tasks:
         from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need

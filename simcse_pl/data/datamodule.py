@@ -15,6 +15,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler, Sampling
 from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
@@ -78,6 +79,7 @@ class SentenceDataModule(LightningDataModule):
         num_workers: the number of worker processes; 0 prepares batches in the training process.
         seed: seeds the choice of rows (`limit`) and, in each epoch, their order and the views.
         templates: the encoder's; None for none.
+        segment: splits a sentence into the words that a loss with `whole_words` masks; None for the tokenizer's words.
         options: how to read `train`, its rows and its batches (see TrainingSet).
 
     Raises:
@@ -100,6 +102,7 @@ class SentenceDataModule(LightningDataModule):
         num_workers: NonNegativeInt = 0,
         seed: int = 42,
         templates: Templates | None = None,
+        segment: Segmenter | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -120,7 +123,7 @@ class SentenceDataModule(LightningDataModule):
         self.test = test
         self.num_workers = num_workers
         self.seed = seed
-        self.templates = templates or Templates(tokenizer)
+        self.templates, self.segment = templates or Templates(tokenizer), segment
         self.evaluators: dict[str, Evaluator] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
         self._read = False
@@ -149,7 +152,7 @@ class SentenceDataModule(LightningDataModule):
                 # PyTorch's generators use the low 32 bits of a seed only
                 seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
                 with prefixed_by_dataset(name):
-                    dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates)
+                    dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment)
             self._read = True
 
     def train_dataloader(self) -> ContrastiveDataLoader:

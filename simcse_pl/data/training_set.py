@@ -21,10 +21,12 @@ from simcse_pl.data.readers.row_reader import NamedRows, Warn, documents_of, row
 from simcse_pl.data.readers.sources import fingerprint, open_source
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
+from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
 from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
 from simcse_pl.models.templates import Templates
+from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError, prefixed
 
 log = logging.getLogger(__name__)
@@ -119,6 +121,7 @@ class TrainingSet:
         seed: int = 42,
         evaluated: Mapping[str, Collection[str]] | None = None,
         templates: Templates | None = None,
+        segment: Segmenter | None = None,
     ) -> None:
         """Read and tokenize the rows.
 
@@ -128,6 +131,7 @@ class TrainingSet:
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             templates: the encoder's templates.
+            segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
         """
         columns = (*(self.columns or ()), self.label_column, self.score_column)
         layout = Layout(self.format, self.separator, self.header, self.encoding)
@@ -150,7 +154,7 @@ class TrainingSet:
         self._number_labels()
         self.chosen, self.held_out = self._choose()
         templates = templates or Templates(tokenizer)
-        self._collate = ViewCollator(tokenizer, max_length, templates)
+        self._collate = ViewCollator(tokenizer, max_length, templates, segment)
         self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
         for split, sentences in (evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):
@@ -160,7 +164,7 @@ class TrainingSet:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
-        examples = [self.rows.tokens(place)[0] for place in self.chosen[:_ROWS_TRIED]]
+        examples = [row[0] for row in self._tokens(self.chosen[:_ROWS_TRIED])]
         which = (self.chosen, self.held_out), self._columns, repr(key), self.name or ""
         self.kind = RowKind(
             self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, self.rows, *which
@@ -241,7 +245,7 @@ class TrainingSet:
         """
         chosen = self.held_out if held_out else self.chosen
         places = [chosen[row] for _, row in keys]
-        rows = self.with_views(keys, held_out) if self._views else list(map(self.rows.tokens, places))
+        rows = self.with_views(keys, held_out) if self._views else self._tokens(places)
         batch: dict[str, Any] = self._collate(rows)
         if self.label_range:
             names = map(self.rows.name, places)
@@ -251,11 +255,19 @@ class TrainingSet:
             batch["dataset"] = self.name
         return batch
 
+    def _tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
+        """Return the tokens of rows; they are not those of the cache if a segmenter marks their words."""
+        if not self._collate.segment:
+            return [self.rows.tokens(place) for place in places]
+        rows = [self.rows[place] for place in places]
+        marked = map(np.asarray, self._collate.tokens_of([sentence for row in rows for sentence in row]))
+        return [tuple(itertools.islice(marked, len(row))) for row in rows]
+
     def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
         chosen = self.held_out if held_out else self.chosen
         places = [(epoch, chosen[row]) for epoch, row in keys]
-        tokens = [self.rows.tokens(place) for _, place in places]
+        tokens = self._tokens([place for _, place in places])
         made = []
         for number, view in enumerate(self._views.values()):
             inputs = []

@@ -24,7 +24,7 @@ from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import RowKind
-from simcse_pl.models.tokenization import begins_word
+from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, begins_word
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Batch
@@ -44,11 +44,12 @@ class TokenMaskingLoss(Loss):
     Args:
         probability: probability of choosing a token. Of the chosen tokens, 80 % are replaced by the
             mask token, 10 % by a random token, and 10 % stay. Special tokens are never chosen.
-        whole_words: choose whole words with this probability in place of single tokens.
+        whole_words: choose whole words with this probability in place of single tokens. Words are those of the batch's
+            `begins_word`, which the data module's `segment` makes, or else of the tokenizer.
     """
 
     special_ids: Tensor
-    begins_word: Tensor
+    begins_word: Tensor  # of the tokenizer, [vocabulary]
 
     def __init__(self, weight: NonNegativeFloat, probability: Probability, whole_words: bool = False) -> None:
         super().__init__(weight)
@@ -65,36 +66,36 @@ class TokenMaskingLoss(Loss):
                 self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError if whole sentences are words to the tokenizer; warn if single tokens are."""
+        """Raise UserError if whole sentences are words; warn if single tokens are."""
         super().check_rows(rows)
         if not self.whole_words or not rows.examples:
             return
-        ids = torch.from_numpy(np.concatenate(rows.examples)).to(self.special_ids)
+        marked = torch.from_numpy(np.concatenate(rows.examples)).to(self.special_ids)
+        ids, begins = marked % INSIDE_WORD, marked < INSIDE_WORD
+        if begins.all():  # no segmenter has marked them
+            begins = self.begins_word[ids]
         special = torch.isin(ids, self.special_ids)
-        begins = (self.begins_word[ids] | special.roll(1)) & ~special
-        words, tokens = int(begins.sum()), int((~special).sum())
+        words, tokens = int(((begins | special.roll(1)) & ~special).sum()), int((~special).sum())
+        remedy = "text without spaces between words needs segmenter=icu"
         if words < _FEWEST_WORDS * len(rows.examples):
-            count = f"the tokenizer finds {words} words in {len(rows.examples)} sentences"
-            raise UserError(f"whole_words=true: {count}: it needs spaces between words; set it to false")
+            raise UserError(f"whole_words=true: {len(rows.examples)} sentences are {words} words: {remedy}")
         if words > _MOST_WORDS * tokens:
-            log.warning("whole_words=true has little effect: %d tokens are %d words", tokens, words)
+            log.warning("whole_words=true has little effect: %d tokens are %d words; %s", tokens, words, remedy)
 
-    def mask(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return masked ids and labels for ids [..., tokens]; tokens that were not chosen have the label NOT_CHOSEN."""
+    def mask(self, input_ids: Tensor, begins_word: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return masked ids and labels for ids [..., tokens]; tokens that were not chosen have the label NOT_CHOSEN.
+
+        `begins_word`, [..., tokens], says which tokens begin a word; if it is None, the tokenizer does.
+        """
         excluded = torch.isin(input_ids, self.special_ids)
         with input_ids.device:  # where the collator draws
             if self.whole_words:
-                excluded |= ~self._choose_words(input_ids, excluded)
+                begins = self.begins_word[input_ids] if begins_word is None else begins_word
+                begins = begins | excluded.roll(1, dims=-1)  # a word begins after a special token, too
+                word = begins.cumsum(dim=-1).clamp(max=input_ids.shape[-1] - 1)
+                excluded |= (torch.rand(input_ids.shape) >= self.probability).gather(-1, word)
             masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=excluded)
         return masked, labels
-
-    def _choose_words(self, input_ids: Tensor, special: Tensor) -> Tensor:
-        """Return which tokens belong to a word that is drawn with the probability, [..., tokens]."""
-        # A word begins at its first token, and after a special token.
-        begins = self.begins_word[input_ids] | special.roll(1, dims=-1)
-        word = begins.cumsum(dim=-1).clamp(max=input_ids.shape[-1] - 1)
-        drawn = torch.rand(input_ids.shape) < self.probability
-        return drawn.gather(-1, word)
 
 
 class MLMHead(nn.Module):
@@ -222,7 +223,8 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         """
         views = inputs["input_ids"].shape[1]
         sequences = {name: inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
-        sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"])
+        begins = inputs[BEGINS_WORD].flatten(0, 1) if BEGINS_WORD in inputs else None
+        sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"], begins)
         of_chunk = partial(self._sum, backbone, encoder.groups)
         total = apply_in_chunks(of_chunk, sequences | further, chunk_size and chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from simcse_pl.models.tokenization import SENTENCE_MASK
+from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.own_code import locate
 from simcse_pl.utils.tensors import at_least_float32
@@ -35,7 +35,7 @@ def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> 
 
     Raise UserError if the backbone does not return the output of each layer.
     """
-    inputs = {name: x for name, x in inputs.items() if name != SENTENCE_MASK}
+    inputs = {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}
     if last_only:
         return (backbone(**inputs).last_hidden_state,)
     states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()

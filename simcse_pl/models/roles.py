@@ -36,7 +36,7 @@ class RowKind:
         labels: what the labels are, or None.
         label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
         classes: the number of classes of the data set, if it is known.
-        examples: the token ids of some anchors, with special tokens.
+        examples: the token ids of some anchors, with special tokens, and with INSIDE_WORD if a segmenter marks words.
         sentences: the sentences of each row of the file; empty if they are not known.
         used: the positions in `sentences` of the rows that are trained on, and of those that are held out.
         columns: of each view, its position in its row; None for a sentence that a view makes.

@@ -15,6 +15,8 @@ from simcse_pl.utils.types import Backbone, Batch
 
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
+BEGINS_WORD = "begins_word"  # in a batch: which tokens begin a word of a segmenter, if whole words are masked
+INSIDE_WORD = 1 << 30  # is added to the ids of the other tokens, before they are collated
 _MOST_UNKNOWN = 0.2  # share of the tokens; text in the script of the tokenizer has next to none
 EXAMPLES = (
     "Nobody told the old sailor why 7 dogs, 20 cats and",

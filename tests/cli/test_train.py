@@ -113,17 +113,19 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 
-def test_a_language_model_is_trained_and_saved(train, sentences, make_masked_language_model):
+def test_a_language_model_is_trained_on_whole_words_and_saved(train, sentences, make_masked_language_model):
+    """ICU splits at the marks. To the tokenizer, a row is one word, which is an error without the segmenter."""
+    sentences.write_text(sentences.read_text().replace(" ", "!"))
     given = ["setting=mlm", f"data.train={sentences}", "data.hold_out=0.3", "logger=csv", "data.max_length=32"]
-    given.append("keep_checkpoints=true")
-    done, folder = train(*given, *tiny(make_masked_language_model("bert")), folder="stage")
+    given += ["keep_checkpoints=true", "segmenter=icu", "objective.whole_words=true"]
+    done, folder = train(*given, *tiny(make_masked_language_model("roberta")), folder="stage")
     results = json.loads((folder / "results.json").read_text())
     assert (results["monitor"], results["mode"]) == ("perplexity", "min") and "perplexity" in done.stdout
     curves = pandas.read_csv(folder / "metrics.csv")
     assert results["best"]["perplexity"] == pytest.approx(curves.loc[curves["step"] > 0, "val/perplexity"].min())
     assert curves["train/loss"].between(1, 20).sum() >= 2
     model, info = AutoModelForMaskedLM.from_pretrained(folder / "encoder", output_loading_info=True)
-    assert not info["missing_keys"] and model.config.architectures == ["BertForMaskedLM"]
+    assert not info["missing_keys"] and model.config.architectures == ["RobertaForMaskedLM"]
     trained = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
-    for name, tensor in model.bert.state_dict().items():
+    for name, tensor in model.roberta.state_dict().items():
         assert torch.equal(tensor, trained[f"encoder.backbone.{name}"]), name

@@ -1,14 +1,18 @@
 """A training set: its views and their roles, labels, next sentences, held-out rows, and options that do not fit."""
 
+import itertools
 import random
 
+import jieba
 import numpy as np
 import pytest
 import torch
 
 from simcse_pl.data import training_set
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.readers.row_reader import rows_of
 from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.views import segmenters
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View
 from simcse_pl.data.views.words import Crop, DeleteOneWord
@@ -16,8 +20,11 @@ from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.models.templates import Templates
+from simcse_pl.models.tokenization import BEGINS_WORD
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
+from tests.tiny_models import train_tokenizers
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 KEYS = [(0, row) for row in range(4)]
@@ -156,6 +163,35 @@ def test_text_that_the_tokenizer_does_not_know_is_a_warning_at_every_start(tmp_p
 def test_a_view_that_seldom_changes_a_row_is_no_error(read):
     """A few rows are tried often."""
     read(views={"own": SwitchCase(0.02)})
+
+
+def test_the_words_of_a_segmenter_are_marked_in_every_view(tmp_path):
+    (tmp_path / "rows.txt").write_text("\n".join(CHINESE))
+    tokenizer = train_tokenizers(CHINESE, 100)["WordPiece"]
+    views = {
+        "crop": Crop(0.2, segment=segmenters.jieba),
+        "dropout": Dropout(),
+        "tokens": TokenRepetition(formula="released"),
+    }
+    batches = []
+    for segment in (None, segmenters.jieba):
+        rows = TrainingSet(tmp_path / "rows.txt", views=views)
+        rows.read(tokenizer, 64, templates=Templates(tokenizer, "在{sentence}"), segment=segment)
+        batches.append(rows.batch(KEYS[:3]))
+    plain, marked = batches
+    assert plain["input_ids"].equal(marked["input_ids"]) and BEGINS_WORD not in plain
+    for row, text, (_, crop, *_) in zip(range(3), CHINESE, rows.with_views(KEYS[:3]), strict=True):
+        anchor, cropped, same, repeated = (marked[BEGINS_WORD][row, view].tolist() for view in range(4))
+        for begins, sentence in ((anchor, text), (cropped, crop), (same, text)):
+            words = [[True] + [False] * (len(word) - 1) for word in jieba.cut(sentence)]  # a token is a character
+            assert begins[: len(sentence) + 1] == [True, *itertools.chain(*words)]
+        ids = marked["input_ids"][row].tolist()
+        assert {*zip(ids[3], repeated, strict=True)} <= {*zip(ids[0], anchor, strict=True)}
+
+
+def test_a_segmenter_that_changes_the_text_is_an_error(tokenizer):
+    with pytest.raises(UserError, match="must split 'A man .*' without changing it, but returns 'man'"):
+        ViewCollator(tokenizer, 16, segment=lambda text: text.lower().split())([(SENTENCES[0],)])
 
 
 @pytest.fixture

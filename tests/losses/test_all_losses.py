@@ -121,7 +121,7 @@ def test_a_batch_without_negatives_or_of_equal_vectors_has_finite_gradients(kind
     assert all(gradient.isfinite().all() for gradient in gradients(value, [given["embeddings"], given["pooled"]]))
 
 
-def masked_by_content(loss, ids):
+def masked_by_content(loss, ids, begins_word=None):
     """Mask tokens by their id, so that the masks do not depend on the rank."""
     chosen = (ids % 2 == 0) & ~torch.isin(ids, loss.special_ids)
     return ids.masked_fill(chosen, 4), ids.masked_fill(~chosen, NOT_CHOSEN)

@@ -1,19 +1,26 @@
 """Masked language modelling: which tokens are masked, the loss against transformers' models, and the saved model."""
 
 import contextlib
+from types import SimpleNamespace
 
+import jieba
 import numpy as np
 import pytest
 import torch
+from icu4py.breakers import WordBreaker
+from scipy.sparse.csgraph import connected_components
 from transformers import AutoModelForMaskedLM
 
-from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.views import segmenters
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, TokenMaskingLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
+from simcse_pl.models.tokenization import BEGINS_WORD
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.losses.cases import attached, batch_of, load
-from tests.tiny_models import ARCHITECTURES
+from tests.tiny_models import ARCHITECTURES, train_tokenizers
 
 
 @pytest.fixture
@@ -43,10 +50,57 @@ def test_whole_words_are_chosen_with_the_probability(make_model, architecture):
     torch.testing.assert_close(torch.corrcoef(chosen[:, 1:4].T), torch.eye(3).double(), atol=0.07, rtol=0)
 
 
+LANGUAGES = {
+    "Chinese": "“一个男人”在网上弹吉他。他来到了iPhone 商店！",
+    "Japanese": "男性がギターを弾いています。",
+    "Thai": "ชายคนหนึ่งกำลังเล่นกีตาร์ 3 ตัว",
+    "German": "Ein Mann, der tanzt, geht's langsam an ...",
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return train_tokenizers([*LANGUAGES.values(), *["x个男"] * 20], 130)  # 个男 has parts of two words
+
+
+def together(tokenizer, text, pieces):
+    """Return which tokens share a piece of the text, directly or by other tokens, [tokens, tokens]."""
+    piece = [number for number, text in enumerate(pieces) for _ in text]
+    piece = [number + text[place].isspace() for place, number in enumerate(piece)]  # a space is of the next word
+    covers = np.zeros((len(tokenizer(text)["input_ids"]), len(pieces) + 1))
+    for token, span in enumerate(tokenizer(text, return_offsets_mapping=True)["offset_mapping"]):
+        covers[token, piece[slice(*span)]] = 1
+    words = connected_components(covers @ covers.T)[1]
+    return words[:, None] == words
+
+
+@pytest.mark.parametrize(
+    ("segment", "split", "language"),
+    [(segmenters.icu, lambda text: [*map(str, WordBreaker(text, "root"))], language) for language in LANGUAGES]
+    + [(segmenters.jieba, lambda text: [*jieba.cut(text)], "Chinese")],
+)
+@pytest.mark.parametrize("kind", ["WordPiece", "Unigram", "byte-level BPE", "BPE with byte fallback"])
+def test_the_words_of_a_segmenter_are_chosen_whole_with_the_probability(kind, segment, split, language, tokenizers):
+    tokenizer, text = tokenizers[kind], LANGUAGES[language]
+    expected = together(tokenizer, text, split(text))
+    assert 3 < len(np.unique(expected, axis=0)) < len(expected)  # words, and some have several tokens
+    batch = ViewCollator(tokenizer, 200, segment=segment)([(text,)])
+    ids, begins = (batch[name][0, 0].expand(3000, -1) for name in ("input_ids", BEGINS_WORD))
+    assert ids[0].tolist() == tokenizer(text)["input_ids"]
+    loss = MaskedLanguageModeling(probability=0.3, whole_words=True)
+    TokenMaskingLoss.attach(loss, SimpleNamespace(tokenizer=tokenizer))
+    chosen = loss.mask(ids, begins)[1] != NOT_CHOSEN
+    np.testing.assert_array_equal((chosen[:, :, None] == chosen[:, None]).all(dim=0), expected)
+    assert chosen.double().mean(dim=0).tolist() == pytest.approx([0.3] * len(expected), abs=0.04)
+
+
 @pytest.mark.parametrize(
     ("sentence", "said"),
     [
-        ("一个戴着安全帽的男人在跳舞。", "finds 3 words in 3 sentences"),
+        (
+            "一个戴着安全帽的男人在跳舞。",
+            "3 sentences are 3 words: text without spaces between words needs segmenter=icu",
+        ),
         ("Nobody answered", "6 tokens are 6 words"),
         ("her her", ""),
     ],

@@ -14,11 +14,10 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, View, ViewInput
-from simcse_pl.data.views.words import replace_word, strip_punctuation
+from simcse_pl.data.views.words import MARKS, replace_word, strip_punctuation
 from simcse_pl.models.backbone import load_masked_language_model, longest_input
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
-from simcse_pl.utils.errors import UserError
 
 _LONGEST = 512  # tokens, if neither the model nor its tokenizer has a limit
 
@@ -39,7 +38,7 @@ class MaskedLanguageModel(View):
         segment: splits a sentence into words.
 
     Raises:
-        UserError: the model does not exist or lacks a head or a mask token.
+        UserError: the model does not exist or lacks a head.
     """
 
     def __init__(self, name: str, rate: Rate = 0.15, role: str = "positive", segment: Segmenter = spaces) -> None:
@@ -47,8 +46,6 @@ class MaskedLanguageModel(View):
         self.rate, self.segment = rate, segment
         model = load_masked_language_model(name)
         self.tokenizer = load_tokenizer(name)
-        if self.tokenizer.mask_token is None:
-            raise UserError(f"name={name}: its tokenizer has no mask token")
         match_inputs(self.tokenizer, model)
         self.max_length = min(self.tokenizer.model_max_length, longest_input(model) or _LONGEST)
         self._model: Any = model
@@ -103,7 +100,7 @@ def whole_words(tokenizer: PreTrainedTokenizerBase, size: int) -> Tensor:
         [size], boolean.
     """
     texts = [text.strip() for text in tokenizer.batch_decode([[i] for i in range(len(tokenizer))])]
-    candidates = [i for i, text in enumerate(texts) if re.fullmatch(r"\w+", text)]
+    candidates = [i for i, text in enumerate(texts) if re.fullmatch(rf"(\w[{MARKS}]*)+", text)]
     ids = tokenizer([f"a {texts[i]}" for i in candidates], add_special_tokens=False)["input_ids"]
     before = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = torch.zeros(size, dtype=torch.bool)

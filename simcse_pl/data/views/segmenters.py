@@ -1,4 +1,4 @@
-"""Segmenters: functions that split a sentence into words, for views of words.
+"""Segmenters: functions that split a sentence into words, for views of words and for masking whole words.
 
 A word has the punctuation and the white space that follow it, so that joined words are the sentence again.
 """
@@ -48,14 +48,10 @@ def jieba(text: str) -> list[str]:
 
 def _with_what_follows(pieces: Iterable[str]) -> list[str]:
     """Append pieces without letters and digits to the word before them, or to the first word."""
-    words: list[str] = []
-    before = ""
+    words = [""]
     for piece in pieces:
-        if any(map(str.isalnum, piece)):
-            words.append(before + piece)
-            before = ""
-        elif words:
-            words[-1] += piece
+        if any(map(str.isalnum, piece)) and any(map(str.isalnum, words[-1])):
+            words.append(piece)
         else:
-            before += piece
-    return words or ([before] if before.strip() else [])
+            words[-1] += piece
+    return words if words[0].strip() else []

@@ -25,7 +25,8 @@ class ViewInput:
         sentence: the row's anchor.
         following: the next sentences of its document, at most `View.num_following`.
         random: the only source of randomness, seeded by the seed, the epoch (unless `View.once`), the row and the view.
-        tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length.
+        tokens: the token ids of the anchor, [tokens], with special tokens and truncated to data.max_length; if words of
+            a segmenter are masked whole, tokens inside a word have INSIDE_WORD added.
         special: the numbers of special tokens at the start and at the end of `tokens`.
         longest: the maximum number of tokens of a view, which the model sets; None for no maximum.
         mask: the id of the tokenizer's mask token; None if it has none.

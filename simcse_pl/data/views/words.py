@@ -5,6 +5,7 @@ nearest integer. A sentence of one word, or of none, stays as it is.
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from simcse_pl.data.views.segmenters import Segmenter, spaces
@@ -13,7 +14,9 @@ from simcse_pl.utils.errors import UserError
 
 _ENGLISH = {"the", "and", "with", "from", "this", "that", "are"}  # no common words of other languages
 _RAREST = 1 / 32  # share of the sentences with such a word: German and French have 0.4 %, English headlines 12 %
-_WITHOUT_PUNCTUATION = re.compile(r"\w(?:.*\w)?", re.DOTALL)  # greedy: a lazy one takes quadratic time
+# accents, and the vowel signs of Hindi and Thai, which \w does not match
+MARKS = "".join(c for c in map(chr, range(0x1F000)) if unicodedata.category(c).startswith("M"))
+_WITHOUT_PUNCTUATION = re.compile(rf"\w(?:.*\w)?[{MARKS}]*", re.DOTALL)  # greedy: a lazy one takes quadratic time
 
 
 def strip_punctuation(word: str) -> str:

@@ -78,6 +78,7 @@ def test_positions_and_next_sentences_have_equal_probability(view, drawn):
         ("(Dog,", "Dog", "(Hound,"),
         ("don't.", "don't", "hound."),
         ("Élan…", "Élan", "Hound…"),
+        ("नहीं,", "नहीं", "hound,"),  # ends in marks
         ("...", "", "...hound"),
     ],
 )
