@@ -35,10 +35,18 @@ def records(folders: Path) -> Iterator[Record]:
     weights = {"cosine_w": 0.0, "ibn_w": 30.0, "angle_w": 1.0, "dataset_format": "A"}
     released = {name: getattr(losses, name) for name in ("cosine_loss", "in_batch_negative_loss", "angle_loss")}
     loss = angle.nested("angle.py", "AngleLoss", torch=torch, Optional=Optional, **released)(**weights)
-    yield recorded(Record(
-        "angle", angle, ["method=angle", "data.max_length=32"], {}, PAIRS, scores=SCORES,
-        script="../examples/NLI/README.md",
-    ), loss)
+    yield recorded(
+        Record(
+            "angle",
+            angle,
+            ["method=angle", "data.max_length=32"],
+            {},
+            PAIRS,
+            scores=SCORES,
+            script="../examples/NLI/README.md",
+        ),
+        loss,
+    )
     cosent = Repository(folders, "bojone/CoSENT", "124c368")
     backend = SimpleNamespace(
         cast=lambda x, dtype: x.to(dtype), floatx=lambda: torch.float64, sum=torch.sum, reshape=torch.reshape,
