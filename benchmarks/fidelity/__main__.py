@@ -7,6 +7,7 @@ tests/fidelity/records/records.yaml. The code of most needs transformers 4.33 an
 their own without this project.
 """
 
+import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from benchmarks.fidelity import common, forks, scored, simcse, templates
+from benchmarks.fidelity import common, forks, scored, simcse, templates, tokens
 
 METHODS = [simcse, templates, forks, scored]
 
@@ -28,3 +29,5 @@ for method in METHODS:
         print(record.name, float(record.tensors["loss"]))
 text = yaml.safe_dump({"versions": versions, "records": records}, sort_keys=False, allow_unicode=True, width=120)
 (common.RECORDS / "records.yaml").write_text(text)
+ids = [f" {json.dumps(record, ensure_ascii=False)}" for record in tokens.records(Path(sys.argv[1]))]
+(common.RECORDS / "tokens.json").write_text("[\n" + ",\n".join(ids) + "\n]\n")

@@ -12,20 +12,25 @@ import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
 from simcse_pl.cli.train import build_module
 from simcse_pl.losses.mlm import TokenMaskingLoss
 from simcse_pl.methods import dclr, gs_infonce, whitenedcse
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.models.templates import Templates
 from simcse_pl.training.module import SimCSEModule
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "fidelity" / "records"
 RECORDS: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "records.yaml").read_text(encoding="utf-8"))["records"]
+TOKENS: list[dict[str, Any]] = json.loads((FOLDER / "tokens.json").read_text(encoding="utf-8"))
+_IDS = ("input_ids", "attention_mask")
 # What the official scripts call the options.
 HYPERPARAMETERS = {
     "optimizer.lr": ("learning_rate",),
@@ -77,6 +82,34 @@ def built(record: Mapping[str, Any], folder: Path) -> tuple[SimCSEModule, dict[s
     module: SimCSEModule = build_module(config, encoder).double()
     module.prepare(data.row_kinds)
     return module, dataset.batch([(0, row) for row in range(len(rows))])
+
+
+def token_ids(record: Mapping[str, Any]) -> tuple[PreTrainedTokenizerBase, dict[str, list[list[int]]]]:
+    """Return the tokenizer of a record of token ids, and the ids that this project makes of its sentences."""
+    tokenizer, sentences = load_tokenizer(str(FOLDER / record["tokenizer"])), record["sentences"]
+    config = composed(*record["options"], "data=text", "data.train=rows.jsonl")
+    given: dict[str, Any] = OmegaConf.to_container(config.model)  # type: ignore[assignment]
+    apart = Templates(tokenizer, given["template"])
+    as_text = given["template_as_text"] or "never"
+    templates = Templates(tokenizer, given["template"], False, bool(given["final_period"]), as_text)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.jsonl"
+        file.write_text("\n".join(json.dumps({"sentence": sentence}) for sentence in sentences))
+        config.data.train = str(file)
+        data = instantiate(config.data, tokenizer=tokenizer, templates=templates, evaluators={})
+        [dataset] = data.sets.values()
+        dataset.read(tokenizer, data.max_length, 0, {}, templates)
+        rows = dataset.batch([(0, row) for row in range(len(sentences))])
+    return tokenizer, {
+        "training": unpadded({name: rows[name][:, : record["views"]].flatten(0, 1) for name in _IDS}),
+        "validation": unpadded(apart.batch(apart.tokens_of(sentences, data.max_length))),
+        "test": unpadded(templates.batch(templates.tokens_of(sentences, data.max_length))),
+    }
+
+
+def unpadded(inputs: Mapping[str, Tensor]) -> list[list[int]]:
+    """Return the ids of each sequence without padding."""
+    return [ids[mask == 1].tolist() for ids, mask in zip(*(inputs[name] for name in _IDS), strict=True)]
 
 
 @contextmanager

@@ -22,11 +22,11 @@ from benchmarks.fidelity.simcse import NAMES
 
 SENTENCE = arguments(max_seq_length=32, pad_to_max_length=False)
 _FIRST, _SECOND = 'This sentence of "|" means[MASK].', 'This sentence : "|" means[MASK].'
-_PREFIX = "mask_embedding_sentence"
+PREFIX = "mask_embedding_sentence"
 # The options of the scripts of PromptBERT, which CoT-BERT has, too.
-_OPTIONS = {
-    _PREFIX: True, f"{_PREFIX}_num_masks": 1, f"{_PREFIX}_delta": True, f"{_PREFIX}_org_mlp": False,
-    f"{_PREFIX}_delta_freeze": False, f"{_PREFIX}_autoprompt": False, f"{_PREFIX}_delta_no_position": False,
+SETTINGS = {
+    PREFIX: True, f"{PREFIX}_num_masks": 1, f"{PREFIX}_delta": True, f"{PREFIX}_org_mlp": False,
+    f"{PREFIX}_delta_freeze": False, f"{PREFIX}_autoprompt": False, f"{PREFIX}_delta_no_position": False,
     "temp": 0.05, "dot_sim": False, "norm_instead_temp": False, "hard_negative_weight": 0.0,
     "only_embedding_training": False,
 }  # fmt: skip
@@ -56,12 +56,12 @@ def template_options(templates: Sequence[str]) -> dict[str, str]:
     """Return the options of templates: what is before the sentence and what is after it."""
     options = {}
     for number, template in zip(("", "2", "3"), templates, strict=False):
-        options[f"{_PREFIX}_bs{number}"], options[f"{_PREFIX}_es{number}"] = template.split("|")
+        options[f"{PREFIX}_bs{number}"], options[f"{PREFIX}_es{number}"] = template.split("|")
     different = templates[1] if len(templates) > 1 else ""
     return options | {
-        f"{_PREFIX}_different_template": different,
-        f"{_PREFIX}_negative_template": templates[2] if len(templates) > 2 else "",
-        f"{_PREFIX}_different_negative_template": "",
+        f"{PREFIX}_different_template": different,
+        f"{PREFIX}_negative_template": templates[2] if len(templates) > 2 else "",
+        f"{PREFIX}_different_negative_template": "",
     }
 
 
@@ -82,8 +82,8 @@ def prompted(record: Record, templates: Sequence[str]) -> Record:
     official = record.repository.load(
         "prompt_bert/models.py", lambda source: source.replace(counted, f"{2 * bool(record.repaired)} + {counted}")
     )
-    transform = {f"{_PREFIX}_org_mlp": "mlp.LayerNorm." in record.names}
-    options = arguments(**_OPTIONS | template_options(templates) | transform)
+    transform = {f"{PREFIX}_org_mlp": "mlp.LayerNorm." in record.names}
+    options = arguments(**SETTINGS | template_options(templates) | transform)
     prepare = record.repository.nested(
         "train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE, **record.column_names()
     )
@@ -136,7 +136,7 @@ def cot_bert(folders: Path) -> Record:
     record = Record("cot_bert", repository, ["method=cot_bert"], NAMES, [[first] for first, _ in PAIRS])
     record.script = "code-for-BERT/train.py"
     words = tokenizer()
-    options = arguments(**_OPTIONS | template_options(templates))
+    options = arguments(**SETTINGS | template_options(templates))
     prepare = repository.nested(
         "code-for-BERT/train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE,
         sent0_cname="sent0", sent1_cname="sent0", sent2_cname=None,

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from simcse_pl.models.heads import Head
-from simcse_pl.models.templates import TemplateBias
+from simcse_pl.models.templates import TemplateAsText, TemplateBias
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import reraise_as
 
@@ -25,6 +25,7 @@ class EncoderSettings:
     normalize: bool = False
     template: str | list[str] | None = None
     template_bias: TemplateBias = "none"
+    template_as_text: TemplateAsText = "never"
     final_period: bool = False
     truncate_dim: int | None = None
 
