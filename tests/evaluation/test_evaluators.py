@@ -100,7 +100,7 @@ BAD = {
     "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all rows have the number 3; different ones"),
     "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: it should be two sentences and a number"),
     "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "line 2: .* and the label 0 or 1"),
-    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 .* has numbers, not sentences$"),
+    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 .* has numbers, not sentences: .* columns \\(0, 1, 2\\)"),
     "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: .* a positive other than the query$"),
 }
 
