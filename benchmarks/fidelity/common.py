@@ -199,10 +199,12 @@ class Record:
     def script_options(self) -> dict[str, str]:
         """Return the options of the first training command of the script, with the values of its variables."""
         source = (self.repository.place / self.script).read_text()
-        source = source[source.index(self.section) :]
-        values = {name.lower(): value for name, value in reversed(re.findall(r"^ *(\w+)=(\S+)$", source, re.MULTILINE))}
+        section = source[source.index(self.section) :]
+        assigned = re.findall(r"^ *(\w+)=(\S+)(?: +#.*)?$", source, re.MULTILINE)
+        assigned += reversed(re.findall(r"^ *(\w+)=(\S+)$", section, re.MULTILINE))
+        values = {name.lower(): value for name, value in assigned}
         options: dict[str, str] = {}
-        for name, value in re.findall(r"--(\w+)['\"]?[ ,]+['\"]?([^\s'\",\\]+)", source):
+        for name, value in re.findall(r"--(\w+)['\"]?[ ,]+['\"]?([^\s'\",\\]+)", section):
             options.setdefault(name, values.get(value.strip("${}").lower(), value))
         return {name: options[name] for name in HYPERPARAMETERS if name in options}
 

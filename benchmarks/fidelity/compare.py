@@ -2,11 +2,11 @@
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 import torch
 import yaml
@@ -117,8 +117,8 @@ def random_numbers(tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Make the losses draw what the official code drew."""
     with ExitStack() as patches:
         if "mlm_input_ids" in tensors:
-            masked = tensors["mlm_input_ids"], tensors["mlm_labels"]
-            mask: Callable[..., Any] = lambda self, ids: tuple(x.view_as(ids) for x in masked)
+            masked = [tensors[name] for name in ("mlm_input_ids", "mlm_labels")]
+            mask = MagicMock(side_effect=lambda ids, *words: tuple(x.view_as(ids) for x in masked))
             patches.enter_context(patch.object(TokenMaskingLoss, "mask", mask))
         for name, methods in {"noise": (dclr, gs_infonce), "orders": (whitenedcse,)}.items():
             if name in tensors:

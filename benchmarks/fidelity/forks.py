@@ -150,17 +150,15 @@ def simcse_pp(folders: Path) -> Record:
 
 def diffcse(folders: Path) -> Record:
     """DiffCSE (Chuang et al. 2022)."""
-    names = BATCH_NORM | {
-        "discriminator.": "auxiliary.replaced_token_detection.discriminator.",
-        "electra_head.": "auxiliary.replaced_token_detection.classifier.",
-    }
+    term = "auxiliary.replaced_token_detection."
+    names = BATCH_NORM | {"discriminator.": f"{term}discriminator.", "electra_head.": f"{term}classifier."}
     generator = RECORDS / "bert"
     repaired = (
         "the discriminator's first state is set by a hook: the released copy of transformers 4.2.1 does it by cls_input"
     )
     record = Record(
         "diffcse", Repository(folders, "voidism/DiffCSE", "f724b2c"),
-        ["method=diffcse", "auxiliary.replaced_token_detection.generator={bert}"], names, PAIRS, repaired,
+        ["method=diffcse", f"{term}generator={{bert}}", f"{term}weight=0.5"], names, PAIRS, repaired,
         copy="discriminator", script="run_diffcse.sh",
     )  # fmt: skip
 
@@ -185,7 +183,7 @@ def diffcse(folders: Path) -> Record:
     return recorded(
         record, "diffcse/models.py", inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, prepare=prepare,
         repair=lambda source: source.replace("cls_token=101", f"cls_token={tokenizer().cls_token_id}"),
-        generator_name=str(generator), batchnorm=True, before_mlp=False, lambda_weight=0.005, mlp_only_train=True,
+        generator_name=str(generator), batchnorm=True, before_mlp=False, lambda_weight=0.5, mlp_only_train=True,
     )  # fmt: skip
 
 
@@ -246,7 +244,7 @@ def infocse(folders: Path) -> Record:
     }
     record = Record(
         "infocse", Repository(folders, "caskcsg/sentemb", "5eeec55", "InfoCSE"),
-        ["method=infocse", f"{term}frozen_layers=1", f"{term}layers=1"], names, PAIRS,
+        ["method=infocse", f"{term}frozen_layers=1", f"{term}layers=1", f"{term}weight=0.5"], names, PAIRS,
         script="Infocse-bert-base.sh",
     )  # fmt: skip
 
@@ -259,7 +257,7 @@ def infocse(folders: Path) -> Record:
     masked, labels = masked_copy(inputs["input_ids"])
     return recorded(
         record, "infocse/models_cls_mlm.py", inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, prepare=prepare,
-        do_mlm=True, skip_from=1, n_head_layers=1, mlm_eval=True, batchnorm=True, mlm_weight=1e-5,
+        do_mlm=True, skip_from=1, n_head_layers=1, mlm_eval=True, batchnorm=True, mlm_weight=0.5,
     )  # fmt: skip
 
 

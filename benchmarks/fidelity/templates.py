@@ -105,7 +105,14 @@ def sncse(folders: Path) -> Record:
         "She said no.",
     ]
     repository = Repository(folders, "Sense-GVT/SNCSE", "faa013e", "SNCSE")
-    record = Record("sncse", repository, ["method=sncse"], NAMES, [[row] for row in rows], views="recorded")
+    record = Record(
+        "sncse",
+        repository,
+        ["method=sncse", "auxiliary.bidirectional_margin.weight=0.5"],
+        NAMES,
+        [[row] for row in rows],
+        views="recorded",
+    )
     record.script = "../train_SNCSE.sh"
     words = tokenizer()
     prepare = repository.nested(
@@ -117,7 +124,7 @@ def sncse(folders: Path) -> Record:
     inputs = features(prepare, record.sentences)
     official = repository.load("simcse/models.py")
     model = official_model(
-        official.BertForCL, mask_token_id=words.mask_token_id, alpha=0.1, beta=0.3, lambda_=1e-3,
+        official.BertForCL, mask_token_id=words.mask_token_id, alpha=0.1, beta=0.3, lambda_=0.5,
         model_args=arguments(pooler_type="cls", temp=0.05, do_mlm=False),
     )  # fmt: skip
     record.run(model, inputs, lambda model: model(**inputs).loss)

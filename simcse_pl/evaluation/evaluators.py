@@ -30,8 +30,8 @@ class FileEvaluator(Evaluator, Generic[Data]):
     The metrics of a file with a name are NAME/METRIC, and METRIC is their mean.
 
     Args:
-        validation, test: a file, files by name, or None. A named file can be a mapping with the arguments of
-            EvaluationFile, which replace those in `reading`.
+        validation, test: a file, files by name, or None. A file can be a mapping with the arguments of EvaluationFile,
+            which replace those in `reading`.
         reading: arguments of EvaluationFile for all files, such as `columns`.
 
     Attributes:
@@ -47,10 +47,11 @@ class FileEvaluator(Evaluator, Generic[Data]):
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
             self.split = split
-            named = files if isinstance(files, Mapping) else {"": str(files)} if files else {}
+            with_names = isinstance(files, Mapping) and "file" not in files
+            named: Any = files if with_names else {"": files} if files else {}
             for name, file in named.items():
                 with prefixed(f"data.{split}"), reraise_invalid_options():
-                    options = file if isinstance(file, Mapping) else {"file": file}
+                    options = file if isinstance(file, Mapping) else {"file": str(file)}
                     self.sets[split][str(name)] = self.read(EvaluationFile(**{**reading, **options}))
 
     @abstractmethod
@@ -67,8 +68,10 @@ class FileEvaluator(Evaluator, Generic[Data]):
 
     def name(self, split: str) -> str:
         """Return the names of the files."""
-        files = self.files[split]
-        return Path(files).name if isinstance(files, str) else ", ".join(map(str, files or ()))
+        files = self.files[split] or ()
+        if isinstance(files, Mapping):
+            files = files.get("file", files)
+        return Path(files).name if isinstance(files, str) else ", ".join(map(str, files))
 
     def sentences(self, split: str) -> list[str]:
         """Return the sentences of all files of a split."""

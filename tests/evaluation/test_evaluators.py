@@ -90,6 +90,7 @@ def test_columns_are_chosen_by_name_or_position(write):
     assert ScoredPairs(named, columns=[2, 4, 1]).sets == expected, "the header is guessed"
     files = {"a": write(*SCORED), "b": {"file": named, "columns": [2, 4, 1], "header": True}}
     assert ScoredPairs(files).sets[VALIDATION] == dict.fromkeys(files, expected[VALIDATION][""])
+    assert ScoredPairs(files["b"]).sets == expected and ScoredPairs(files["b"]).name(VALIDATION) == "named.tsv"
     found = Retrieval(named, columns=["satz1", "satz2"]).sets[VALIDATION][""]
     assert found["a b"] == ["c d", "g h"] and len(found) == 4
     with pytest.raises(UserError, match="columns: no column satz in .*named.tsv"):
@@ -100,7 +101,7 @@ BAD = {
     "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all rows have the number 3; different ones"),
     "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: it should be two sentences and a number"),
     "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "line 2: .* and the label 0 or 1"),
-    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 .* has numbers, not sentences$"),
+    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], r"column 2 .* numbers, .* columns \(0, 1, 2\)"),
     "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: .* a positive other than the query$"),
 }
 

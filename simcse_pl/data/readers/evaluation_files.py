@@ -75,5 +75,9 @@ def read_cells(
     for i in range(max(len(cells) for _, cells in rows) - score):
         column = [cells[i] for _, cells in rows if i < len(cells) and cells[i]]
         if column and None not in map(as_number, column):
-            raise UserError(f"{file}: column {i} of those that are read has numbers, not sentences")
+            names = ", ".join(map(str, table.header or range(table.width)))
+            raise UserError(
+                f"{file}: column {i} of those that are read has numbers, not sentences: choose some of its columns "
+                f"({names}), as in {{file: {file}, columns: [...]}}"
+            )
     return rows

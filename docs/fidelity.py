@@ -1,0 +1,77 @@
+"""Update the generated parts of docs/fidelity.md: `python docs/fidelity.py`, from the records in tests/fidelity.
+
+These parts stand between `<!-- NAME -->` and `<!-- end -->`. All other text is written by hand.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
+
+from benchmarks.fidelity.compare import HYPERPARAMETERS, RECORDS, differences, hyperparameters
+
+PAGE = Path(__file__).with_suffix(".md")
+PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def table(*rows: list[str]) -> str:
+    """Return a Markdown table; the first row is its head."""
+    head, *others = rows
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *others))
+
+
+def compared() -> tuple[str, str]:
+    """Return the summary of all records, and the table of them."""
+    rows = [
+        ["Record", "Official code", "Loss", "Difference of the loss", "of a gradient", "Changed in the released code"]
+    ]
+    largest = [0.0, 0.0]
+    for name, record in RECORDS.items():
+        pairs = differences(name)
+        del pairs["tokens"]
+        official, here = pairs.pop("loss")
+        values = [abs(float(official - here)), max(float((there - own).abs().max()) for there, own in pairs.values())]
+        largest = [max(pair) for pair in zip(largest, values, strict=True)]
+        repository = record["repository"]
+        code = f"[{repository}](https://github.com/{repository}) {record['commit']}"
+        figures = [f"{float(official):.4f}", *(f"{value:.0e}" for value in values)]
+        rows.append([f"`{name}`", code, *figures, record.get("repaired", "–")])
+    papers = len({record["repository"] for record in RECORDS.values()})
+    loss, gradient = (f"{value:.0e}" for value in largest)
+    summary = f"{len(RECORDS)} records from {papers} repositories: losses differ by at most {loss}, "
+    return f"{summary}gradients by {gradient}.\n", table(*rows)
+
+
+def values_of(name: str) -> list[str]:
+    """Return the hyperparameters of a record: one value where both are equal, or else the released one and ours."""
+    cells = defaultdict(lambda: "–")
+    for option, released, here in hyperparameters(RECORDS[name]):
+        cells[option] = released if _equal(released, here) else f"{released} / **{here}**"
+    return [cells[option] for option in HYPERPARAMETERS]
+
+
+def _equal(released: str, here: str) -> bool:
+    try:
+        return float(released) == float(here)
+    except ValueError:
+        return False
+
+
+def scripts() -> Iterator[list[str]]:
+    """Yield the rows of the table of hyperparameters."""
+    yield ["Record", *(f"`{option}`" for option in HYPERPARAMETERS)]
+    for name, record in RECORDS.items():
+        if "script" in record:
+            yield [f"`{name}`", *values_of(name)]
+
+
+if __name__ == "__main__":
+    summary, records = compared()
+    parts = {"summary": summary, "records": records, "hyperparameters": table(*scripts())}
+    text = PART.sub(
+        lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", PAGE.read_text(encoding="utf-8")
+    )
+    PAGE.write_text(text, encoding="utf-8")
