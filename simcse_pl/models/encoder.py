@@ -48,12 +48,12 @@ class SentenceEncoder(nn.Module):
         template_bias: when to subtract the vector of the template without the sentence, before the head: `none`,
             `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
             templates.bare_templates).
-        template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
-            or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
         final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
             evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
         truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
             normalizes (see losses/matryoshka.py). None keeps all.
+        template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
+            or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
 
     Attributes:
         pooled_dim: the width of the pooled vectors, before the head.
@@ -80,9 +80,9 @@ class SentenceEncoder(nn.Module):
         postprocess: PostProcess | None = None,
         template: str | Sequence[str] | None = None,
         template_bias: TemplateBias = "none",
-        template_as_text: TemplateAsText = "never",
         final_period: bool = False,
         truncate_dim: int | None = None,
+        template_as_text: TemplateAsText = "never",
     ) -> None:
         super().__init__()
         match_inputs(tokenizer, backbone)
@@ -128,9 +128,9 @@ class SentenceEncoder(nn.Module):
         normalize: bool | None = None,
         template: str | Sequence[str] | None = None,
         template_bias: TemplateBias | None = None,
-        template_as_text: TemplateAsText | None = None,
         final_period: bool | None = None,
         truncate_dim: int | None = None,
+        template_as_text: TemplateAsText | None = None,
         backbone: str | None = None,
         **options: Any,
     ) -> Self:
@@ -144,7 +144,7 @@ class SentenceEncoder(nn.Module):
                 only the transformer of that folder is loaded, without its head, normalization and other settings.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
-            max_length, normalize, template, template_bias, template_as_text, final_period, truncate_dim: replace the
+            max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text: replace the
                 saved settings. The template "{sentence}" removes the saved one.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
                 simcse_unsup.pt; see tensors.load_bare_weights.
@@ -154,8 +154,8 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
-        of_template = template, template_bias, template_as_text, final_period
-        values = pooling, head, max_length, normalize, *of_template, truncate_dim
+        of_template = template, template_bias, final_period
+        values = pooling, head, max_length, normalize, *of_template, truncate_dim, template_as_text
         return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:

@@ -25,9 +25,9 @@ class EncoderSettings:
     normalize: bool = False
     template: str | list[str] | None = None
     template_bias: TemplateBias = "none"
-    template_as_text: TemplateAsText = "never"
     final_period: bool = False
     truncate_dim: int | None = None
+    template_as_text: TemplateAsText = "never"
 
 
 SETTINGS = [field.name for field in fields(EncoderSettings)]

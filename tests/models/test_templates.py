@@ -47,7 +47,7 @@ def test_vectors_are_those_of_transformers_for_the_full_text(make_model):
 @pytest.mark.parametrize("mode", ["never", "test_only", "always"])
 def test_template_and_sentence_can_be_tokenized_as_one_text(mode, make_model):
     """Byte-level BPE has a token for the space before a word. Training and test have their own switch."""
-    tokenizer, template = load_tokenizer(str(make_model("roberta"))), PROMPT.replace('"', " ")
+    tokenizer, template = load_tokenizer(str(make_model("opt"))), 'The hall of " {sentence} " means :"'
     templates = Templates(tokenizer, template, with_sentence_mask=True, as_text=mode)
     tokens = tokenize(tokenizer, TEXTS[:3], 60)
     whole = [
