@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from gensim.models import KeyedVectors
 
-from simcse_pl.models.load import load_encoder
 from simcse_pl.models.word_vectors import WordVectors, split_words
 from simcse_pl.utils.errors import UserError
 
