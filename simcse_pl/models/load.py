@@ -41,7 +41,6 @@ def load_encoder(
     num_layers: int | None = None,
     max_length: int | None = None,
     normalize: bool | None = None,
-    word_counts: str | None = None,
     template: str | None = None,
     truncate_dim: int | None = None,
     backbone: str | None = None,
@@ -54,13 +53,12 @@ def load_encoder(
         pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
-        word_counts: a file of words and their counts; only for word vectors.
 
     Raises:
         UserError: the encoder does not exist or is damaged, or an option does not fit it.
     """
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
-        return WordVectors.from_file(name, word_counts, bool(normalize))
+        return WordVectors.from_file(name, bool(normalize))
     return SentenceEncoder.from_pretrained(
         name,
         pooling=pooling,

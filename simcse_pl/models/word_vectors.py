@@ -3,11 +3,9 @@
 import itertools
 import re
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,8 +15,6 @@ from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import tracked
-
-_SMOOTHING = 1e-3  # a of Arora et al. 2017
 
 _WORD = re.compile(
     r"""(?:[^\W\d_]\.){2,}             # U.S., e.g.
@@ -46,7 +42,7 @@ def split_words(sentence: str) -> list[str]:
 
 
 class WordVectors:
-    """The (weighted) average of a sentence's word vectors.
+    """The average of a sentence's word vectors.
 
     Each word is looked up as written, then in lower case. Words without a vector are left out. A
     sentence without any known word gets the zero vector.
@@ -54,8 +50,6 @@ class WordVectors:
     Args:
         rows: the row of `vectors` for each word.
         vectors: [words, dim] float32.
-        weights: [words], the factor of each vector. The sum is divided by the number of known words, not by
-            the sum of their weights (Algorithm 1 of Arora et al. 2017).
         normalize: whether `encode` scales vectors to length 1, except zero vectors.
 
     Examples:
@@ -64,10 +58,9 @@ class WordVectors:
         torch.Size([2, 300])
     """
 
-    def __init__(self, rows: dict[str, int], vectors: Tensor, weights: Tensor, normalize: bool = False) -> None:
+    def __init__(self, rows: dict[str, int], vectors: Tensor, normalize: bool = False) -> None:
         self.rows = rows
         self.vectors = vectors
-        self.weights = weights
         self.normalize = normalize
 
     @property
@@ -79,7 +72,6 @@ class WordVectors:
     def from_file(
         cls,
         path: str | Path,
-        word_counts: str | Path | None = None,
         normalize: bool = False,
     ) -> "WordVectors":
         """Read a text file of word vectors: GloVe's, or word2vec's with `count dim` in its first line.
@@ -89,27 +81,13 @@ class WordVectors:
 
         Args:
             path: a file with `word v1 v2 ...` per line, in UTF-8; gzipped if its name ends in .gz.
-            word_counts: a file with `word count` per line, for smooth inverse frequency (Arora et al.
-                2017). The weight of a word w is a / (a + p(w)), where p(w) is its count over the sum of
-                all. A word without a count has weight 1.
             normalize: whether `encode` scales vectors to length 1, except zero vectors.
 
         Raises:
             UserError: a file does not exist, or a line of it is damaged.
         """
-        counts: Counter[str] = Counter()
-        if word_counts is not None:
-            with reraise_as(f"{word_counts}: each line must be a word and its count"):
-                for word, count in (
-                    line.rsplit(maxsplit=1) for line in read_lines(Path(word_counts)) if line.strip(" ")
-                ):
-                    counts[word] += int(count)
         rows, vectors = _read_vectors(Path(path))
-        total, weights = sum(counts.values()), np.ones(len(vectors), dtype=np.float32)
-        for word, row in rows.items():
-            for counted in _known([word], counts):
-                weights[row] = _SMOOTHING / (_SMOOTHING + counts[counted] / total)
-        return cls(rows, vectors, torch.from_numpy(weights), normalize)
+        return cls(rows, vectors, normalize)
 
     def encode(
         self,
@@ -128,21 +106,19 @@ class WordVectors:
         vectors = torch.empty(len(sentences), self.dim)
         for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
             batch = sentences[start : start + batch_size]
-            known = [[self.rows[word] for word in _known(split_words(sentence), self.rows)] for sentence in batch]
+            known = [[*self._rows_of(sentence)] for sentence in batch]
             lengths = torch.tensor([len(rows) for rows in known])
             rows, begins = torch.tensor([*itertools.chain(*known)], dtype=torch.long), lengths.cumsum(0) - lengths
-            sums = F.embedding_bag(rows, self.vectors, begins, mode="sum", per_sample_weights=self.weights[rows])
+            sums = F.embedding_bag(rows, self.vectors, begins, mode="sum")
             vectors[start : start + batch_size] = sums / lengths.clamp(min=1).unsqueeze(1)
         return unit_vectors(vectors) if (self.normalize if normalize is None else normalize) else vectors
 
-
-def _known(words: Iterable[str], table: Mapping[str, float]) -> Iterator[str]:
-    """Yield the words in a table: as written, or else in lower case."""
-    for word in words:
-        if word in table:
-            yield word
-        elif (lower := word.lower()) in table:
-            yield lower
+    def _rows_of(self, sentence: str) -> Iterator[int]:
+        """Yield the rows of the words that have a vector, as written or else in lower case."""
+        for word in split_words(sentence):
+            row = self.rows.get(word, self.rows.get(word.lower()))
+            if row is not None:
+                yield row
 
 
 def _read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:

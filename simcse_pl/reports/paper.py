@@ -16,7 +16,7 @@ from simcse_pl.utils.numbers import as_number
 
 _FILE = Path(__file__).parent / "paper.yaml"
 # settings that no encoder of the paper has
-_NOT_THE_PAPERS = ("template", "max_length", "truncate_dim", "normalize", "word_counts")
+_NOT_THE_PAPERS = ("template", "max_length", "truncate_dim", "normalize")
 
 
 class PaperRow(NamedTuple):

@@ -1,4 +1,4 @@
-"""Word vectors: words, averages (numpy, gensim), smooth inverse frequency, damaged files."""
+"""Word vectors: words, averages (numpy, gensim), damaged files."""
 
 import gzip
 
@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from gensim.models import KeyedVectors
 
-from simcse_pl.models.load import load_encoder
 from simcse_pl.models.word_vectors import WordVectors, split_words
 from simcse_pl.utils.errors import UserError
 
@@ -97,17 +96,6 @@ def test_words_with_spaces_and_odd_characters_are_words_and_the_first_of_two_cou
     assert vectors.vectors.tolist() == [[row, -row] for row in range(7)]
 
 
-def test_smooth_inverse_frequency_is_its_papers_formula(write):
-    """Also of words with other capitals, after tabs, and on several lines."""
-    counts = {"the": 600, "dog": 30, "runs": 10, "elsewhere": 360}
-    counted = write(["the 600", "dog\t20", "", "dog 10", "runs 10", "elsewhere 360"], "counts.txt.gz")
-    vectors = load_encoder(str(write(lines())), word_counts=str(counted))
-    words = ["the", "Dog", "runs", "the", "."]  # "Dog" counts as "dog", and "." has no count
-    weights = [0.001 / (0.001 + counts[w.lower()] / 1000) if w.lower() in counts else 1.0 for w in words]
-    expected = sum(weight * np.array(WORDS[word]) for weight, word in zip(weights, words, strict=True)) / len(words)
-    np.testing.assert_allclose(vectors.encode(["The Dog runs the unknown ."])[0].numpy(), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -122,9 +110,3 @@ def test_a_damaged_file_is_one_line(damaged, write):
     with pytest.raises(UserError, match=f"^{path}") as error:
         WordVectors.from_file(path)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("counted", [["the 5", "dog"], ["the 5", "dog many"]])
-def test_damaged_counts_are_one_line(counted, write):
-    with pytest.raises(UserError, match="each line must be a word and its count"):
-        WordVectors.from_file(write(lines()), word_counts=write(counted, "counts.txt"))

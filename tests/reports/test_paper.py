@@ -67,7 +67,6 @@ TRANSFER = {"pooling": "cls", "protocol": "transfer", "aggregation": None}
         ("princeton-nlp/sup-simcse-roberta-large", {"pooling": "cls"}, None),  # without the released head
         (RELEASED, TRANSFER, "E.1: SimCSE-BERT-base (unsupervised)"),
         ("vectors/glove.840B.300d.txt", NO_POOLING | {"dim": 300}, "5: GloVe (avg.) (unsupervised)"),
-        ("glove.6B.300d.txt", NO_POOLING | {"dim": 300, "word_counts": "enwiki.txt"}, None),
     ],
 )  # fmt: skip
 def test_a_result_matches_the_papers_row_only_if_certain(make_result, encoder, settings, expected):
