@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,6 @@ def built(record: Mapping[str, Any], folder: Path) -> tuple[SimCSEModule, dict[s
     if "scores" in record:
         rows = [row | {"score": score} for row, score in zip(rows, record["scores"], strict=True)]
         options.append("data.score_column=score")
-    file.write_text("\n".join(map(json.dumps, rows)))
     if "{guide}" in str(record["options"]):
         SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="cls").save_pretrained(guide)
     options += [option.format(bert=FOLDER / "bert", guide=guide) for option in record["options"]]
@@ -76,30 +75,30 @@ def built(record: Mapping[str, Any], folder: Path) -> tuple[SimCSEModule, dict[s
     options += [f"model={record['model']}", f"model.name={model}", "model.num_layers=null", "model.max_length=null"]
     config = composed(*options, "model.dropout=0", "data=text", f"data.train={file}")
     encoder = instantiate(config.model)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators={})
-    [dataset] = data.sets.values()
-    dataset.read(encoder.tokenizer, data.max_length, 0, {}, encoder.templates)
+    data, batch = read(rows, config, encoder.templates)
     module: SimCSEModule = build_module(config, encoder).double()
     module.prepare(data.row_kinds)
-    return module, dataset.batch([(0, row) for row in range(len(rows))])
+    return module, batch
+
+
+def read(rows: Sequence[Mapping[str, Any]], config: DictConfig, templates: Templates) -> tuple[Any, dict[str, Any]]:
+    """Write rows to the file `data.train` of a config, and return the data and the batch that `simcse train` makes."""
+    Path(config.data.train).write_text("\n".join(map(json.dumps, rows)))
+    data = instantiate(config.data, tokenizer=templates.tokenizer, templates=templates, evaluators={})
+    [dataset] = data.sets.values()
+    dataset.read(templates.tokenizer, data.max_length, 0, {}, templates)
+    return data, dataset.batch([(0, row) for row in range(len(rows))])
 
 
 def token_ids(record: Mapping[str, Any]) -> tuple[PreTrainedTokenizerBase, dict[str, list[list[int]]]]:
     """Return the tokenizer of a record of token ids, and the ids that this project makes of its sentences."""
     tokenizer, sentences = load_tokenizer(str(FOLDER / record["tokenizer"])), record["sentences"]
-    config = composed(*record["options"], "data=text", "data.train=rows.jsonl")
-    given: dict[str, Any] = OmegaConf.to_container(config.model)  # type: ignore[assignment]
-    apart = Templates(tokenizer, given["template"])
-    as_text = given["template_as_text"] or "never"
-    templates = Templates(tokenizer, given["template"], False, bool(given["final_period"]), as_text)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "rows.jsonl"
-        file.write_text("\n".join(json.dumps({"sentence": sentence}) for sentence in sentences))
-        config.data.train = str(file)
-        data = instantiate(config.data, tokenizer=tokenizer, templates=templates, evaluators={})
-        [dataset] = data.sets.values()
-        dataset.read(tokenizer, data.max_length, 0, {}, templates)
-        rows = dataset.batch([(0, row) for row in range(len(sentences))])
+        config = composed(*record["options"], "data=text", f"data.train={folder}/rows.jsonl")
+        template: Any = OmegaConf.to_container(config.model)["template"]
+        as_text, period = config.model.template_as_text or "never", bool(config.model.final_period)
+        apart, templates = Templates(tokenizer, template), Templates(tokenizer, template, False, period, as_text)
+        data, rows = read([{"sentence": sentence} for sentence in sentences], config, templates)
     return tokenizer, {
         "training": unpadded({name: rows[name][:, : record["views"]].flatten(0, 1) for name in _IDS}),
         "validation": unpadded(apart.batch(apart.tokens_of(sentences, data.max_length))),
