@@ -30,6 +30,7 @@ SENTENCE = "{sentence}"
 TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
 TemplateAsText = Literal["never", "test_only", "always"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
+_JOINED = 8  # tokens that a template and a sentence have more at most as one text than apart
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
 
@@ -127,6 +128,7 @@ class Templates:
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
         special = sum(self.special)
+        limit -= _JOINED * (self.as_text != "never")
         lengths = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
         return special + min(lengths, default=limit - special)
 
