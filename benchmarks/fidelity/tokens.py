@@ -119,17 +119,16 @@ def sncse(code: Repository, name: str) -> dict[str, Any]:
     given = {"negation": {}, "PUNCTUATION": marks, "Different_Prompt": False, "Different_Prompt_Negation": True}
     given |= {"model_args": arguments(model_name_or_path=name), "data_args": arguments(max_seq_length=66)}
     rows = training(code, name, "SNCSE/train_SNCSE.py", **given)
+    pairs = StringIO("\n".join(f"{sentence}\t" * 2 for sentence in SENTENCES))
     unused = ("BertTokenizer", "BertModel", "RobertaTokenizer", "RobertaModel", "torch")
     main = code.nested(
         f"{name}_evaluation.py", "main", **dict.fromkeys(unused, MagicMock()), PUNCTUATION=marks, tqdm=iter,
         os=MagicMock(listdir=lambda folder: [".input."]),
-        open=MagicMock(side_effect=[StringIO("\n".join(f"{sentence}\t" * 2 for sentence in SENTENCES))]),
+        open=MagicMock(side_effect=[pairs, StopIteration(test)]),
         calculate_cosine=lambda texts, **_: test.append(tokenizer(name)(texts[0]).input_ids),
     )  # fmt: skip
-    try:
-        main("", "")
-    except StopIteration:  # there is no file of scores
-        return record("sncse", name, ["data.max_length=66", *_AS_TEXT[name]], [row[:2] for row in rows], test=test)
+    options = ["data.max_length=66", *_AS_TEXT[name]]
+    return record("sncse", name, options, [row[:2] for row in rows], test=read(main, "", ""))
 
 
 def prompteol(code: Repository, name: str) -> dict[str, Any]:
