@@ -21,7 +21,8 @@ def write_bundle(folder, size=30):
         return " ".join([first, *generator.choices(WORDS, k=generator.randint(3, 9))]).strip()
 
     def pairs(count):
-        return [(sentence(), sentence(), f"{generator.uniform(0, 5):.1f}") for _ in range(count)]
+        firsts = [sentence() for _ in range(count)]  # half of them are used, twice each
+        return [(firsts[i // 2], sentence(), f"{generator.uniform(0, 5):.1f}") for i in range(count)]
 
     files = {}
     subsets = [("STS12", "MSRpar", 12), ("STS12", "SMT", 20), ("STS13", "FNWN", 15)]

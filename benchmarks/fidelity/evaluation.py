@@ -116,7 +116,7 @@ def alignment_uniformity(folders: Path, tensors: Mapping[str, Tensor]) -> dict[s
 
 def checkpoint(simcse: Repository, tensors: dict[str, Tensor]) -> dict[str, object]:
     """A checkpoint of the official class, converted by the official script, and the vectors of the official tool."""
-    config = BertConfig.from_pretrained(RECORDS / "bert", max_position_embeddings=512)
+    config = BertConfig.from_pretrained(RECORDS / "bert", max_position_embeddings=512, num_hidden_layers=3)
     options = arguments(pooler_type="cls", temp=0.05, hard_negative_weight=0.0, do_mlm=False)
     torch.manual_seed(3)
     model = simcse.load("simcse/models.py").BertForCL(config, model_args=options).eval()
