@@ -2,9 +2,9 @@
 
     python -m benchmarks.fidelity REPOSITORIES
 
-REPOSITORIES has the official repositories, in folders called OWNER+NAME, at the commits in
-tests/fidelity/records/records.yaml. The code of most needs transformers 4.33 and numpy 1.26, in an environment of
-their own without this project.
+REPOSITORIES has the official repositories, in folders called OWNER+NAME, at the commits in records.yaml and
+evaluation.yaml of tests/fidelity/records. The code of most needs transformers 4.33 and numpy 1.26, in an environment of
+their own without this project. The code of BERT-whitening also needs prettytable and requests.
 """
 
 import sys
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from benchmarks.fidelity import common, forks, scored, simcse, templates
+from benchmarks.fidelity import common, evaluation, forks, scored, simcse, templates
 
 METHODS = [simcse, templates, forks, scored]
 
@@ -28,3 +28,4 @@ for method in METHODS:
         print(record.name, float(record.tensors["loss"]))
 text = yaml.safe_dump({"versions": versions, "records": records}, sort_keys=False, allow_unicode=True, width=120)
 (common.RECORDS / "records.yaml").write_text(text)
+evaluation.record(Path(sys.argv[1]))
