@@ -2,9 +2,9 @@
 
     python -m benchmarks.fidelity REPOSITORIES
 
-REPOSITORIES has the official repositories, in folders called OWNER+NAME, at the commits in
-tests/fidelity/records/records.yaml. The code of most needs transformers 4.33 and numpy 1.26, in an environment of
-their own without this project.
+REPOSITORIES has the official repositories, in folders called OWNER+NAME, at the commits in records.yaml and
+evaluation.yaml of tests/fidelity/records. The code of most needs transformers 4.33 and numpy 1.26, in an environment of
+their own without this project. The code of BERT-whitening also needs prettytable and requests.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from benchmarks.fidelity import common, forks, scored, simcse, templates, tokens
+from benchmarks.fidelity import common, evaluation, forks, scored, simcse, templates, tokens
 
 METHODS = [simcse, templates, forks, scored]
 
@@ -31,3 +31,4 @@ text = yaml.safe_dump({"versions": versions, "records": records}, sort_keys=Fals
 (common.RECORDS / "records.yaml").write_text(text)
 ids = [f" {json.dumps(record, ensure_ascii=False)}" for record in tokens.records(Path(sys.argv[1]))]
 (common.RECORDS / "tokens.json").write_text("[\n" + ",\n".join(ids) + "\n]\n")
+evaluation.record(Path(sys.argv[1]))

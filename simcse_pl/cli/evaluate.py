@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.evaluation import make_evaluators
 from simcse_pl.evaluation.encoding import encode_once, postprocessed, sentences_to_fit_on
-from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite
+from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite, released_fitting_sets
 from simcse_pl.models.fingerprint import fingerprint
 from simcse_pl.models.load import Encoder
 from simcse_pl.postprocessing.post_process import PostProcess
@@ -34,6 +35,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     suite = read_suite(config)
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
     fit_on = sentences_for_fit(config) if postprocess and not postprocess.fitted else None
+    released = released_fitting_sets(suite, config.senteval_dir) if config.fit_on == "released" else {}
     report = describe(config, postprocess)
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -54,9 +56,9 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
 
-    encode = encode_once(encode, suite.sentences())
+    encode = encode_once(encode, [*suite.sentences(), *chain(*released.values())])
     if postprocess:
-        encode = postprocessed(encode, postprocess, device, encoder.normalize)
+        encode = postprocessed(encode, postprocess, device, encoder.normalize, released)
     scores = evaluate_suite(encode, suite, device, progress=True)
     dims = evaluate_at_dims(encode, suite, config.dims)
     report |= scores.model_dump() | {"dims": {dim: own.model_dump() for dim, own in dims.items()}}
@@ -91,9 +93,9 @@ def print_failed(failed: Mapping[str, str]) -> None:
 
 def sentences_for_fit(config: DictConfig) -> list[str] | None:
     """Return the sentences to fit a post-processing on; None to fit it on the sentences of each task."""
-    if config.fit_on == "target":
+    if config.fit_on in ("target", "released"):
         if config.retrieval.corpus:
-            raise UserError("fit_on=target does not work with retrieval: set fit_on to a file, for example the corpus")
+            raise UserError(f"fit_on={config.fit_on}: with retrieval, set it to a file, for example the corpus")
         return None
     source = config.nli if config.fit_on == "nli" else config.fit_on
     return sentences_to_fit_on(source, config.fit_columns, config.fit_limit, config.seed)

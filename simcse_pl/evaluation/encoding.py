@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -39,7 +39,11 @@ def encode_once(encode: Encode, sentences: list[str]) -> Encode:
 
 
 def postprocessed(
-    encode: Encode, postprocess: PostProcess, device: str | torch.device = "cpu", normalize: bool = False
+    encode: Encode,
+    postprocess: PostProcess,
+    device: str | torch.device = "cpu",
+    normalize: bool = False,
+    fit_on: Mapping[frozenset[str], list[str]] | None = None,
 ) -> Encode:
     """Return an `encode` function followed by a post-processing, in the order of `SentenceEncoder.encode`.
 
@@ -48,13 +52,15 @@ def postprocessed(
         postprocess: if it is not fitted, each call fits it on the sentences of the call, which are those of one task.
         device: device of the fit.
         normalize: scale the vectors to length 1 after the post-processing.
+        fit_on: the sentences to fit on in place of those of a call, see suite.released_fitting_sets.
     """
     fit_each_call = not postprocess.fitted
 
     def transformed(texts: list[str]) -> Tensor:
         vectors = encode(texts).to(device)
         if fit_each_call:
-            postprocess.fit(vectors)
+            others = (fit_on or {}).get(frozenset(texts))
+            postprocess.fit(encode(others).to(device) if others else vectors)
         vectors = postprocess.transform(vectors).cpu()
         return unit_vectors(vectors) if normalize else vectors
 

@@ -132,6 +132,20 @@ def _geometry_pairs(senteval_dir: str | Path | None, split: str) -> StsTask:
     return StsTask(tasks[0].name, f"{', '.join(first)} and {last}", {task.split: task.pairs for task in tasks})
 
 
+def released_fitting_sets(suite: Suite, senteval_dir: str | Path | None) -> dict[frozenset[str], list[str]]:
+    """Return what the released code of BERT-whitening fits on for each STS task, by the sentences of the task.
+
+    A sentence counts as often as it occurs. STS-B and SICK-R are fitted on their train, dev and test splits.
+    """
+    fitting_sets = {}
+    for task in suite.sts:
+        splits = [task]
+        if senteval_dir and task.name in STS_TASKS_WITH_DEV:
+            splits = [load_sts_task(senteval_dir, task.name, split) for split in ("train", *SPLITS)]
+        fitting_sets[frozenset(task.sentences)] = [sentence for split in splits for sentence in split.sentences]
+    return fitting_sets
+
+
 def evaluate_suite(
     encode: Encode, suite: Suite, device: str | torch.device = "cpu", progress: bool = False
 ) -> SuiteResults:

@@ -22,7 +22,14 @@ from simcse_pl.utils.tensors import hash_tensors, unit_vectors
 SentencesOrVectors = str | Sequence[str] | Tensor | np.ndarray
 Device = str | torch.device
 
-_POOLERS = {"cls": "pooler", "cls_before_pooler": "cls"}  # the released tool's names
+# The names of the released tool and of its evaluation script.
+_POOLERS = {
+    "cls": "pooler",
+    "cls_before_pooler": "cls",
+    "avg": "mean",
+    "avg_first_last": "first_last",
+    "avg_top2": "top2",
+}
 _MANY = 1000  # sentences: more than these get a progress bar
 
 
@@ -39,7 +46,8 @@ class SimCSE:
         device: `cpu`, `cuda`, `cuda:1`, ...; None for a GPU if available.
         num_cells, num_cells_in_search: ignored, because every search is exact.
         pooler: `cls` ([CLS] and BERT's pooler, as in supervised SimCSE) or `cls_before_pooler` ([CLS] alone, as in
-            unsupervised SimCSE), for a checkpoint of the released code whose name does not say which.
+            unsupervised SimCSE), for a checkpoint of the released code whose name does not say which; or `avg`,
+            `avg_first_last` or `avg_top2`, as in the released evaluation script.
         pooling: the pooling, for a checkpoint that does not record it; see pooling.py.
         max_length: maximum number of tokens per sentence; None for the encoder's own limit.
         truncate_dim: how many of the first dimensions to keep; None for the encoder's own setting.

@@ -8,7 +8,7 @@ import torch
 
 from simcse_pl.evaluation.encoding import postprocessed, sentences_to_fit_on
 from simcse_pl.evaluation.retrieval import RetrievalTask
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite
+from simcse_pl.evaluation.suite import evaluate_suite, load_suite, released_fitting_sets
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.post_process import load
 from simcse_pl.postprocessing.whitening import Whitening
@@ -121,3 +121,14 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
     assert_same(again, {name: results[name] for name in ("sts", "retrieval")})
     assert again["settings"]["postprocess"] == {"name": "whitening", "fit_on": f"{first}/postprocess", "dim": 5}
     assert not (second / "postprocess").exists()
+
+
+def test_a_postprocess_fitted_as_released(evaluate, make_model, tmp_path):
+    bundle = write_bundle(tmp_path / "bundle")
+    given = [f"encoder={make_model('bert')}", "pooling=mean", f"senteval_dir={bundle}", "tasks=STS-B"]
+    _, folder = evaluate(*given, "postprocess=whitening", "postprocess.dim=5", "fit_on=released")
+    results, suite = results_of(folder), load_suite(["STS-B"], bundle)
+    encode, fit_on = load_encoder(str(make_model("bert")), pooling="mean").encode, released_fitting_sets(suite, bundle)
+    expected = evaluate_suite(postprocessed(encode, Whitening(dim=5), fit_on=fit_on), suite).model_dump()
+    assert_same(results, {"sts": expected["sts"]})
+    assert results["label"].endswith("whitening (released)")

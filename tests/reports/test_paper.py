@@ -62,6 +62,7 @@ TRANSFER = {"pooling": "cls", "protocol": "transfer", "aggregation": None}
         (f"models/{BERT}-mine", {}, None),
         (BERT, {"postprocess": WHITENING | {"fit_seed": 7}}, "5: BERT-base-whitening (unsupervised)"),
         (BERT, {"postprocess": WHITENING | {"dim": 256}}, None),
+        (BERT, {"postprocess": {"name": "whitening", "fit_on": "released"}}, "C.1: BERT-whitening (target)"),
         (BERT, {"postprocess": FLOW}, "C.1: BERT-flow (target)"),
         ("princeton-nlp/sup-simcse-roberta-large", NO_POOLING, "5: SimCSE-RoBERTa-large (supervised)"),
         ("princeton-nlp/sup-simcse-roberta-large", {"pooling": "cls"}, None),  # without the released head

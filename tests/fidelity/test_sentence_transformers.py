@@ -1,0 +1,61 @@
+"""Losses have the values and the gradients of those of sentence-transformers, in float64."""
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses as official
+
+from benchmarks.fidelity.common import TRIPLETS
+from benchmarks.fidelity.compare import FOLDER
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.distillation import MarginMSE
+from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.losses.matryoshka import MatryoshkaLoss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.roles import default_roles
+
+DIMS, WEIGHTS = [8, 4, 2], [1.0, 0.5, 2.0]
+
+
+def ranking(model):
+    return official.MultipleNegativesRankingLoss(model, scale=20.0)
+
+
+def cached(model):
+    return official.CachedMultipleNegativesRankingLoss(model, scale=20.0, mini_batch_size=2)
+
+
+def matryoshka(loss):
+    return lambda model: official.MatryoshkaLoss(model, loss(model), DIMS, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "chunk_size"),
+    [
+        (ranking, ContrastiveLoss(0.05), None),
+        (cached, ContrastiveLoss(0.05), 2),
+        (matryoshka(ranking), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), None),
+        (matryoshka(cached), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), 2),
+        (official.MarginMSELoss, MarginMSE(similarity="dot"), None),
+    ],
+)
+def test_losses(make, loss, chunk_size, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="mean")
+    encoder.save_pretrained(tmp_path)
+    model = SentenceTransformer(str(tmp_path), device="cpu").double()
+    encoder.double().train()
+    inputs = ViewCollator(encoder.tokenizer, 32)(TRIPLETS)
+    labels = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
+    loss.attach(encoder)
+    given = labels if isinstance(loss, MarginMSE) else None
+    batch = EmbeddedBatch(encoder, inputs, roles=default_roles(3), labels=given, chunk_size=chunk_size)
+    here = loss(encoder, batch)
+    here.backward()
+    views = [{name: x[:, view] for name, x in inputs.items()} for view in range(3)]
+    there = make(model)(views, labels)
+    there.backward()
+    torch.testing.assert_close(here, there, rtol=1e-10, atol=1e-10)
+    expected = {name: weight.grad for name, weight in model[0].auto_model.named_parameters()}
+    for name, weight in encoder.backbone.named_parameters():
+        torch.testing.assert_close(weight.grad, expected[name], rtol=1e-9, atol=1e-9)
