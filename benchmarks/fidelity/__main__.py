@@ -7,6 +7,7 @@ evaluation.yaml of tests/fidelity/records. The code of most needs transformers 4
 their own without this project. The code of BERT-whitening also needs prettytable and requests.
 """
 
+import json
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import torch
 import yaml
 
-from benchmarks.fidelity import common, evaluation, forks, scored, simcse, templates
+from benchmarks.fidelity import common, evaluation, forks, scored, simcse, templates, tokens
 
 METHODS = [simcse, templates, forks, scored]
 
@@ -28,4 +29,6 @@ for method in METHODS:
         print(record.name, float(record.tensors["loss"]))
 text = yaml.safe_dump({"versions": versions, "records": records}, sort_keys=False, allow_unicode=True, width=120)
 (common.RECORDS / "records.yaml").write_text(text)
+ids = [f" {json.dumps(record, ensure_ascii=False)}" for record in tokens.records(Path(sys.argv[1]))]
+(common.RECORDS / "tokens.json").write_text("[\n" + ",\n".join(ids) + "\n]\n")
 evaluation.record(Path(sys.argv[1]))

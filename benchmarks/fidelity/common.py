@@ -57,25 +57,31 @@ def save_models() -> None:
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *",.?!:\"'", *letters, *(f"##{x}" for x in letters)]
     vocabulary += [word for word in words if word not in vocabulary]
     bert, roberta = RECORDS / "bert", RECORDS / "roberta"
-    for folder in (bert, roberta):
-        folder.mkdir(parents=True, exist_ok=True)
+    bert.mkdir(parents=True, exist_ok=True)
     (bert / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     BertTokenizerFast(str(bert / "vocab.txt"), model_max_length=66).save_pretrained(bert)
-    bpe = ByteLevelBPETokenizer()
     text += ["This sentence :", "The sentence :"] * 20  # whole words, as in RoBERTa's vocabulary
-    bpe.train_from_iterator(
-        text, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False
-    )
-    bpe.save_model(str(roberta))
-    RobertaTokenizerFast.from_pretrained(roberta, model_max_length=66).save_pretrained(roberta)
+    tokens = save_bpe("roberta", text, 300)
     torch.manual_seed(0)
     config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=66, **_SMALL)
     _spread(BertForMaskedLM(config)).save_pretrained(bert, safe_serialization=True)
     config = RobertaConfig(
-        vocab_size=bpe.get_vocab_size(), max_position_embeddings=68, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
+        vocab_size=tokens, max_position_embeddings=68, type_vocab_size=1, bos_token_id=0, pad_token_id=1,
         eos_token_id=2, **_SMALL,
     )  # fmt: skip
     _spread(RobertaForMaskedLM(config)).save_pretrained(roberta, safe_serialization=True)
+
+
+def save_bpe(name: str, text: Sequence[str], size: int) -> int:
+    """Train and save a byte-level BPE, and return the number of its tokens, at most `size`."""
+    bpe, folder = ByteLevelBPETokenizer(), RECORDS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    bpe.train_from_iterator(text, vocab_size=size, special_tokens=special, show_progress=False)
+    bpe.save_model(str(folder))
+    RobertaTokenizerFast.from_pretrained(folder, model_max_length=66).save_pretrained(folder)
+    count: int = bpe.get_vocab_size()
+    return count
 
 
 def _spread(model: nn.Module) -> nn.Module:

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,25 @@ import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
 from simcse_pl.cli.train import build_module
 from simcse_pl.losses.mlm import TokenMaskingLoss
 from simcse_pl.methods import dclr, gs_infonce, whitenedcse
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.models.templates import Templates
 from simcse_pl.training.module import SimCSEModule
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "fidelity" / "records"
 RECORDS: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "records.yaml").read_text(encoding="utf-8"))["records"]
+TOKENS: list[dict[str, Any]] = json.loads((FOLDER / "tokens.json").read_text(encoding="utf-8"))
+_IDS = ("input_ids", "attention_mask")
 # What the official scripts call the options.
 HYPERPARAMETERS = {
     "optimizer.lr": ("learning_rate",),
@@ -63,7 +68,6 @@ def built(record: Mapping[str, Any], folder: Path) -> tuple[SimCSEModule, dict[s
     if "scores" in record:
         rows = [row | {"score": score} for row, score in zip(rows, record["scores"], strict=True)]
         options.append("data.score_column=score")
-    file.write_text("\n".join(map(json.dumps, rows)))
     if "{guide}" in str(record["options"]):
         SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="cls").save_pretrained(guide)
     options += [option.format(bert=FOLDER / "bert", guide=guide) for option in record["options"]]
@@ -71,12 +75,40 @@ def built(record: Mapping[str, Any], folder: Path) -> tuple[SimCSEModule, dict[s
     options += [f"model={record['model']}", f"model.name={model}", "model.num_layers=null", "model.max_length=null"]
     config = composed(*options, "model.dropout=0", "data=text", f"data.train={file}")
     encoder = instantiate(config.model)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators={})
-    [dataset] = data.sets.values()
-    dataset.read(encoder.tokenizer, data.max_length, 0, {}, encoder.templates)
+    data, batch = read(rows, config, encoder.templates)
     module: SimCSEModule = build_module(config, encoder).double()
     module.prepare(data.row_kinds)
-    return module, dataset.batch([(0, row) for row in range(len(rows))])
+    return module, batch
+
+
+def read(rows: Sequence[Mapping[str, Any]], config: DictConfig, templates: Templates) -> tuple[Any, dict[str, Any]]:
+    """Write rows to the file `data.train` of a config, and return the data and the batch that `simcse train` makes."""
+    Path(config.data.train).write_text("\n".join(map(json.dumps, rows)))
+    data = instantiate(config.data, tokenizer=templates.tokenizer, templates=templates, evaluators={})
+    [dataset] = data.sets.values()
+    dataset.read(templates.tokenizer, data.max_length, 0, {}, templates)
+    return data, dataset.batch([(0, row) for row in range(len(rows))])
+
+
+def token_ids(record: Mapping[str, Any]) -> tuple[PreTrainedTokenizerBase, dict[str, list[list[int]]]]:
+    """Return the tokenizer of a record of token ids, and the ids that this project makes of its sentences."""
+    tokenizer, sentences = load_tokenizer(str(FOLDER / record["tokenizer"])), record["sentences"]
+    with tempfile.TemporaryDirectory() as folder:
+        config = composed(*record["options"], "data=text", f"data.train={folder}/rows.jsonl")
+        template: Any = OmegaConf.to_container(config.model)["template"]
+        as_text, period = config.model.template_as_text or "never", bool(config.model.final_period)
+        apart, templates = Templates(tokenizer, template), Templates(tokenizer, template, False, period, as_text)
+        data, rows = read([{"sentence": sentence} for sentence in sentences], config, templates)
+    return tokenizer, {
+        "training": unpadded({name: rows[name][:, : record["views"]].flatten(0, 1) for name in _IDS}),
+        "validation": unpadded(apart.batch(apart.tokens_of(sentences, data.max_length))),
+        "test": unpadded(templates.batch(templates.tokens_of(sentences, data.max_length))),
+    }
+
+
+def unpadded(inputs: Mapping[str, Tensor]) -> list[list[int]]:
+    """Return the ids of each sequence without padding."""
+    return [ids[mask == 1].tolist() for ids, mask in zip(*(inputs[name] for name in _IDS), strict=True)]
 
 
 @contextmanager

@@ -21,10 +21,16 @@ from benchmarks.fidelity.common import (
 from benchmarks.fidelity.simcse import NAMES
 
 SENTENCE = arguments(max_seq_length=32, pad_to_max_length=False)
-_FIRST, _SECOND = 'This sentence of "|" means[MASK].', 'This sentence : "|" means[MASK].'
+FIRST, SECOND = 'This sentence of "|" means[MASK].', 'This sentence : "|" means[MASK].'
+ROBERTA = ["This sentence : '| ' means<mask>.", "The sentence : '| ' means<mask>."]
+COT_BERT = [
+    'The sentence of "|" means [MASK] , so it can be summarized as [MASK] .',
+    'The sentence : "|" means [MASK] , so it can be summarized as [MASK] .',
+    'The sentence : "|" does not mean [MASK] , so it cannot be summarized as [MASK] .',
+]
 _PREFIX = "mask_embedding_sentence"
 # The options of the scripts of PromptBERT, which CoT-BERT has, too.
-_OPTIONS = {
+SETTINGS = {
     _PREFIX: True, f"{_PREFIX}_num_masks": 1, f"{_PREFIX}_delta": True, f"{_PREFIX}_org_mlp": False,
     f"{_PREFIX}_delta_freeze": False, f"{_PREFIX}_autoprompt": False, f"{_PREFIX}_delta_no_position": False,
     "temp": 0.05, "dot_sim": False, "norm_instead_temp": False, "hard_negative_weight": 0.0,
@@ -35,17 +41,16 @@ _OPTIONS = {
 def records(folders: Path) -> Iterator[Record]:
     """Yield a record of each method, and of each kind of tokenizer."""
     promptbert = Repository(folders, "kongds/Prompt-BERT", "690ba6e")
-    roberta = ["This sentence : '| ' means<mask>.", "The sentence : '| ' means<mask>."]
     head = {"mlp.dense.": "encoder.projection.0.", "mlp.LayerNorm.": "encoder.projection.2."}
     recipe = "experiment=promptbert_"
     for name, options, names, templates, rows, section in (
-        ("promptbert", ["method=promptbert"], NAMES, [_FIRST, _SECOND], PAIRS, '"unsup-bert")'),
-        ("promptbert_sup", [f"{recipe}sup_bert_base"], head, [_FIRST], TRIPLETS, '"sup-bert")'),
+        ("promptbert", ["method=promptbert"], NAMES, [FIRST, SECOND], PAIRS, '"unsup-bert")'),
+        ("promptbert_sup", [f"{recipe}sup_bert_base"], head, [FIRST], TRIPLETS, '"sup-bert")'),
     ):
         record = Record(name, promptbert, options, names, rows, script="run.sh", section=section)
         yield prompted(record, templates)
     repaired = "the position ids of the bias begin at 2, as those of the sentences, not at 0"
-    for name, templates, rows in (("roberta", roberta, PAIRS), ("sup_roberta", roberta[:1], TRIPLETS)):
+    for name, templates, rows in (("roberta", ROBERTA, PAIRS), ("sup_roberta", ROBERTA[:1], TRIPLETS)):
         record = Record(f"promptbert_{name}", promptbert, [f"{recipe}{name}_base"], NAMES, rows, repaired, "roberta")
         yield prompted(record, templates)
     yield sncse(folders)
@@ -83,7 +88,7 @@ def prompted(record: Record, templates: Sequence[str]) -> Record:
         "prompt_bert/models.py", lambda source: source.replace(counted, f"{2 * bool(record.repaired)} + {counted}")
     )
     transform = {f"{_PREFIX}_org_mlp": "mlp.LayerNorm." in record.names}
-    options = arguments(**_OPTIONS | template_options(templates) | transform)
+    options = arguments(**SETTINGS | template_options(templates) | transform)
     prepare = record.repository.nested(
         "train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE, **record.column_names()
     )
@@ -133,24 +138,18 @@ def sncse(folders: Path) -> Record:
 
 def cot_bert(folders: Path) -> Record:
     """CoT-BERT (Zhang et al. 2024)."""
-    same = " means [MASK] , so it can be summarized as [MASK] ."
-    templates = [
-        f'The sentence of "|"{same}',
-        f'The sentence : "|"{same}',
-        'The sentence : "|" does not mean [MASK] , so it cannot be summarized as [MASK] .',
-    ]
     repository = Repository(folders, "ZBWpro/CoT-BERT", "3aa7bb4")
     record = Record("cot_bert", repository, ["method=cot_bert"], NAMES, [[first] for first, _ in PAIRS])
     record.script = "code-for-BERT/train.py"
     words = tokenizer()
-    options = arguments(**_OPTIONS | template_options(templates))
+    options = arguments(**SETTINGS | template_options(COT_BERT))
     prepare = repository.nested(
         "code-for-BERT/train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE,
         sent0_cname="sent0", sent1_cname="sent0", sent2_cname=None,
     )  # fmt: skip
     inputs = features(prepare, record.sentences)
     model = official_model(repository.load("models.py").BertForCL, model_args=options)
-    set_templates(model, words, templates)
+    set_templates(model, words, COT_BERT)
     model.mask_num, model.total_length = 2, model.config.max_position_embeddings
     record.run(model, inputs, lambda model: model(**inputs).loss)
     return record

@@ -124,6 +124,8 @@ class SentenceDataModule(LightningDataModule):
         self.num_workers = num_workers
         self.seed = seed
         self.templates, self.segment = templates or Templates(tokenizer), segment
+        if segment and self.templates.as_text == "always":
+            raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in it")
         self.evaluators: dict[str, Evaluator] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
         self._read = False

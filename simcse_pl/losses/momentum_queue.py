@@ -7,6 +7,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from simcse_pl.models.backbone import draw_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad
@@ -26,14 +27,18 @@ class MomentumQueue(nn.Module):
     Args:
         size: number of embeddings kept. ESimCSE uses 2.5 times the batch size.
         momentum: the share of the copy that stays. ESimCSE uses 0.995.
+        pretrained: whether the copy starts with the encoder's weights; if not, they are random, as in ESimCSE's
+            released code.
     """
 
     encoder: SentenceEncoder
     rows: Tensor
 
-    def __init__(self, size: PositiveInt = 160, momentum: Annotated[float, Field(ge=0, lt=1)] = 0.995) -> None:
+    def __init__(
+        self, size: PositiveInt = 160, momentum: Annotated[float, Field(ge=0, lt=1)] = 0.995, pretrained: bool = True
+    ) -> None:
         super().__init__()
-        self.size, self.momentum = size, momentum
+        self.size, self.momentum, self.pretrained = size, momentum, pretrained
         self._filled = 0  # on the host, as reading it from a GPU would synchronize
 
     def attach(self, encoder: SentenceEncoder) -> None:
@@ -48,6 +53,10 @@ class MomentumQueue(nn.Module):
             raise UserError(f"it does not support model.{option}: change it, or set queue=null")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
+        if not self.pretrained:
+            drawn = draw_model(encoder.backbone.config)
+            for name, weight in self.encoder.backbone.named_parameters():
+                weight.data.copy_(drawn.get_parameter(name))
         self.register_buffer("rows", torch.zeros(self.size, encoder.pooled_dim))
         self.train(encoder.training)
 

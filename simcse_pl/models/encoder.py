@@ -16,7 +16,7 @@ from simcse_pl.models.heads import Head, projection_head
 from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of, run_backbone
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
-from simcse_pl.models.templates import TemplateBias, Templates, bare_templates, sorted_batches
+from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
@@ -52,6 +52,8 @@ class SentenceEncoder(nn.Module):
             evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
         truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
             normalizes (see losses/matryoshka.py). None keeps all.
+        template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
+            or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
 
     Attributes:
         pooled_dim: the width of the pooled vectors, before the head.
@@ -80,6 +82,7 @@ class SentenceEncoder(nn.Module):
         template_bias: TemplateBias = "none",
         final_period: bool = False,
         truncate_dim: int | None = None,
+        template_as_text: TemplateAsText = "never",
     ) -> None:
         super().__init__()
         match_inputs(tokenizer, backbone)
@@ -87,10 +90,11 @@ class SentenceEncoder(nn.Module):
         self.pooling = name_of(pooling)
         self.head, self.normalize = head, normalize
         self.template = template if template is None or isinstance(template, str) else list(template)
-        self.template_bias, self.final_period, self.postprocess = template_bias, final_period, postprocess
+        self.template_bias, self.template_as_text = template_bias, template_as_text
+        self.final_period, self.postprocess = final_period, postprocess
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
         with_sentence_mask = self.pooling_layer.reads_sentence_mask or template_bias != "none"
-        self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period)
+        self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period, template_as_text)
         self.max_length = self.templates.checked_length(max_length, backbone)
         tokenizer.model_max_length = self.max_length  # is saved with the tokenizer
         examples = to_device(
@@ -126,6 +130,7 @@ class SentenceEncoder(nn.Module):
         template_bias: TemplateBias | None = None,
         final_period: bool | None = None,
         truncate_dim: int | None = None,
+        template_as_text: TemplateAsText | None = None,
         backbone: str | None = None,
         **options: Any,
     ) -> Self:
@@ -139,8 +144,8 @@ class SentenceEncoder(nn.Module):
                 only the transformer of that folder is loaded, without its head, normalization and other settings.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
-            max_length, normalize, template, template_bias, final_period, truncate_dim: replace the saved settings. The
-                template "{sentence}" removes the saved one.
+            max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text: replace the
+                saved settings. The template "{sentence}" removes the saved one.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
                 simcse_unsup.pt; see tensors.load_bare_weights.
             options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter. A
@@ -149,7 +154,8 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
-        values = pooling, head, max_length, normalize, template, template_bias, final_period, truncate_dim
+        of_template = template, template_bias, final_period
+        values = pooling, head, max_length, normalize, *of_template, truncate_dim, template_as_text
         return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:

@@ -23,6 +23,8 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
     settings = [encoder.pooling, encoder.max_length, encoder.normalize, *encoder.templates.texts[:1]]
     if encoder.template_bias == "always":
         settings.append("without the template's bias")
+    if encoder.template_as_text != "never":
+        settings.append("template as text")
     if encoder.final_period:
         settings.append("with a final period")
     if encoder.truncate_dim:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from simcse_pl.models.heads import Head
-from simcse_pl.models.templates import TemplateBias
+from simcse_pl.models.templates import TemplateAsText, TemplateBias
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import reraise_as
 
@@ -27,6 +27,7 @@ class EncoderSettings:
     template_bias: TemplateBias = "none"
     final_period: bool = False
     truncate_dim: int | None = None
+    template_as_text: TemplateAsText = "never"
 
 
 SETTINGS = [field.name for field in fields(EncoderSettings)]

@@ -1,6 +1,7 @@
 """Templates: prompts around a sentence, such as 'This sentence : "{sentence}" means [MASK] .' (PromptBERT, Jiang et al.
-2022). They are added to token ids after truncation, so that a long sentence never loses its prompt. A template may have
-the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend to all of the first.
+2022). They are added after truncation, so that a long sentence never loses its prompt: to token ids, or to the text of
+these ids. A template may have the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend
+to all of the first.
 """
 
 import functools
@@ -27,7 +28,9 @@ log = logging.getLogger(__name__)
 SENTENCE = "{sentence}"
 
 TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
+TemplateAsText = Literal["never", "test_only", "always"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
+_JOINED = 8  # tokens that a template and a sentence have more at most as one text than apart
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
 
@@ -43,6 +46,7 @@ class Templates:
         with_sentence_mask: whether all batches have a `sentence_mask`, of the last occurrence of the sentence. With
             several templates, batches of several views always have one.
         final_period: whether `tokens_of` appends a period to sentences that do not end in one (see `_ends`).
+        as_text: when template and sentence are tokenized as one text, not apart.
 
     Attributes:
         texts: the templates; empty if there are none.
@@ -59,8 +63,9 @@ class Templates:
         template: str | Sequence[str] | None = None,
         with_sentence_mask: bool = False,
         final_period: bool = False,
+        as_text: TemplateAsText = "never",
     ) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer, self.as_text = tokenizer, as_text
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
         self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
         self.multiple_of = 1
@@ -104,11 +109,13 @@ class Templates:
     def prefix(self) -> str | None:
         """The prefix if the first template is prefix + {sentence}, or None.
 
-        It is also None if tokenizing the prefix and a sentence together gives other ids.
+        It is also None if the prefix and a sentence are tokenized apart, and together they have other ids.
         """
         if not self._prompts or self._prompts[0][1:] != [""]:
             return None
         before = self._prompts[0][0]
+        if self.as_text != "never":
+            return before
         joined = tokenize(self.tokenizer, [before + sentence for sentence in _EXAMPLES], 512)
         apart = tokenize(self.tokenizer, _EXAMPLES, 512)
         return before if joined == [self._applied(ids, 0).tolist() for ids in apart] else None
@@ -121,6 +128,7 @@ class Templates:
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
         special = sum(self.special)
+        limit -= _JOINED * (self.as_text != "never")
         lengths = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
         return special + min(lengths, default=limit - special)
 
@@ -147,16 +155,20 @@ class Templates:
             _warn_once(unknown)
         return tokens
 
-    def batch(self, tokens: Sequence[Tokens | Sequence[int]], views: int = 1) -> Batch:
+    def batch(self, tokens: Sequence[Tokens | Sequence[int]], views: int | None = None) -> Batch:
         """Return padded tensors [n, longest] of sentences in their templates.
 
         Args:
             tokens: of each sentence, truncated, including special tokens. Sentence i is view i % views of its row.
-            views: the number of views in a row.
+            views: the number of views in a row of training; None for sentences that are not for training.
         """
+        as_text = self.as_text == "always" or (self.as_text == "test_only" and views is None)
+        views = views or 1
         with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
         applied: Sequence[Tokens | Sequence[int]] = tokens
-        if self.texts:
+        if self.texts and as_text:
+            applied = self._applied_as_text(tokens, views)
+        elif self.texts:
             applied = [self._applied(sentence, i % views) for i, sentence in enumerate(tokens)]
         longest = max(1, *map(len, applied))  # a decoder's tokenizer makes no token of an empty sentence
         shape = len(tokens), -(-longest // self.multiple_of) * self.multiple_of
@@ -168,9 +180,11 @@ class Templates:
         inputs = {name: torch.from_numpy(arrays[name]) for name in self.tokenizer.model_input_names}
         if with_mask:
             places = torch.arange(shape[1])
-            behind = [len(self._template(i % views)[-1]) + self.special[1] for i in range(len(tokens))]
-            ends = torch.tensor([len(sentence) - count for sentence, count in zip(applied, behind, strict=True)])
-            starts = ends - torch.tensor([len(sentence) - sum(self.special) for sentence in tokens])
+            parts = [[len(part) for part in self._template(i % views)] for i in range(len(tokens))]
+            lengths = torch.tensor([len(sentence) - sum(self.special) for sentence in applied])
+            ends = self.special[0] + lengths - torch.tensor([counts[-1] for counts in parts])
+            repeated = torch.tensor([[sum(counts), len(counts) - 1] for counts in parts])
+            starts = ends - (lengths - repeated[:, 0]) // repeated[:, 1]
             inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
         return inputs
 
@@ -189,6 +203,16 @@ class Templates:
         repeated = itertools.chain(*((sentence, part) for part in further))
         parts = [tokens[:start], first, *repeated, tokens[end:]]
         return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+
+    def _applied_as_text(self, tokens: Sequence[Tokens | Sequence[int]], views: int) -> list[list[int]]:
+        """Put the text of each sentence into its view's template, and tokenize the whole."""
+        start, behind = self.special
+        inner: list[list[int]] = [[*sentence[start : len(sentence) - behind]] for sentence in tokens]
+        sentences = self.tokenizer.batch_decode(inner, clean_up_tokenization_spaces=False)
+        prompts = (self._prompts[min(i % views, len(self._prompts) - 1)] for i in range(len(tokens)))
+        texts = [sentence.join(prompt) for sentence, prompt in zip(sentences, prompts, strict=True)]
+        ids: list[list[int]] = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
+        return ids
 
 
 def _ends(text: str) -> bool:

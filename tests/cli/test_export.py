@@ -63,8 +63,9 @@ def test_fingerprints_depend_on_all_that_changes_the_vectors(saved):
     template = {"template": "The hall : {sentence} ."}
     different = [load(), changed, load(pooling="max"), load(max_length=19), load(normalize=True), load(num_layers=2)]
     different += [load(**template), load(**template, template_bias="always"), load(**template, final_period=True)]
+    different.append(load(**template, template_as_text="always"))
     found = [fingerprint(encoder) for encoder in different] + [fingerprint(load(), postprocess)]
-    assert len({*found}) == 10 and found[0] == fingerprint(load())
+    assert len({*found}) == 11 and found[0] == fingerprint(load())
     assert fingerprint(load(**template, template_bias="train_only")) == found[6]
     different[0].postprocess = postprocess
     assert fingerprint(different[0]) == found[-1]

@@ -10,6 +10,7 @@ import torch
 
 from simcse_pl.data import training_set
 from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.data.readers.row_reader import rows_of
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views import segmenters
@@ -189,9 +190,12 @@ def test_the_words_of_a_segmenter_are_marked_in_every_view(tmp_path):
         assert {*zip(ids[3], repeated, strict=True)} <= {*zip(ids[0], anchor, strict=True)}
 
 
-def test_a_segmenter_that_changes_the_text_is_an_error(tokenizer):
+def test_segmenters_that_would_mask_other_words_are_errors(tokenizer):
     with pytest.raises(UserError, match="must split 'A man .*' without changing it, but returns 'man'"):
         ViewCollator(tokenizer, 16, segment=lambda text: text.lower().split())([(SENTENCES[0],)])
+    joined = Templates(tokenizer, "A: {sentence}", as_text="always")
+    with pytest.raises(UserError, match="^template_as_text=always: words of a segmenter"):
+        SentenceDataModule(tokenizer, "rows.txt", templates=joined, segment=str.split)
 
 
 @pytest.fixture

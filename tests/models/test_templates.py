@@ -44,6 +44,24 @@ def test_vectors_are_those_of_transformers_for_the_full_text(make_model):
         torch.testing.assert_close(vector, states[-1][last], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("mode", ["never", "test_only", "always"])
+def test_template_and_sentence_can_be_tokenized_as_one_text(mode, make_model):
+    """Byte-level BPE has a token for the space before a word. Training and test have their own switch."""
+    tokenizer, template = load_tokenizer(str(make_model("opt"))), 'The hall of " {sentence} " means :"'
+    templates = Templates(tokenizer, template, with_sentence_mask=True, as_text=mode)
+    tokens = tokenize(tokenizer, TEXTS[:3], 60)
+    whole = [
+        tokenizer(template.replace("[MASK]", "<mask>").replace("{sentence}", text))["input_ids"] for text in TEXTS[:3]
+    ]
+    for views, as_text in ((None, mode != "never"), (1, mode == "always")):
+        batch = templates.batch(tokens, views)
+        ids, mask, inside = (batch[name] for name in ("input_ids", "attention_mask", SENTENCE_MASK))
+        found = [row[kept == 1].tolist() for row, kept in zip(ids, mask, strict=True)]
+        assert [row == other for row, other in zip(found, whole, strict=True)] == [as_text] * 3
+        sentences = tokenizer.batch_decode([row[kept == 1] for row, kept in zip(ids, inside, strict=True)])
+        assert [text.strip() for text in sentences] == TEXTS[:3]
+
+
 def test_the_span_is_the_sentence_without_its_template(make_model):
     folder = make_model("bert")
     encoder = SentenceEncoder.from_pretrained(folder, pooling="span", template=PROMPT)
