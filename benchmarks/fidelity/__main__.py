@@ -7,28 +7,27 @@ evaluation.yaml of tests/fidelity/records. The code of most needs transformers 4
 their own without this project. The code of BERT-whitening also needs prettytable and requests.
 """
 
+import argparse
 import json
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
 import yaml
 
 from benchmarks.fidelity import common, evaluation, forks, scored, simcse, templates, tokens
 
-METHODS = [simcse, templates, forks, scored]
-
-torch.set_default_dtype(torch.float32)
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("repositories", type=Path, help="the folder of the repositories")
+folder = parser.parse_args().repositories
 common.save_models()
 versions = {name: version(name) for name in ("torch", "transformers", "numpy")}
 records = {}
-for method in METHODS:
-    for record in method.records(Path(sys.argv[1])):
+for method in (simcse, templates, forks, scored):
+    for record in method.records(folder):
         records[record.name] = record.save()
         print(record.name, float(record.tensors["loss"]))
 text = yaml.safe_dump({"versions": versions, "records": records}, sort_keys=False, allow_unicode=True, width=120)
 (common.RECORDS / "records.yaml").write_text(text)
-ids = [f" {json.dumps(record, ensure_ascii=False)}" for record in tokens.records(Path(sys.argv[1]))]
+ids = [f" {json.dumps(record, ensure_ascii=False)}" for record in tokens.records(folder)]
 (common.RECORDS / "tokens.json").write_text("[\n" + ",\n".join(ids) + "\n]\n")
-evaluation.record(Path(sys.argv[1]))
+evaluation.record(folder)
