@@ -20,9 +20,8 @@ _LOG_SCALE_FACTOR = 3.0  # a parameter s is the scale exp(3 s), so that s learns
 class Flow(PostProcess):
     """An invertible map of embeddings to a standard Gaussian, fitted by maximum likelihood (Li et al., section 3).
 
-    The map (see `Glow`) and the fit are those of the released code: the loss is twice the mean of -log2 of the
-    likelihood, per dimension. Gradients are clipped to norm 1. The optimizer is Adam without bias correction, with
-    weight decay 0.01 and a constant learning rate.
+    The map and its loss (see `Glow`) and the fit are those of the released code: gradients are clipped to norm 1, and
+    the optimizer is Adam without bias correction, with weight decay 0.01 and a constant learning rate.
 
     The released fit starts from random scales, so it suits embeddings whose dimensions have means near 0 and standard
     deviations near 1. For others, set `standardize`: the released code has this start, but its script does not run it.
@@ -94,7 +93,7 @@ class Flow(PostProcess):
         optimizer = _Adam(glow.parameters(), self.lr)
         with torch.enable_grad():
             for rows in tracked(batches, "fitting the flow"):
-                loss = -2 * glow(x[rows])[1].mean() / (x.shape[1] * math.log(2))
+                loss = glow.loss(x[rows])
                 loss.backward()
                 nn.utils.clip_grad_norm_(glow.parameters(), _LARGEST_NORM)
                 optimizer.step()
@@ -155,6 +154,10 @@ class Glow(nn.Module):
         log_density = -0.5 * (z.square() + math.log(2 * math.pi)).sum(dim=-1)
         return z, log_density + _LOG_SCALE_FACTOR * log_scales.sum()
 
+    def loss(self, x: Tensor) -> Tensor:
+        """Return twice the mean of -log2 of the likelihood of `x` [n, width], per dimension: once for each of a pair."""
+        return -2 * self(x)[1].mean() / (x.shape[1] * math.log(2))
+
     @torch.no_grad()
     def standardize(self, x: Tensor) -> None:
         """Give the normalizations of steps and hidden layers outputs of mean 0 and variance 1 for `x` [n, width]."""
@@ -173,8 +176,9 @@ class _Step(nn.Module):
         self.norm = _Norm(width)
         layers: list[nn.Module] = []
         for inputs, outputs, std in ((-(-width // 2), hidden, 0.05), (hidden, hidden, 0.05), (hidden, width // 2, 0.0)):
-            layers += [nn.Linear(inputs, outputs, bias=False), _Norm(outputs), nn.ReLU()]
-            nn.init.normal_(*layers[-3].parameters(), std=std)
+            linear = nn.Linear(inputs, outputs, bias=False)
+            nn.init.normal_(linear.weight, std=std)
+            layers += [linear, _Norm(outputs), nn.ReLU()]
         self.shift = nn.Sequential(*layers[:-1])
         for weight in self.shift[-1].parameters():
             nn.init.zeros_(weight)
