@@ -155,8 +155,9 @@ class Glow(nn.Module):
         return z, log_density + _LOG_SCALE_FACTOR * log_scales.sum()
 
     def loss(self, x: Tensor) -> Tensor:
-        """Return twice the mean of -log2 of the likelihood of `x` [n, width], per dimension: once for each of a pair."""
-        return -2 * self(x)[1].mean() / (x.shape[1] * math.log(2))
+        """Return twice the mean of -log2 of the likelihood of `x` [n, width], per dimension: for both of a pair."""
+        _, likelihood = self.forward(x)
+        return -2 * likelihood.mean() / (x.shape[1] * math.log(2))
 
     @torch.no_grad()
     def standardize(self, x: Tensor) -> None:
@@ -201,10 +202,10 @@ class _Norm(nn.Module):
         return (x + self.bias) * torch.exp(_LOG_SCALE_FACTOR * self.log_scale)
 
     def standardize(self, inputs: tuple[Tensor]) -> None:
-        """Give `inputs` mean 0 and variance 1; a dimension that is constant up to rounding gets mean 0."""
+        """Give `inputs` mean 0 and variance 1. Dimensions that are constant up to rounding get mean 0 only."""
         x = as_float64(inputs[0])
         mean, deviation = x.mean(dim=0), x.std(dim=0, correction=0)
-        varies = deviation > torch.finfo(inputs[0].dtype).eps * mean.abs()
+        varies = deviation > torch.finfo(inputs[0].dtype).eps * torch.maximum(mean.abs(), deviation.max())
         self.bias.copy_(-mean)
         self.log_scale.copy_(-torch.where(varies, deviation + 1e-6, 1.0).log() / _LOG_SCALE_FACTOR)
 
