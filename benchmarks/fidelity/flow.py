@@ -38,7 +38,7 @@ FACTS: dict[str, Any] = {
     "pairs": PAIRS,
     "steps": STEPS,
     "lr": LR,
-    "options": {"levels": 3, "depth": 3, "hidden": 4},
+    "hidden": 4,
 }
 
 
@@ -71,7 +71,7 @@ def record(folder: Path) -> dict[str, np.ndarray]:
     numbers = np.random.default_rng(0)
     pairs = numbers.normal(1.0, 2.0, (2, PAIRS, WIDTH))
     config = json.loads((folder / "flow" / "config" / f"{CONFIG}.json").read_text())
-    config |= {"coupling_width": FACTS["options"]["hidden"], "is_training": True}
+    config |= {"coupling_width": FACTS["hidden"], "is_training": True}
     glows, losses = [], []
     for side in pairs:
         with tf.variable_scope("bert", reuse=tf.AUTO_REUSE, dtype=tf.float64):
@@ -106,6 +106,7 @@ def run(weights: Sequence[Any], drawn: Sequence[np.ndarray], outputs: dict[str, 
             session.run(train)
         tensors["trained"] = flat(weights)
         restart()
+        session.run([weight.initializer for weight in weights if "/zeros/" in weight.name])  # as before a fit
         session.run(tf.get_collection("glow_init_op")[0])
         return tensors | {"standardized": flat(weights)}
 

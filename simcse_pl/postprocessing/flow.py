@@ -1,7 +1,6 @@
 """BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models")."""
 
 import math
-from collections.abc import Iterable
 
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
@@ -9,18 +8,15 @@ from torch import Tensor, nn
 
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import as_float64
 from simcse_pl.utils.terminal import tracked
 
-_ROWS_AT_A_TIME = 4096
-_LARGEST_NORM = 1.0  # of a gradient
-_LOG_SCALE_FACTOR = 3.0  # a parameter s is the scale exp(3 s), so that s learns faster
+_LEVELS, _STEPS = 3, 3  # of Glow, and of a level
 
 
 class Flow(PostProcess):
     """An invertible map of embeddings to a standard Gaussian, fitted by maximum likelihood (Li et al., section 3).
 
-    The map and its loss (see `Glow`) and the fit are those of the released code: gradients are clipped to norm 1, and
+    The map, its loss (see `Glow`) and the fit are those of the released code: gradients are clipped to norm 1, and
     the optimizer is Adam without bias correction, with weight decay 0.01 and a constant learning rate.
 
     The released fit starts from random scales, so it suits embeddings whose dimensions have means near 0 and standard
@@ -30,9 +26,6 @@ class Flow(PostProcess):
     while the likelihood still rises. The fit is therefore short.
 
     Args:
-        levels: the levels; after each but the last, half of the dimensions are left as they are.
-        depth: the steps of a level.
-        hidden: the hidden units of the network that computes the shifts of a step.
         epochs: passes over the embeddings.
         batch_size: embeddings per step of the optimizer. A batch of 32 pairs, as released, has 64.
         lr: the learning rate.
@@ -40,7 +33,7 @@ class Flow(PostProcess):
         seed: seeds the initial weights and the order of embeddings.
 
     Raises:
-        UserError: in `fit`, if the embeddings have too few dimensions, or the likelihood diverges.
+        UserError: in `fit`, if the likelihood diverges.
 
     Examples:
         >>> x = torch.randn(500, 8).exp()
@@ -52,50 +45,38 @@ class Flow(PostProcess):
 
     def __init__(
         self,
-        levels: PositiveInt = 3,
-        depth: PositiveInt = 3,
-        hidden: PositiveInt = 32,
         epochs: PositiveInt = 1,
         batch_size: PositiveInt = 64,
         lr: PositiveFloat = 1e-3,
         standardize: bool = False,
         seed: NonNegativeInt = 0,
     ) -> None:
-        shape = {"levels": levels, "depth": depth, "hidden": hidden}
-        super().__init__(**shape, epochs=epochs, batch_size=batch_size, lr=lr, standardize=standardize, seed=seed)
-        self.shape, self.epochs, self.batch_size = shape, epochs, batch_size
-        self.lr, self.standardize, self.seed = lr, standardize, seed
-
-    def check_width(self, width: int) -> None:
-        """Check the width as the base class does, and that the last level has two dimensions or more."""
-        super().check_width(width)
-        if width <= 2 ** (self.shape["levels"] - 1):
-            raise UserError(f"postprocess.levels={self.shape['levels']}: too many for embeddings of {width} dimensions")
+        super().__init__(epochs=epochs, batch_size=batch_size, lr=lr, standardize=standardize, seed=seed)
+        self.epochs, self.batch_size, self.lr, self.standardize, self.seed = epochs, batch_size, lr, standardize, seed
 
     def learn(self, x: Tensor) -> None:
         """Train the map by maximum likelihood."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            glow = Glow(x.shape[1], **self.shape).to(x.device)
+            glow = Glow(x.shape[1]).to(x.device)
         self.maximize_likelihood(glow, x.float())
         self._glow = glow.cpu().double()
 
     def maximize_likelihood(self, glow: "Glow", x: Tensor) -> None:
         """Train a map on `x` [n, dim]."""
         order = torch.Generator().manual_seed(self.seed)
-        batches = [
-            rows.to(x.device)
-            for _ in range(self.epochs)
-            for rows in torch.randperm(len(x), generator=order).split(self.batch_size)
-        ]
+        epochs = [torch.randperm(len(x), generator=order).split(self.batch_size) for _ in range(self.epochs)]
+        batches = [rows.to(x.device) for epoch in epochs for rows in epoch]
         if self.standardize:
             glow.standardize(x[batches[0]])
-        optimizer = _Adam(glow.parameters(), self.lr)
+        optimizer = torch.optim.AdamW(glow.parameters())
         with torch.enable_grad():
-            for rows in tracked(batches, "fitting the flow"):
+            for step, rows in enumerate(tracked(batches, "fitting the flow"), start=1):
+                optimizer.param_groups[0].update(_without_bias_correction(step, self.lr))
+                optimizer.zero_grad()
                 loss = glow.loss(x[rows])
                 loss.backward()
-                nn.utils.clip_grad_norm_(glow.parameters(), _LARGEST_NORM)
+                nn.utils.clip_grad_norm_(glow.parameters(), max_norm=1.0)
                 optimizer.step()
         if not loss.isfinite():
             raise UserError(f"postprocess.lr={self.lr}: the likelihood diverged; choose a smaller one")
@@ -103,17 +84,16 @@ class Flow(PostProcess):
     @torch.no_grad()
     def map(self, x: Tensor) -> Tensor:
         """Return the points of the Gaussian."""
-        glow = self._glow.to(x.device)
-        return torch.cat([glow(rows)[0] for rows in x.split(_ROWS_AT_A_TIME)])
+        return self._glow.to(x.device).forward(x)[0]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state dict of the map."""
         return dict(self._glow.state_dict())
 
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
-        """Load the state dict of the map, if it has the names and the shapes of the options."""
-        with torch.device("meta"):  # which needs no memory, if the file is smaller than the options say
-            glow = Glow(width, **self.shape)
+        """Load the state dict of the map, if it has the names and the shapes for the width."""
+        with torch.device("meta"):  # without random numbers
+            glow = Glow(width)
         glow.load_state_dict(tensors, assign=True)
         self._glow = glow
 
@@ -121,56 +101,48 @@ class Flow(PostProcess):
 class Glow(nn.Module):
     """Glow (Kingma and Dhariwal 2018) for vectors, with additive couplings, as Li et al. released it.
 
-    A step scales and shifts the dimensions, reverses their order, and adds a function of the first half to the second
-    half. After a level, the second half of its dimensions belongs to the result, and the next level maps the first.
+    There are 3 levels of 3 steps. A step scales and shifts the dimensions, reverses their order, and adds a function
+    of the first half to the second half. After a level, the second half of its dimensions belongs to the result, and
+    the next level maps the first.
 
     Args:
-        width: the dimensions, more than 2^(levels - 1).
-        levels: the levels.
-        depth: the steps of a level.
+        width: the dimensions, at least 5.
         hidden: the units of each of the two hidden layers of the function.
     """
 
-    def __init__(self, width: int, levels: int, depth: int, hidden: int) -> None:
+    def __init__(self, width: int, hidden: int = 32) -> None:
         super().__init__()
-        widths = [math.ceil(width / 2**level) for level in range(levels)]
-        self.levels = nn.ModuleList(nn.Sequential(*(_Step(own, hidden) for _ in range(depth))) for own in widths)
-
-    @property
-    def steps(self) -> list["_Step"]:
-        """The steps of all levels."""
-        return [module for module in self.modules() if isinstance(module, _Step)]
+        widths = [math.ceil(width / 2**level) for level in range(_LEVELS) for _ in range(_STEPS)]
+        self.steps = nn.ModuleList(_Step(own, hidden) for own in widths)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map `x` [n, width] to the result [n, width], and return its log-likelihood [n] in nats, too."""
         parts: list[Tensor] = []
-        for number, level in enumerate(self.levels):
-            if number:
+        log_likelihood = x.new_zeros(())
+        for number, step in enumerate(self.steps):
+            if number and number % _STEPS == 0:
                 x, part = x.chunk(2, dim=-1)
                 parts.append(part)
-            x = level(x)
+            x, log_volume = step(x)
+            log_likelihood = log_likelihood + log_volume
         z = torch.cat([*parts, x], dim=-1)
-        log_scales = torch.cat([step.norm.log_scale for step in self.steps])
-        log_density = -0.5 * (z.square() + math.log(2 * math.pi)).sum(dim=-1)
-        return z, log_density + _LOG_SCALE_FACTOR * log_scales.sum()
+        return z, log_likelihood - 0.5 * (z.square() + math.log(2 * math.pi)).sum(dim=-1)
 
     def loss(self, x: Tensor) -> Tensor:
         """Return twice the mean of -log2 of the likelihood of `x` [n, width], per dimension: for both of a pair."""
-        _, likelihood = self.forward(x)
-        return -2 * likelihood.mean() / (x.shape[1] * math.log(2))
+        return -2 * self.forward(x)[1].mean() / (x.shape[1] * math.log(2))
 
     @torch.no_grad()
     def standardize(self, x: Tensor) -> None:
-        """Give the normalizations of steps and hidden layers outputs of mean 0 and variance 1 for `x` [n, width]."""
-        norms = [norm for step in self.steps for norm in (step.norm, step.shift[1], step.shift[4])]
-        hooks = [norm.register_forward_pre_hook(_Norm.standardize) for norm in norms]
+        """Give the normalizations outputs of mean 0 and variance 1 for `x` [n, width], before the fit."""
+        hooks = [one.register_forward_pre_hook(_Norm.standardize) for one in self.modules() if isinstance(one, _Norm)]
         self(x)
         for hook in hooks:
             hook.remove()
 
 
 class _Step(nn.Module):
-    """A step of `Glow`. Its function is 0 at first."""
+    """A step of `Glow`, with the logarithm of its change of volume. Its function is 0 at first."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -184,9 +156,9 @@ class _Step(nn.Module):
         for weight in self.shift[-1].parameters():
             nn.init.zeros_(weight)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         first, second = self.norm(x).flip(-1).chunk(2, dim=-1)
-        return torch.cat([first, second + self.shift(first)], dim=-1)
+        return torch.cat([first, second + self.shift(first)], dim=-1), 3 * self.norm.log_scale.sum()
 
 
 class _Norm(nn.Module):
@@ -199,33 +171,21 @@ class _Norm(nn.Module):
         self.log_scale = nn.Parameter(torch.empty(width).uniform_(-largest, largest))
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x + self.bias) * torch.exp(_LOG_SCALE_FACTOR * self.log_scale)
+        return (x + self.bias) * torch.exp(3 * self.log_scale)
 
     def standardize(self, inputs: tuple[Tensor]) -> None:
         """Give `inputs` mean 0 and variance 1. Dimensions that are constant up to rounding get mean 0 only."""
-        x = as_float64(inputs[0])
+        [x] = inputs
         mean, deviation = x.mean(dim=0), x.std(dim=0, correction=0)
-        varies = deviation > torch.finfo(inputs[0].dtype).eps * torch.maximum(mean.abs(), deviation.max())
+        varies = deviation > torch.finfo(x.dtype).eps * torch.maximum(mean.abs(), deviation.max())
         self.bias.copy_(-mean)
-        self.log_scale.copy_(-torch.where(varies, deviation + 1e-6, 1.0).log() / _LOG_SCALE_FACTOR)
+        self.log_scale.copy_(-torch.where(varies, deviation + 1e-6, 1.0).log() / 3)
 
 
-class _Adam:
-    """Adam without bias correction and with decoupled weight decay, as released with BERT.
+def _without_bias_correction(step: int, lr: float) -> dict[str, float]:
+    """Return the options with which a step of AdamW is one of BERT's optimizer: without bias correction.
 
-    Without the correction, steps are larger: six times after 10 steps, and twice after 270.
+    Steps are so larger than with the correction: six times after 10 steps, and twice after 270.
     """
-
-    def __init__(self, weights: Iterable[nn.Parameter], lr: float) -> None:
-        self.lr = lr
-        self.moments = [(weight, torch.zeros_like(weight), torch.zeros_like(weight)) for weight in weights]
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """Change the weights, and delete their gradients."""
-        for weight, mean, square in self.moments:
-            assert weight.grad is not None
-            mean.lerp_(weight.grad, 0.1)
-            square.lerp_(weight.grad.square(), 0.001)
-            weight.sub_(self.lr * (mean / (square.sqrt() + 1e-6) + 0.01 * weight))
-            weight.grad = None
+    mean, deviation = 1 - 0.9**step, math.sqrt(1 - 0.999**step)  # the corrections
+    return {"lr": lr * mean / deviation, "eps": 1e-6 / deviation, "weight_decay": 0.01 * deviation / mean}
