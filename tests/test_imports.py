@@ -6,7 +6,7 @@ import pytest
 
 from simcse_pl.__main__ import COMMANDS
 
-HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "scipy", "wandb", "zuko"}
+HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "scipy", "wandb"}
 LIBRARIES = {"torch", "transformers"}  # and no module of a model, which imports scipy
 SHOWN = {  # by --help
     "--help": COMMANDS,

@@ -154,7 +154,7 @@ def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor
 def load(folder: str | Path) -> PostProcess:
     """Load a saved post-processing: fitted, on the CPU; raise UserError if a file does not exist or is damaged."""
     settings_path, tensors_path = Path(folder) / SETTINGS_FILE, Path(folder) / TENSORS_FILE
-    with reraise_as(f"{settings_path} is missing or damaged", users_too=True):
+    with reraise_as(f"{settings_path} is missing, damaged or of another version; fit it again", users_too=True):
         settings = read_json(settings_path)
         class_name = _CLASSES[settings["name"]]
         module = importlib.import_module(f"simcse_pl.postprocessing.{settings['name']}")

@@ -1,56 +1,67 @@
-"""The flow: its likelihood against a numeric Jacobian, and the rise of the likelihood."""
+"""The flow: its likelihood against a numeric Jacobian, and the fit. tests/fidelity has the official values."""
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
 
-from simcse_pl.postprocessing.flow import Flow, mean_log_likelihood
+from simcse_pl.postprocessing.flow import Flow, Glow
+from simcse_pl.postprocessing.post_process import load
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import read_json, write_json
 
 
 @pytest.fixture(scope="module")
 def skewed():
-    """Correlated, skewed, of different sizes, and far from 0: [800, 6]."""
+    """Correlated, skewed, of different sizes, and far from 0: [800, 7]."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(800, 6, generator=generator) @ torch.randn(6, 6, generator=generator)
+    x = torch.randn(800, 7, generator=generator) @ torch.randn(7, 7, generator=generator)
     x[:, ::2] = torch.exp(0.4 * x[:, ::2])
-    return x * torch.logspace(-1, 1, 6) + 3
+    return x * torch.logspace(-1, 1, 7) + 3
 
 
 @pytest.fixture(scope="module")
 def fitted(skewed):
-    return Flow(hidden=32, epochs=15, lr=3e-3).fit(skewed)
+    return Flow(epochs=15).fit(skewed)
 
 
 def likelihood(flow, x):
-    return mean_log_likelihood(flow._flow, x.double())
-
-
-def likelihood_of_independent_gaussians(x):
-    x = x.double()
-    return norm.logpdf(x, x.mean(dim=0), x.std(dim=0)).sum(axis=1).mean()
+    return flow._glow(x.double())[1].mean().item()
 
 
 def test_the_likelihood_is_that_of_the_change_of_variables(fitted, skewed):
     x, step = skewed.double(), 1e-6
-    ends = [[fitted.transform(x + sign * step * row) for row in torch.eye(6).double()] for sign in (1, -1)]
+    ends = [[fitted.transform(x + sign * step * row) for row in torch.eye(7).double()] for sign in (1, -1)]
     jacobians = (torch.stack(ends[0], dim=-1) - torch.stack(ends[1], dim=-1)) / (2 * step)
     expected = norm.logpdf(fitted.transform(x)).sum(axis=1) + np.linalg.slogdet(jacobians.numpy()).logabsdet
     assert likelihood(fitted, skewed) == pytest.approx(expected.mean(), abs=1e-3)
 
 
-def test_the_likelihood_rises_from_that_of_independent_gaussians(fitted, skewed):
-    expected = likelihood_of_independent_gaussians(skewed)
-    first, after_12 = (Flow(hidden=32, epochs=epochs, lr=lr).fit(skewed) for epochs, lr in ((1, 1e-12), (12, 3e-3)))
-    assert likelihood(first, skewed) == pytest.approx(expected, abs=1e-3)
-    assert likelihood(fitted, skewed) > max(likelihood(after_12, skewed), expected + 1)
+def test_the_fit_raises_the_likelihood(fitted, skewed):
+    assert likelihood(fitted, skewed) > likelihood(Flow(epochs=5).fit(skewed), skewed) + 1
+
+
+def test_a_standardized_start_suits_any_size_and_constant_dimensions(skewed):
+    x = torch.cat([100 * skewed, torch.full((800, 1), 0.3), 1e-33 * skewed[:, :1]], dim=1)
+    z = Flow(standardize=True, batch_size=800, lr=1e-12).fit(x).transform(x)
+    torch.testing.assert_close(z.mean(dim=0), torch.zeros(9), rtol=0, atol=1e-3)
+    assert sorted(z.std(dim=0, correction=0).tolist()) == pytest.approx([0, 0, *[1] * 7], abs=1e-3)
 
 
 def test_a_seed_gives_one_flow_and_keeps_the_global_random_state(skewed):
     state = torch.get_rng_state()
     with torch.no_grad():  # which must not switch off the fit
-        first, second, other = (Flow(hidden=8, epochs=1, seed=seed).fit(skewed) for seed in (0, 0, 1))
-    assert likelihood(first, skewed) > likelihood_of_independent_gaussians(skewed)
+        first, second, other = (Flow(seed=seed).fit(skewed) for seed in (0, 0, 1))
+    torch.manual_seed(0)
+    assert likelihood(first, skewed) > Glow(7)(skewed)[1].mean()
+    torch.set_rng_state(state)
     assert torch.equal(first.transform(skewed), second.transform(skewed))
     assert not torch.equal(first.transform(skewed), other.transform(skewed))
-    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_flow_of_an_earlier_version_is_an_error(fitted, tmp_path):
+    fitted.save(tmp_path)
+    settings = read_json(tmp_path / "postprocess.json")
+    write_json(tmp_path / "postprocess.json", settings | {"options": {"transforms": 4, "hidden": 256}})
+    with pytest.raises(UserError, match="of another version; fit it again: .*'transforms'"):
+        load(tmp_path)

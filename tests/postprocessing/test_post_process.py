@@ -12,7 +12,7 @@ from simcse_pl.utils.errors import UserError
 MAKE = {
     "whitening": lambda: Whitening(dim=4),
     "remove_components": lambda: RemoveComponents(count=2, center=False),
-    "flow": lambda: Flow(epochs=1, hidden=8, seed=3),
+    "flow": lambda: Flow(seed=3),
 }
 every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
