@@ -207,7 +207,7 @@ class Record:
         source = (self.repository.place / self.script).read_text()
         section = source[source.index(self.section) :]
         assigned = re.findall(r"^ *(\w+)=(\S+)(?: +#.*)?$", source, re.MULTILINE)
-        assigned += reversed(re.findall(r"^ *(\w+)=(\S+)$", section, re.MULTILINE))
+        assigned = [*reversed(assigned), *re.findall(r"^ *(\w+)=(\S+)$", section.partition(";;")[0], re.MULTILINE)]
         values = {name.lower(): value for name, value in assigned}
         options: dict[str, str] = {}
         for name, value in re.findall(r"--(\w+)['\"]?[ ,]+['\"]?([^\s'\",\\]+)", section):

@@ -174,11 +174,6 @@ class ContrastiveLoss(Loss):
         positives; those of the other rows are negatives.
         """
         positives, negatives = batch.views(Role.POSITIVE), batch.views(Role.NEGATIVE)
-        own, duplicates = [0, *positives], None
-        if self.mask_duplicates:
-            hashes = select_views(hash_token_ids(batch.inputs), [*own, *negatives])
-            repeated = duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset, len(positives))
-            duplicates = dict(zip([*own, *negatives], repeated.unbind(dim=2), strict=True))
         anchors_too, positives_too = ([0], positives) if self.same_role else ([], [])
         comparisons = [
             [0, positive, *(view for view in positives if view != positive), *negatives, *anchors_too]
@@ -186,8 +181,25 @@ class ContrastiveLoss(Loss):
         ]
         if self.symmetric:
             comparisons += [[positive, 0, *positives_too] for positive in positives]
-        losses = [self.loss_of_views(batch, views, _left_out(batch, views, own, duplicates)) for views in comparisons]
+        own = [0, *positives]
+        masks = (_left_out(batch, views, own, self.false_negatives(batch, views)) for views in comparisons)
+        losses = [self.loss_of_views(batch, *compared) for compared in zip(comparisons, masks, strict=True)]
         return batch.split.weight * torch.stack(losses).mean()
+
+    def false_negatives(self, batch: EmbeddedBatch, views: Sequence[int]) -> Mapping[int, Tensor] | None:
+        """Return which sentences are no negatives of this device's rows, [n, m] by view, or None if all are.
+
+        Args:
+            batch: this device's rows.
+            views: see `loss_of_views`.
+        """
+        if not self.mask_duplicates:
+            return None
+        positives = batch.views(Role.POSITIVE)
+        hashed = [0, *positives, *batch.views(Role.NEGATIVE)]
+        hashes = select_views(hash_token_ids(batch.inputs), hashed)
+        repeated = duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset, len(positives))
+        return dict(zip(hashed, repeated.unbind(dim=2), strict=True))
 
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
@@ -226,19 +238,21 @@ class ContrastiveLoss(Loss):
 
 
 def _left_out(
-    batch: EmbeddedBatch, views: Sequence[int], own: Sequence[int], duplicates: Mapping[int, Tensor] | None
+    batch: EmbeddedBatch, views: Sequence[int], own: Sequence[int], false: Mapping[int, Tensor] | None
 ) -> Tensor | None:
     """Return the `negative_mask` of a comparison of views.
 
-    It leaves out the `own` views of a row, except the second of `views`, and `duplicates` [n, m] by view.
+    It leaves out the `own` views of a row, except the second of `views`, and `false` negatives [n, m] by view.
     """
     _, *keys = views
     further = [place for place, view in enumerate(keys) if place > 0 and view in own]
-    if duplicates is None and not further:
+    if false is None and not further:
         return None
     rows = torch.arange(len(batch.embeddings), device=batch.embeddings.device)
     none = torch.zeros(len(rows), len(batch.gathered), dtype=torch.bool, device=rows.device)
-    mask = torch.stack([none if duplicates is None else duplicates[view] for view in keys], dim=2)
+    mask = torch.stack([none if false is None else false[view] for view in keys], dim=2)
+    itself = batch.split.label_offset + rows
+    mask[rows, itself, 0] = False
     for place in further:
-        mask[rows, batch.split.label_offset + rows, place] = True
+        mask[rows, itself, place] = True
     return torch.cat([mask[:, :, 0], mask[:, :, 1:].flatten(1)], dim=1)

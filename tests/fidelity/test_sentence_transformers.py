@@ -10,6 +10,7 @@ from benchmarks.fidelity.compare import FOLDER
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import MarginMSE
+from simcse_pl.losses.gist import GISTLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.matryoshka import MatryoshkaLoss
 from simcse_pl.models.encoder import SentenceEncoder
@@ -30,17 +31,8 @@ def matryoshka(loss):
     return lambda model: official.MatryoshkaLoss(model, loss(model), DIMS, WEIGHTS)
 
 
-@pytest.mark.parametrize(
-    ("make", "loss", "chunk_size"),
-    [
-        (ranking, ContrastiveLoss(0.05), None),
-        (cached, ContrastiveLoss(0.05), 2),
-        (matryoshka(ranking), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), None),
-        (matryoshka(cached), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), 2),
-        (official.MarginMSELoss, MarginMSE(similarity="dot"), None),
-    ],
-)
-def test_losses(make, loss, chunk_size, tmp_path):
+def compare(make, loss, tmp_path, chunk_size=None):
+    """Compare a loss of sentence-transformers, made of a model, with one of ours on triplets."""
     encoder = SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="mean")
     encoder.save_pretrained(tmp_path)
     model = SentenceTransformer(str(tmp_path), device="cpu").double()
@@ -59,3 +51,30 @@ def test_losses(make, loss, chunk_size, tmp_path):
     expected = {name: weight.grad for name, weight in model[0].auto_model.named_parameters()}
     for name, weight in encoder.backbone.named_parameters():
         torch.testing.assert_close(weight.grad, expected[name], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "chunk_size"),
+    [
+        (ranking, ContrastiveLoss(0.05), None),
+        (cached, ContrastiveLoss(0.05), 2),
+        (matryoshka(ranking), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), None),
+        (matryoshka(cached), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), 2),
+        (official.MarginMSELoss, MarginMSE(similarity="dot"), None),
+    ],
+)
+def test_losses(make, loss, chunk_size, tmp_path):
+    compare(make, loss, tmp_path, chunk_size)
+
+
+@pytest.mark.parametrize("strategy", ["absolute", "relative"])
+def test_guided_loss(strategy, tmp_path):
+    SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="cls").save_pretrained(tmp_path / "guide")
+    guide = SentenceTransformer(str(tmp_path / "guide"), device="cpu")
+    given = {"temperature": 0.05, "margin": 0.05}
+    loss = GISTLoss(tmp_path / "guide", relative_margin=strategy == "relative", same_role=True, **given)
+    compare(
+        lambda model: official.GISTEmbedLoss(model, guide, margin_strategy=strategy, contrast_positives=False, **given),
+        loss,
+        tmp_path / "trained",
+    )

@@ -9,6 +9,7 @@ import torch
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.gist import GISTLoss
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.matryoshka import MatryoshkaLoss
@@ -114,6 +115,12 @@ CASES = {
     ),
     "cosent": Case(lambda _: CoSENTLoss(0.5), formulas.cosent, labels="scores"),
     "cot_bert": Case(lambda _: ContrastedPositives(0.3), formulas.cot_bert, default_roles(4), queue=3),
+    "gist": Case(
+        lambda teacher: GISTLoss(teacher, margin=0.1, relative_margin=True, temperature=0.3, same_role=True),
+        formulas.gist,
+        TRIPLET,
+        plain=False,
+    ),
     "dclr": Case(
         lambda teacher: DebiasedLoss(teacher, 0.3, threshold=0.5, noise_step_size=0.3), formulas.dclr, plain=False
     ),

@@ -85,6 +85,24 @@ def contrastive(loss, encoder, batch, own_score=None, further=lambda i: ()):
     return mean(losses)
 
 
+def gist(loss, encoder, batch):
+    """GISTEmbed's mask, of one positive."""
+    x, guided, roles = batch.embeddings, loss.guide.embed(batch), batch.roles
+    anchor, positive = roles.index(ANCHOR), roles.index(POSITIVE)
+    compared = [view for view, role in enumerate(roles) if role in (POSITIVE, NEGATIVE)] + [anchor] * loss.same_role
+    losses = []
+    for i in range(len(x)):
+        limit = similarity(guided[i, anchor], guided[i, positive])
+        limit = limit - loss.margin * (abs(limit) if loss.relative_margin else 1)
+        own = similarity(x[i, anchor], x[i, positive]) / loss.temperature
+        kept = [own]
+        for j, view in itertools.product(range(len(x)), compared):
+            if (i != j or roles[view] is NEGATIVE) and similarity(guided[i, anchor], guided[j, view]) <= limit:
+                kept.append(similarity(x[i, anchor], x[j, view]) / loss.temperature)
+        losses.append(log_sum_exp(kept) - own)
+    return mean(losses)
+
+
 def of_data_set(loss, encoder, batch):
     return loss.losses[0].weight * contrastive(loss.losses[0], encoder, batch)
 

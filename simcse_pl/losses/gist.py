@@ -1,0 +1,50 @@
+"""GISTEmbed (Solatorio 2024): another encoder finds the false negatives of a batch."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import NonNegativeFloat
+from torch import Tensor
+
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
+from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
+
+
+class GISTLoss(TaughtLoss, ContrastiveLoss):
+    """The contrastive loss without the negatives that a guide finds as similar as the positive (GISTEmbed, 2024).
+
+    In plain terms: of two rows of a batch with the same topic, one may be no negative of the other. For the cosines s_G
+    of the guide, a negative k of an anchor a with the positive p is left out if
+
+        s_G(a, k) > s_G(a, p) - margin
+
+    Args:
+        guide: a folder, a hub name or package:NAME, or a .npy file of its vectors (see FrozenEncoder). It is not saved.
+        pooling: of the guide; None takes what it was saved with.
+        margin: the larger it is, the more negatives are left out.
+        relative_margin: whether the margin is a share of |s_G(a, p)|, as in NV-Retriever (Moreira et al. 2024).
+        contrast: the arguments of ContrastiveLoss. With `same_role`, anchors are left out by the same rule.
+    """
+
+    def __init__(
+        self,
+        guide: str | Path,
+        pooling: str | None = None,
+        margin: NonNegativeFloat = 0.0,
+        relative_margin: bool = False,
+        **contrast: Any,
+    ) -> None:
+        super().__init__(**contrast)
+        self.guide = FrozenEncoder(guide, pooling)
+        self.margin, self.relative_margin = margin, relative_margin
+
+    def false_negatives(self, batch: EmbeddedBatch, views: Sequence[int]) -> Mapping[int, Tensor]:
+        """Return which sentences the guide finds too similar to be negatives, [n, m] by view."""
+        first, positive, *_ = views
+        guided = self.guide.embed(batch)
+        gathered, own = batch.gather(guided), paired_similarity(guided[:, first], guided[:, positive])
+        limit = own - self.margin * (own.abs() if self.relative_margin else 1)
+        return {view: similarity_matrix(guided[:, first], gathered[:, view]) > limit[:, None] for view in views[1:]}
