@@ -167,7 +167,7 @@ class CpuSpeed(Callback):
         if pl_module.compiled:
             self.speed = Speed(tokens_per_pass=math.inf, fast_dropout=False)
         if trainer.is_global_zero:
-            log.info("%-13s %s", "speed", self.speed)
+            log.info("%-13s %s", "speed", ", ".join(f"{name}={value}" for name, value in vars(self.speed).items()))
         for encoder in [part for part in pl_module.modules() if isinstance(part, SentenceEncoder)]:
             self.speed.apply(encoder.backbone, encoder.groups)
 
