@@ -30,6 +30,7 @@ MISSING = {  # what a choice leaves to the user
     "mlm": ["data.train=file.txt", "model.name=folder"],
     "saved": ["postprocess.folder=folder"],
     "debiased": ["objective.guide=folder"],
+    "gist": ["objective.guide=folder"],
     "distillation": ["objective.teacher=folder"],
 }
 

@@ -13,7 +13,7 @@ from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
 
 
-class GISTLoss(TaughtLoss, ContrastiveLoss):
+class GISTLoss(ContrastiveLoss, TaughtLoss):
     """The contrastive loss without the negatives that a guide finds as similar as the positive (GISTEmbed, 2024).
 
     In plain terms: of two rows of a batch with the same topic, one may be no negative of the other. For the cosines s_G
