@@ -181,25 +181,33 @@ class ContrastiveLoss(Loss):
         ]
         if self.symmetric:
             comparisons += [[positive, 0, *positives_too] for positive in positives]
-        own = [0, *positives]
-        masks = (_left_out(batch, views, own, self.false_negatives(batch, views)) for views in comparisons)
-        losses = [self.loss_of_views(batch, *compared) for compared in zip(comparisons, masks, strict=True)]
+        left_out = self.false_negatives(batch, comparisons)
+        losses = [
+            self.loss_of_views(batch, views, _negative_mask(batch, views, [0, *positives], false))
+            for views, false in zip(comparisons, left_out, strict=True)
+        ]
         return batch.split.weight * torch.stack(losses).mean()
 
-    def false_negatives(self, batch: EmbeddedBatch, views: Sequence[int]) -> Mapping[int, Tensor] | None:
-        """Return which sentences are no negatives of this device's rows, [n, m] by view, or None if all are.
+    def false_negatives(
+        self, batch: EmbeddedBatch, comparisons: Sequence[Sequence[int]]
+    ) -> Sequence[Mapping[int, Tensor] | None]:
+        """Return what to leave out of the negatives of each comparison. A subclass can override it.
 
         Args:
             batch: this device's rows.
-            views: see `loss_of_views`.
+            comparisons: the `views` of each call of `loss_of_views`.
+
+        Returns:
+            For each comparison, a mask [n, m] for each of its views but the first, True for a sentence of one of the m
+            rows that is left out; or None to leave out nothing. A row's own positive always stays.
         """
         if not self.mask_duplicates:
-            return None
+            return [None] * len(comparisons)
         positives = batch.views(Role.POSITIVE)
         hashed = [0, *positives, *batch.views(Role.NEGATIVE)]
         hashes = select_views(hash_token_ids(batch.inputs), hashed)
         repeated = duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset, len(positives))
-        return dict(zip(hashed, repeated.unbind(dim=2), strict=True))
+        return [dict(zip(hashed, repeated.unbind(dim=2), strict=True))] * len(comparisons)
 
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
@@ -237,12 +245,12 @@ class ContrastiveLoss(Loss):
         )
 
 
-def _left_out(
+def _negative_mask(
     batch: EmbeddedBatch, views: Sequence[int], own: Sequence[int], false: Mapping[int, Tensor] | None
 ) -> Tensor | None:
     """Return the `negative_mask` of a comparison of views.
 
-    It leaves out the `own` views of a row, except the second of `views`, and `false` negatives [n, m] by view.
+    It leaves out the `own` views of a row, except the second of `views`, and the `false` negatives.
     """
     _, *keys = views
     further = [place for place, view in enumerate(keys) if place > 0 and view in own]

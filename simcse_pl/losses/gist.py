@@ -14,10 +14,10 @@ from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
 
 
 class GISTLoss(ContrastiveLoss, TaughtLoss):
-    """The contrastive loss without the negatives that a guide finds as similar as the positive (GISTEmbed, 2024).
+    """The contrastive loss without the negatives that a guide finds more similar than the positive (Solatorio 2024).
 
-    In plain terms: of two rows of a batch with the same topic, one may be no negative of the other. For the cosines s_G
-    of the guide, a negative k of an anchor a with the positive p is left out if
+    In plain terms: rows of a batch may have the same topic, and their sentences are then false negatives of each other.
+    For the cosines s_G of the guide, a negative k of an anchor a with the positive p is left out if
 
         s_G(a, k) > s_G(a, p) - margin
 
@@ -41,10 +41,17 @@ class GISTLoss(ContrastiveLoss, TaughtLoss):
         self.guide = FrozenEncoder(guide, pooling)
         self.margin, self.relative_margin = margin, relative_margin
 
-    def false_negatives(self, batch: EmbeddedBatch, views: Sequence[int]) -> Mapping[int, Tensor]:
-        """Return which sentences the guide finds too similar to be negatives, [n, m] by view."""
-        first, positive, *_ = views
+    def false_negatives(
+        self, batch: EmbeddedBatch, comparisons: Sequence[Sequence[int]]
+    ) -> Sequence[Mapping[int, Tensor]]:
+        """Return what the guide leaves out of the negatives of each comparison."""
         guided = self.guide.embed(batch)
-        gathered, own = batch.gather(guided), paired_similarity(guided[:, first], guided[:, positive])
-        limit = own - self.margin * (own.abs() if self.relative_margin else 1)
-        return {view: similarity_matrix(guided[:, first], gathered[:, view]) > limit[:, None] for view in views[1:]}
+        gathered = batch.gather(guided)
+        masks = []
+        for first, positive, *others in comparisons:
+            queries = guided[:, first]
+            limit = paired_similarity(queries, guided[:, positive])[:, None]
+            limit = limit - self.margin * (limit.abs() if self.relative_margin else 1)
+            views = (positive, *others)
+            masks.append({view: similarity_matrix(queries, gathered[:, view]) > limit for view in views})
+        return masks
