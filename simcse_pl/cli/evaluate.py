@@ -1,5 +1,7 @@
 """Measure an encoder: read the data, load the encoder, score, and save. entry_point.py composes the config."""
 
+import logging
+import random
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -13,10 +15,10 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.evaluation import make_evaluators
-from simcse_pl.evaluation.encoding import encode_once, postprocessed, sentences_to_fit_on
+from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.evaluation.encoding import encode_once, postprocessed
 from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite, released_fitting_sets
-from simcse_pl.models.fingerprint import fingerprint
-from simcse_pl.models.load import Encoder
+from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.figures.encoders import dimension_curves
@@ -27,6 +29,8 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.tensors import Encode
 from simcse_pl.utils.terminal import show
+
+log = logging.getLogger("simcse_pl.evaluate")
 
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
@@ -92,13 +96,21 @@ def print_failed(failed: Mapping[str, str]) -> None:
 
 
 def sentences_for_fit(config: DictConfig) -> list[str] | None:
-    """Return the sentences to fit a post-processing on; None to fit it on the sentences of each task."""
+    """Return the sentences to fit a post-processing on, distinct ones of a file or a random sample of them.
+
+    None means to fit it on the sentences of each task.
+    """
     if config.fit_on in ("target", "released"):
         if config.retrieval.corpus:
             raise UserError(f"fit_on={config.fit_on}: with retrieval, set it to a file, for example the corpus")
         return None
     source = config.nli if config.fit_on == "nli" else config.fit_on
-    return sentences_to_fit_on(source, config.fit_columns, config.fit_limit, config.seed)
+    columns = [config.fit_columns] if isinstance(config.fit_columns, int | str) else config.fit_columns
+    sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
+    if config.fit_limit is not None and config.fit_limit < len(sentences):
+        sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
+    log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
+    return sentences
 
 
 def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from simcse_pl.config import CONF
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
-from simcse_pl.utils.own_code import locate
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)

@@ -1,19 +1,13 @@
 """Functions around `encode`: with a cache, and followed by a post-processing."""
 
-import logging
-import random
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import Encode, unit_vectors
-
-log = logging.getLogger(__name__)
 
 
 def encode_once(encode: Encode, sentences: list[str]) -> Encode:
@@ -65,28 +59,3 @@ def postprocessed(
         return unit_vectors(vectors) if normalize else vectors
 
     return transformed
-
-
-def sentences_to_fit_on(
-    source: str | Path,
-    columns: int | str | Sequence[int | str] | None = None,
-    limit: int | None = None,
-    seed: int = 42,
-) -> list[str]:
-    """Return the distinct sentences of a file, or a random sample of them.
-
-    Args:
-        source: see data.readers.read_rows.
-        columns: one or several columns by name or by position from 0; None for all.
-        limit: size of the sample, which is drawn with `seed`; None for all sentences.
-
-    Raises:
-        UserError: the file or a column does not exist, or a row is invalid.
-    """
-    if isinstance(columns, int | str):
-        columns = [columns]
-    sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
-    if limit is not None and limit < len(sentences):
-        sentences = random.Random(seed).sample(sentences, limit)
-    log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
-    return sentences

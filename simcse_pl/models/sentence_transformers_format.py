@@ -19,7 +19,8 @@ from simcse_pl.models.pooling import POOLINGS, PoolerOutput, Pooling, find_pooli
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, leaves_folder, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
-from simcse_pl.postprocessing.post_process import AffinePostProcess, PostProcess
+from simcse_pl.postprocessing.linear import AffinePostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json, write_json
 from simcse_pl.utils.tensors import read_weights

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines
-from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import tracked
+from simcse_pl.utils.text import checked_sentences
 
 _WORD = re.compile(
     r"""(?:[^\W\d_]\.){2,}             # U.S., e.g.

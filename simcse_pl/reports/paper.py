@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
 _FILE = Path(__file__).parent / "paper.yaml"
 # settings that no encoder of the paper has

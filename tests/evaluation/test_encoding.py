@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.encoding import encode_once, postprocessed
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
 
 

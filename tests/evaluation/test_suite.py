@@ -10,7 +10,7 @@ from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
 from simcse_pl.evaluation.transfer import evaluate_transfer
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import Whitening
 from tests.senteval_bundle import write_bundle
 
 

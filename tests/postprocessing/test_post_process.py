@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from simcse_pl.postprocessing.flow import Flow
-from simcse_pl.postprocessing.post_process import load, principal_directions
-from simcse_pl.postprocessing.remove_components import RemoveComponents
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import RemoveComponents, Whitening, principal_directions
+from simcse_pl.postprocessing.post_process import load
 from simcse_pl.utils.errors import UserError
 
 MAKE = {

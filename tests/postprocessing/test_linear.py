@@ -1,11 +1,12 @@
-"""Whitening against numpy's covariance and eigenvectors, in float64."""
+"""Whitening and the removal of components against numpy's eigenvectors and singular vectors, in float64."""
 
 import logging
 
 import numpy as np
+import pytest
 import torch
 
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 
 
 def embeddings(n: int, dim: int) -> torch.Tensor:
@@ -35,3 +36,16 @@ def test_fewer_rows_than_dimensions_are_whitened_with_a_warning(caplog):
     Whitening().fit(embeddings(50, 48))
     Whitening(4).fit(x)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("count", [1, 3, 11])
+def test_top_components_are_removed_one_by_one(count, center):
+    x, new = torch.randn(2, 200, 12).mul(torch.linspace(3, 1, 12)).add(0.7)
+    rows = x.double().numpy()
+    mean = rows.mean(axis=0) * center
+    expected = new.double().numpy() - mean
+    for u in np.linalg.svd(rows - mean, full_matrices=False)[2][:count]:
+        expected = expected - np.outer(expected @ u, u)
+    removed = RemoveComponents(count, center).fit(x).transform(new)
+    np.testing.assert_allclose(removed, expected, atol=1e-5)

@@ -4,7 +4,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoTokenizer
 
-from simcse_pl.data.prepare.tokenizer import train_tokenizer
+from simcse_pl.cli.prepare_tokenizer import train_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 
 TEXT = ["the zyxwv sat", "a zyxwv ran", "zyxwv and zyxwv"] * 3
