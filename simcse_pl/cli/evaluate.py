@@ -79,8 +79,6 @@ def read_suite(config: DictConfig) -> Suite:
     tasks = config.tasks or []
     options: Any = OmegaConf.to_container(config.data, resolve=True)
     evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
-    if config.split not in ("dev", "test"):
-        raise UserError(f"split={config.split}: it should be dev or test")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite(tasks, config.senteval_dir, config.split, **how)
     suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None

@@ -85,6 +85,7 @@ def load_suite(
     names = [names] if isinstance(names, str) else names
     for option, values, choices in (
         ("tasks", names, ("sts", "transfer", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)),
+        ("split", [split], SPLITS),
         ("geometry.split", [geometry_split], (WHOLE, *SPLITS)),
         ("transfer.classifier", [classifier], CLASSIFIERS),
     ):

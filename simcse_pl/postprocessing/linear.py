@@ -21,6 +21,7 @@ class AffinePostProcess(PostProcess):
         matrix: [dim, k], float64.
     """
 
+    is_affine = True
     mean: Tensor
     matrix: Tensor
 
@@ -78,9 +79,6 @@ class Whitening(AffinePostProcess):
     Args:
         dim: keep only the first dimensions; None keeps all that have variance.
 
-    Raises:
-        UserError: in `fit`, if the embeddings have fewer than `dim` dimensions.
-
     Examples:
         >>> import torch
         >>> x = torch.randn(100, 8) @ torch.randn(8, 8) + 5
@@ -93,12 +91,6 @@ class Whitening(AffinePostProcess):
     def __init__(self, dim: PositiveInt | None = None) -> None:
         super().__init__(dim=dim)
         self.dim = dim
-
-    def check_width(self, width: int) -> None:
-        """Check the width as the base class does, and that `dim` does not exceed it."""
-        super().check_width(width)
-        if self.dim is not None and self.dim > width:
-            raise UserError(f"postprocess.dim={self.dim}: the embeddings have {width} dimensions")
 
     def learn(self, x: Tensor) -> None:
         """Find the mean, and the principal directions, each divided by its standard deviation."""

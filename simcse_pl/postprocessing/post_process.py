@@ -28,11 +28,13 @@ class PostProcess(ABC):
 
     Attributes:
         name: the kind, as in files and tables.
+        is_affine: whether it is an AffinePostProcess, which modules of other libraries can compute.
         options: the constructor's arguments that the map depends on.
         width: the number of dimensions that it was fitted on; None before `fit`.
     """
 
     name: ClassVar[str]
+    is_affine: ClassVar[bool] = False
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -44,15 +46,7 @@ class PostProcess(ABC):
         return self.width is not None
 
     def fit(self, x: Tensor) -> Self:
-        """Learn the map from the embeddings `x` [n, dim], in place of an earlier one.
-
-        Raises:
-            UserError: `x` has fewer than two rows, or a value that is not finite.
-        """
-        self.width = None
-        self.check_width(x.shape[1])
-        if len(x) < 2 or not x.isfinite().all():
-            raise UserError(f"{self.name}: give at least 2 embeddings to fit on, of finite values")
+        """Learn the map from the embeddings `x` [n, dim], at least two, in place of an earlier one."""
         self.learn(x.detach())
         self.width = x.shape[1]
         return self
@@ -88,7 +82,7 @@ class PostProcess(ABC):
 
     @abstractmethod
     def learn(self, x: Tensor) -> None:
-        """Learn the map from `x` [n, dim], at least two embeddings, which `fit` has checked."""
+        """Learn the map from `x` [n, dim], at least two embeddings."""
 
     @abstractmethod
     def map(self, x: Tensor) -> Tensor:
@@ -102,7 +96,6 @@ def load(folder: str | Path) -> PostProcess:
         settings = read_json(settings_path)
         make = locate(f"simcse_pl.postprocessing.{_CLASSES[settings['name']]}")
         postprocess: PostProcess = make(**settings["options"])
-        postprocess.check_width(settings["width"])
     belongs = reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}")
     with belongs, unchanged(settings_path):
         postprocess.restore(settings["width"], load_file(tensors_path))
