@@ -16,8 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.evaluation import make_evaluators
 from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.evaluation.encoding import encode_once, postprocessed
-from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite, released_fitting_sets
+from simcse_pl.evaluation.suite import (
+    Suite,
+    encode_once,
+    evaluate_suite,
+    load_suite,
+    postprocessed,
+    released_fitting_sets,
+)
 from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
@@ -64,8 +70,11 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     if postprocess:
         encode = postprocessed(encode, postprocess, device, encoder.normalize, released)
     scores = evaluate_suite(encode, suite, device, progress=True)
-    dims = evaluate_at_dims(encode, suite, config.dims)
-    report |= scores.model_dump() | {"dims": {dim: own.model_dump() for dim, own in dims.items()}}
+    report |= scores.model_dump() | {"dims": {}}
+    for dim in config.dims:
+        small = Suite(sts=suite.sts, evaluators=suite.evaluators)
+        cut = evaluate_suite(lambda texts: encode(texts)[:, :dim], small)  # noqa: B023  called at once
+        report["dims"][str(dim)] = cut.model_dump()
     write_json(folder / RESULTS_FILE, report)
     write_tables(config, folder, Result(**report))
     print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})

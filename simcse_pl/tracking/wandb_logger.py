@@ -109,11 +109,10 @@ def log_evaluation(
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
     panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
-    panels |= {
-        f"evaluation/{name}": wandb.Image(_drawn(figure), caption=result.label)
-        for name, figure in figures.items()
-        if name != "alignment_uniformity"  # it would have a single point
-    }
+    for name, figure in figures.items():
+        if name != "alignment_uniformity":  # it would have a single point
+            image = PIL.Image.open(io.BytesIO(figure_files("", figure)[".png"]))
+            panels[f"evaluation/{name}"] = wandb.Image(image, caption=result.label)
     run.log(panels)
     postprocess = result.settings.get("postprocess")
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
@@ -122,10 +121,6 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     if result.own:
         scores |= {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
-
-
-def _drawn(figure: Figure) -> PIL.Image.Image:
-    return PIL.Image.open(io.BytesIO(figure_files("", figure)[".png"]))
 
 
 def _table(table: Table) -> wandb.Table:

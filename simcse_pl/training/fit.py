@@ -136,8 +136,7 @@ def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask
 
     `also` is a further task to measure correlations and geometry on.
     """
-    from simcse_pl.evaluation.encoding import encode_once  # they import what most runs do not need
-    from simcse_pl.evaluation.suite import Suite, evaluate_suite
+    from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite  # imports what most runs do not need
 
     suite = suite or Suite()
     if also and also.name not in [task.name for task in suite.sts]:
