@@ -28,7 +28,7 @@ from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.figures.encoders import dimension_curves
-from simcse_pl.reports.paper import named_row
+from simcse_pl.reports.published import named_row
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import PositiveInt
 from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, Evaluator, measure, source_of
+from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,
     STS_TASKS,
@@ -26,8 +28,16 @@ from simcse_pl.data.senteval.sts_sets import (
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.results.evaluation_results import OwnData, RetrievalResults, StsScores, SuiteResults, TransferScores
+from simcse_pl.results.evaluation_results import (
+    OwnData,
+    QueryResults,
+    RetrievalResults,
+    StsScores,
+    SuiteResults,
+    TransferScores,
+)
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.tensors import Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
@@ -36,6 +46,39 @@ log = logging.getLogger(__name__)
 
 GEOMETRY, RETRIEVAL, OWN_DATA = "geometry", "retrieval", "own data"
 WHOLE = "all"  # of the splits of STS-B, for geometry
+
+
+class RetrievalTask:
+    """Retrieval as in Table 8 of the paper. Queries and corpus are read and checked before an encoder is loaded.
+
+    Args:
+        corpus: file of sentences (see data.readers.read_rows).
+        queries: sentences to search for, or a file of them.
+        column: column of the corpus by name or by position from 0, if it has several.
+        top_k: maximum number of neighbours per query.
+
+    Raises:
+        UserError: a file does not exist or is damaged, or there are no queries.
+    """
+
+    def __init__(
+        self,
+        corpus: str | Path,
+        queries: Sequence[str] | str,
+        column: int | str | None = None,
+        top_k: PositiveInt = 3,
+    ) -> None:
+        self._name, self._top_k = str(corpus), top_k
+        self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
+        self._queries = list(iterate_sentences(queries)) if isinstance(queries, str) else list(queries)
+        if not self._queries:
+            raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
+
+    def __call__(self, encode: Encode) -> RetrievalResults:
+        """Return the neighbours of every query."""
+        found = SentenceIndex.build(encode, self._corpus).search(self._queries, self._top_k, leave_out_equal=True)
+        queries = [QueryResults(query=query, neighbours=near) for query, near in zip(self._queries, found, strict=True)]
+        return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)
 
 
 @dataclass

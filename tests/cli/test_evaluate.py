@@ -7,8 +7,7 @@ import pandas
 import pytest
 import torch
 
-from simcse_pl.evaluation.retrieval import RetrievalTask
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite, postprocessed, released_fitting_sets
+from simcse_pl.evaluation.suite import RetrievalTask, evaluate_suite, load_suite, postprocessed, released_fitting_sets
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.postprocessing.post_process import load

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
-from simcse_pl.reports.paper import Ablation
+from simcse_pl.reports.published import Ablation
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, Sweep, differences, margin
 from simcse_pl.utils.text import as_number
 
