@@ -62,15 +62,6 @@ def test_template_and_sentence_can_be_tokenized_as_one_text(mode, make_model):
         assert [text.strip() for text in sentences] == TEXTS[:3]
 
 
-def test_the_span_is_the_sentence_without_its_template(make_model):
-    folder = make_model("bert")
-    encoder = SentenceEncoder.from_pretrained(folder, pooling="span", template=PROMPT)
-    before, after = (len(encoder.tokenizer.tokenize(part)) for part in PROMPT.split("{sentence}"))
-    for text, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
-        _, states = states_of(folder, PROMPT.replace("{sentence}", text))
-        torch.testing.assert_close(vector, states[-1][1 + before : -1 - after].mean(dim=0), atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
 def test_a_long_sentence_keeps_its_template_and_padding_has_no_effect(architecture, make_model):
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mask", max_length=10, template=PROMPT)
