@@ -23,8 +23,7 @@ from simcse_pl.reports.sweeps.sweep_results import (
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.results.metrics import decimals
-from simcse_pl.results.run_files import CURVES_FILE
-from simcse_pl.results.trajectory import read_curves
+from simcse_pl.results.run_files import CURVES_FILE, read_curves
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text import as_number
 
