@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 from pydantic import PositiveInt
-from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
 from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
@@ -19,7 +18,6 @@ from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.tensors import Encode, cosine_similarity, unit_vectors
 
-_QUERIES_AT_ONCE = 4096
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 
 Data = TypeVar("Data")
@@ -295,7 +293,7 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
         }
 
 
-def _nearest(queries: Tensor, corpus: Tensor, texts: Sequence[str]) -> list[str]:
+def _nearest(queries: torch.Tensor, corpus: torch.Tensor, texts: Sequence[str]) -> list[str]:
     """Return the text whose unit vector is nearest to each query's."""
-    places = torch.cat([(rows @ corpus.T).argmax(dim=1) for rows in queries.split(_QUERIES_AT_ONCE)])
+    places = torch.cat([(rows @ corpus.T).argmax(dim=1) for rows in queries.split(4096)])
     return [texts[place] for place in places.tolist()]
