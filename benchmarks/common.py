@@ -21,8 +21,8 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
-from simcse_pl.data.prepare.wikipedia import gensim_sample
 from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.data.sample import gensim_sample
 from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table

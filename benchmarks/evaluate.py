@@ -12,8 +12,7 @@ from functools import partial
 from statistics import mean
 
 from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
-from simcse_pl.evaluation.encoding import encode_once
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite
+from simcse_pl.evaluation.suite import encode_once, evaluate_suite, load_suite
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import resolve
 

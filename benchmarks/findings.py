@@ -28,8 +28,7 @@ from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.data.sample import mini_backbone
-from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.results.trajectory import read_run
+from simcse_pl.results.run_files import RESULTS_FILE, read_run
 from simcse_pl.sweeps.jobs import describe_job
 from simcse_pl.sweeps.rows import with_row
 

@@ -35,7 +35,7 @@ import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
 from benchmarks.common import in_turn, parser, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
-from simcse_pl.reports.methods import methods_file, setting_of
+from simcse_pl.reports.published import methods_file, setting_of
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.tables import Table
 

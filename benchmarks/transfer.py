@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
-from simcse_pl.evaluation.encoding import encode_once
+from simcse_pl.evaluation.suite import encode_once
 from simcse_pl.evaluation.transfer import C_GRID, FOLDS, SEED, evaluate_transfer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.terminal import tracked

@@ -21,13 +21,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installe
 
 from benchmarks.findings import PLAN, RECORDS, read_records
 from simcse_pl.reports.figures.encoders import encoder_plane, run_plane
-from simcse_pl.reports.paper import ablation
+from simcse_pl.reports.published import ablation
 from simcse_pl.reports.sweeps.seed_groups import margin, read_sweeps
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.results.evaluation_results import Correlation, Geometry, Result, StsScores
-from simcse_pl.results.run_files import RESULTS_FILE
-from simcse_pl.results.trajectory import TrainingTrajectory
+from simcse_pl.results.run_files import RESULTS_FILE, TrainingTrajectory
 
 PAGE = Path(__file__).with_suffix(".md")
 FIGURES = Path(__file__).with_name("figures")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from simcse_pl.reports.methods import PublishedScore, methods_file, published_scores
+from simcse_pl.reports.published import PublishedScore, methods_file, published_scores
 
 ROOT = Path(__file__).parents[1]
 INDEX = Path(__file__).with_suffix(".md")

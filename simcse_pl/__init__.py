@@ -4,35 +4,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simcse_pl.cli.entry_point import evaluate, train
-    from simcse_pl.data.datamodule import SentenceDataModule
-    from simcse_pl.evaluation.evaluators import ScoredPairs
-    from simcse_pl.inference.simcse import SimCSE
-    from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
-    from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
-    from simcse_pl.models.encoder import SentenceEncoder
-    from simcse_pl.models.roles import Role
-    from simcse_pl.training.module import SimCSEModule
-    from simcse_pl.training.trainer import make_trainer
+    from simcse_pl.cli.entry_point import evaluate as evaluate
+    from simcse_pl.cli.entry_point import train as train
+    from simcse_pl.data.datamodule import SentenceDataModule as SentenceDataModule
+    from simcse_pl.evaluation.evaluators import ScoredPairs as ScoredPairs
+    from simcse_pl.inference.simcse import SimCSE as SimCSE
+    from simcse_pl.losses.contrastive import ContrastiveLoss as ContrastiveLoss
+    from simcse_pl.losses.contrastive import contrastive_loss as contrastive_loss
+    from simcse_pl.losses.loss import EmbeddedBatch as EmbeddedBatch
+    from simcse_pl.losses.loss import Loss as Loss
+    from simcse_pl.losses.loss import Needs as Needs
+    from simcse_pl.models.encoder import SentenceEncoder as SentenceEncoder
+    from simcse_pl.models.roles import Role as Role
+    from simcse_pl.training.module import SimCSEModule as SimCSEModule
+    from simcse_pl.training.trainer import make_trainer as make_trainer
 
 __version__ = "0.2.0"
-__all__ = [
-    "ContrastiveLoss",
-    "EmbeddedBatch",
-    "Loss",
-    "Needs",
-    "Role",
-    "ScoredPairs",
-    "SentenceDataModule",
-    "SentenceEncoder",
-    "SimCSE",
-    "SimCSEModule",
-    "contrastive_loss",
-    "evaluate",
-    "make_trainer",
-    "train",
-]
-
 _MODULES = {
     "ContrastiveLoss": "losses.contrastive",
     "EmbeddedBatch": "losses.loss",
@@ -49,6 +36,7 @@ _MODULES = {
     "make_trainer": "training.trainer",
     "train": "cli.entry_point",
 }
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:

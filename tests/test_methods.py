@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from simcse_pl.config import CONF
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
-from simcse_pl.reports.methods import methods_file
+from simcse_pl.reports.published import methods_file
 from tests.conftest import ROOT, SENTENCES
 from tests.helpers import composed
 from tests.runs import assert_resumed_to_the_bit, build, fit

@@ -107,11 +107,11 @@ def main(command: str = "train") -> None:
     except BaseException as error:
         if _is_interrupt(error):
             print("interrupted", file=sys.stderr)
-            raise SystemExit(128 + signal.SIGINT) from None
+            sys.exit(128 + signal.SIGINT)
         if not isinstance(error, Exception):
             raise
         readable = _readable(error, command, sys.argv[1:])
-        raise SystemExit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION)) from None
+        sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
 
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _run_job(config: DictConfig) -> float | None:
         status = report_error(readable, config.debug is True, _DEBUG_OPTION)
         if in_multirun and not isinstance(error, SweepError):
             return None
-        raise SystemExit(status) from None
+        sys.exit(status)
 
 
 def _for_hydra(option: str) -> str:
@@ -217,7 +217,7 @@ def disable_hydra_output_on_other_ranks() -> None:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
         print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
-        raise SystemExit(USER_ERROR_STATUS)
+        sys.exit(USER_ERROR_STATUS)
     rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
     if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
         return

@@ -1,5 +1,7 @@
 """Measure an encoder: read the data, load the encoder, score, and save. entry_point.py composes the config."""
 
+import logging
+import random
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -13,20 +15,28 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.data.evaluation import make_evaluators
-from simcse_pl.evaluation.encoding import encode_once, postprocessed, sentences_to_fit_on
-from simcse_pl.evaluation.suite import Suite, evaluate_at_dims, evaluate_suite, load_suite, released_fitting_sets
-from simcse_pl.models.fingerprint import fingerprint
-from simcse_pl.models.load import Encoder
+from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.evaluation.suite import (
+    Suite,
+    encode_once,
+    evaluate_suite,
+    load_suite,
+    postprocessed,
+    released_fitting_sets,
+)
+from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
 from simcse_pl.reports.figures.encoders import dimension_curves
-from simcse_pl.reports.paper import named_row
+from simcse_pl.reports.published import named_row
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.tensors import Encode
 from simcse_pl.utils.terminal import show
+
+log = logging.getLogger("simcse_pl.evaluate")
 
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
@@ -60,8 +70,11 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     if postprocess:
         encode = postprocessed(encode, postprocess, device, encoder.normalize, released)
     scores = evaluate_suite(encode, suite, device, progress=True)
-    dims = evaluate_at_dims(encode, suite, config.dims)
-    report |= scores.model_dump() | {"dims": {dim: own.model_dump() for dim, own in dims.items()}}
+    report |= scores.model_dump() | {"dims": {}}
+    for dim in config.dims:
+        small = Suite(sts=suite.sts, evaluators=suite.evaluators)
+        cut = evaluate_suite(lambda texts: encode(texts)[:, :dim], small)  # noqa: B023  called at once
+        report["dims"][str(dim)] = cut.model_dump()
     write_json(folder / RESULTS_FILE, report)
     write_tables(config, folder, Result(**report))
     print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})
@@ -75,8 +88,6 @@ def read_suite(config: DictConfig) -> Suite:
     tasks = config.tasks or []
     options: Any = OmegaConf.to_container(config.data, resolve=True)
     evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
-    if config.split not in ("dev", "test"):
-        raise UserError(f"split={config.split}: it should be dev or test")
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite(tasks, config.senteval_dir, config.split, **how)
     suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
@@ -92,13 +103,21 @@ def print_failed(failed: Mapping[str, str]) -> None:
 
 
 def sentences_for_fit(config: DictConfig) -> list[str] | None:
-    """Return the sentences to fit a post-processing on; None to fit it on the sentences of each task."""
+    """Return the sentences to fit a post-processing on, distinct ones of a file or a random sample of them.
+
+    None means to fit it on the sentences of each task.
+    """
     if config.fit_on in ("target", "released"):
         if config.retrieval.corpus:
             raise UserError(f"fit_on={config.fit_on}: with retrieval, set it to a file, for example the corpus")
         return None
     source = config.nli if config.fit_on == "nli" else config.fit_on
-    return sentences_to_fit_on(source, config.fit_columns, config.fit_limit, config.seed)
+    columns = [config.fit_columns] if isinstance(config.fit_columns, int | str) else config.fit_columns
+    sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
+    if config.fit_limit is not None and config.fit_limit < len(sentences):
+        sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
+    log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
+    return sentences
 
 
 def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from simcse_pl.export.model_card import read_training, write_card
 from simcse_pl.export.onnx import write_onnx
 from simcse_pl.models.adapters import has_adapter, merge_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.fingerprint import fingerprint
-from simcse_pl.models.load import load_encoder
+from simcse_pl.models.load import fingerprint
 from simcse_pl.models.sentence_transformers_format import unsupported_option
 from simcse_pl.models.settings import SETTINGS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
@@ -82,9 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
     options = {name: getattr(arguments, name) for name in ("pooling", "backbone", "max_length", "truncate_dim")}
-    encoder = load_encoder(arguments.encoder, **options)
-    if not isinstance(encoder, SentenceEncoder):
-        raise UserError(f"{arguments.encoder}: word vectors cannot be exported")
+    encoder = SentenceEncoder.from_pretrained(arguments.encoder, **options)
     encoder.normalize |= arguments.normalize
     if arguments.postprocess:
         if encoder.postprocess:

@@ -1,8 +1,13 @@
-"""Make a file of training pairs from the released file of QQP, Flickr30k or ParaNMT."""
+"""Make a file of training pairs from the released file of QQP, Flickr30k or ParaNMT.
+
+The pairs are in the order of the file, which may be gzipped. Rows that cannot be read are left out and counted.
+"""
 
 import argparse
+from pathlib import Path
 
-from simcse_pl.data.prepare.paraphrases import CORPORA, convert
+from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
+from simcse_pl.data.prepare.paraphrases import CORPORA
 from simcse_pl.utils.terminal import show
 
 
@@ -18,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    stats, written = convert(arguments.corpus, arguments.file, arguments.out)
+    file, out, stats = Path(arguments.file), Path(arguments.out), ConversionStats()
+    check_paths([file], out)
+    written = write_csv(out, ("anchor", "positive"), CORPORA[arguments.corpus](file, stats), stats)
     show(stats.table(arguments.corpus).printed())
     print(f"{written} pairs in {arguments.out}")

@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from simcse_pl.config import CONF
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
-from simcse_pl.utils.own_code import locate
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
@@ -33,7 +33,15 @@ def check_options(config: DictConfig) -> None:
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):
         if not isinstance(node, dict) or "_target_" not in node:
             continue
-        parameters = _parameters(_target(place, node["_target_"]))
+        option = f"{place}._target_={node['_target_']}"
+        try:
+            target = locate(node["_target_"])
+        except Exception as error:  # any code of the user's
+            near = did_you_mean(str(error.name), dir(error.obj)) if isinstance(error, AttributeError) else ""
+            raise UserError(f"{option}: {type(error).__name__}: {first_line(error)}{near}") from error
+        if not callable(target):
+            raise UserError(f"{option}: it must be a class or a function")
+        parameters = _parameters(target)
         for name in (name for name in node if not name.startswith("_")):
             if name in parameters:
                 _check_value(config, f"{place}.{name}", node[name], parameters[name])
@@ -46,18 +54,6 @@ def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
         yield f"{place}{key}", value
         yield from walk(value, f"{place}{key}.")
-
-
-def _target(place: str, name: str) -> Callable[..., Any]:
-    """Import a class or a function. Hydra, which builds it later, then finds its module imported."""
-    try:
-        target = locate(name)
-    except Exception as error:  # any code of the user's
-        near = did_you_mean(str(error.name), dir(error.obj)) if isinstance(error, AttributeError) else ""
-        raise UserError(f"{place}._target_={name}: {type(error).__name__}: {first_line(error)}{near}") from error
-    if not callable(target):
-        raise UserError(f"{place}._target_={name}: it must be a class or a function")
-    return cast(Callable[..., Any], target)
 
 
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:

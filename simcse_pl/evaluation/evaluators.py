@@ -14,7 +14,7 @@ from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_column
 from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
 from simcse_pl.data.readers.labels import NEUTRAL, expected_labels, label_number
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
-from simcse_pl.evaluation.metrics import alignment, correlation, uniformity
+from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.tensors import Encode, cosine_similarity, unit_vectors
 
@@ -159,7 +159,7 @@ class ScoredPairs(LabelledPairs):
         scores = np.array([pair.score for pair in data])
         positive = torch.from_numpy(scores > POSITIVE_SCORE * scores.max())
         return {
-            "spearman": correlation(cosine_similarity(first, second).numpy(), scores).spearman,
+            "spearman": correlations(cosine_similarity(first, second).numpy(), scores)[0],
             "alignment": float(alignment(first[positive], second[positive])),
             "uniformity": float(uniformity(torch.cat([first, second]))),
         }
@@ -254,3 +254,46 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
             for metric, value in values.items():
                 metrics.setdefault(metric, []).append(value)
         return {metric: float(np.mean(values)) for metric, values in metrics.items()}
+
+
+class Bitext(FileEvaluator[list[tuple[str, str]]]):
+    """Sentences and their translations: each is searched for among all, by cosine, as in Tatoeba and BUCC.
+
+    The metrics are `accuracy`, the share of sentences whose nearest translation is their own or equal to it;
+    `reverse_accuracy`, that of translations; and `f1` as MTEB defines it: for each translation, the F1 of the sentences
+    that are nearest to it, and the mean of these, weighted by the number of its sentences.
+
+    Args:
+        validation, test: a file of two columns, files by name, or None.
+        reading: see FileEvaluator.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+
+    def read(self, file: EvaluationFile) -> list[tuple[str, str]]:
+        """Read a sentence and its translation from each row."""
+        return [(cells[0], cells[1]) for _, cells in read_cells(file, 2, self.split)]
+
+    def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
+        """Return all sentences and translations."""
+        return [sentence for pair in data for sentence in pair]
+
+    def measure(self, encode: Encode, data: list[tuple[str, str]]) -> dict[str, float]:
+        """Return accuracy in both directions, and F1."""
+        from sklearn.metrics import f1_score  # slow to import
+
+        sides = [list(side) for side in zip(*data, strict=True)]
+        first, second = (unit_vectors(x) for x in encode_columns(encode, *sides))
+        nearest = _nearest(first, second, sides[1])
+        return {
+            "accuracy": float(np.mean(np.array(nearest) == np.array(sides[1]))),
+            "reverse_accuracy": float(np.mean(np.array(_nearest(second, first, sides[0])) == np.array(sides[0]))),
+            "f1": float(f1_score(sides[1], nearest, average="weighted", zero_division=0)),
+        }
+
+
+def _nearest(queries: torch.Tensor, corpus: torch.Tensor, texts: Sequence[str]) -> list[str]:
+    """Return the text whose unit vector is nearest to each query's."""
+    places = torch.cat([(rows @ corpus.T).argmax(dim=1) for rows in queries.split(4096)])
+    return [texts[place] for place in places.tolist()]

@@ -37,7 +37,9 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
     Returns:
         The predicted classes, [problems, values of C, n].
     """
-    x = _principal_axes(features.float())
+    centered = features.float() - features.float().mean(dim=0)
+    _, axes = torch.linalg.eigh(as_float64(centered.T @ centered))
+    x = F.pad(centered @ axes.to(centered), (0, 1), value=1.0)  # [n, dim + 1], the last column for the intercept
     targets = F.one_hot(labels, int(labels.max()) + 1).float()
     if targets.shape[1] == 2:
         targets = targets[:, 1:]  # the logit of class 0 is fixed to 0
@@ -50,13 +52,6 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
     fits = _Problems(x, targets.unsqueeze(1), rows.flatten(1).unsqueeze(-1).to(x), penalty)
     predicted = _with_reference(fits.product(_fit(fits))).argmax(dim=-1)
     return predicted.T.view(*Cs.shape, -1).cpu().numpy()
-
-
-def _principal_axes(features: Tensor) -> Tensor:
-    """Return [n, dim + 1]: the features centered and rotated, and a column of ones for the intercept."""
-    centered = features - features.mean(dim=0)
-    _, axes = torch.linalg.eigh(as_float64(centered.T @ centered))
-    return F.pad(centered @ axes.to(centered), (0, 1), value=1.0)
 
 
 def _with_reference(logits: Tensor) -> Tensor:

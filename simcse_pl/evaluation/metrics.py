@@ -1,10 +1,11 @@
 """Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), measures of isotropy, correlations.
 
-All functions except `effective_rank`, `isoscore` and `correlation` take embeddings of any norm.
+All functions except `effective_rank`, `isoscore` and `correlations` take embeddings of any norm.
 A measure that is undefined, for example for too few rows, is NaN.
 """
 
 import contextlib
+import math
 import warnings
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 from scipy.stats import DegenerateDataWarning, pearsonr, spearmanr
 from torch import Tensor
 
-from simcse_pl.results.evaluation_results import Correlation
 from simcse_pl.utils.tensors import as_float64, unit_vectors
 
 _CHUNK_ROWS = 2048
@@ -94,11 +94,10 @@ def gram_bound(x: Tensor) -> dict[str, float]:
     }
 
 
-def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
+def correlations(predicted: np.ndarray, human: np.ndarray) -> tuple[float, float]:
     """Return Spearman's and Pearson's correlation of two arrays [n]; NaN for fewer than two pairs or constants."""
     with warnings.catch_warnings(), contextlib.suppress(DegenerateDataWarning):
         warnings.simplefilter("error", DegenerateDataWarning)
         if len(human) > 1:
-            spearman, pearson = (measure(predicted, human).statistic for measure in (spearmanr, pearsonr))
-            return Correlation(spearman=float(spearman), pearson=float(pearson), pairs=len(human))
-    return Correlation(pairs=len(human))
+            return float(spearmanr(predicted, human).statistic), float(pearsonr(predicted, human).statistic)
+    return math.nan, math.nan

@@ -24,7 +24,7 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
     subsets, start = {}, 0
     for name, pairs in task.subsets.items():
         rows = slice(start, start + len(pairs))
-        subsets[name] = metrics.correlation(predicted[rows], human[rows])
+        subsets[name] = _correlation(predicted[rows], human[rows])
         start += len(pairs)
     scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
     weights = None, [len(pairs) for pairs in task.subsets.values()]
@@ -34,11 +34,16 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
         task=task.name,
         split=task.split,
         pairs=len(task.pairs),
-        all=metrics.correlation(predicted, human),
+        all=_correlation(predicted, human),
         mean=mean,
         wmean=wmean,
         subsets=subsets,
     )
+
+
+def _correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
+    spearman, pearson = metrics.correlations(predicted, human)
+    return Correlation(spearman=spearman, pearson=pearson, pairs=len(human))
 
 
 def evaluate_geometry(encode: Encode, task: StsTask) -> Geometry:

@@ -1,4 +1,7 @@
-"""Evaluation of an encoder on a set of tasks: read their data, then measure all of them."""
+"""Evaluation of an encoder on a set of tasks: read their data, then measure all of them.
+
+The function `encode` may have a cache, and be followed by a post-processing.
+"""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import PositiveInt
+from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, Evaluator, measure, source_of
+from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,
     STS_TASKS,
@@ -22,15 +28,57 @@ from simcse_pl.data.senteval.sts_sets import (
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
-from simcse_pl.results.evaluation_results import OwnData, RetrievalResults, StsScores, SuiteResults, TransferScores
+from simcse_pl.inference.sentence_index import SentenceIndex
+from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.results.evaluation_results import (
+    OwnData,
+    QueryResults,
+    RetrievalResults,
+    StsScores,
+    SuiteResults,
+    TransferScores,
+)
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.tensors import Encode
+from simcse_pl.utils.tensors import Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
 
 log = logging.getLogger(__name__)
 
 GEOMETRY, RETRIEVAL, OWN_DATA = "geometry", "retrieval", "own data"
 WHOLE = "all"  # of the splits of STS-B, for geometry
+
+
+class RetrievalTask:
+    """Retrieval as in Table 8 of the paper. Queries and corpus are read and checked before an encoder is loaded.
+
+    Args:
+        corpus: file of sentences (see data.readers.read_rows).
+        queries: sentences to search for, or a file of them.
+        column: column of the corpus by name or by position from 0, if it has several.
+        top_k: maximum number of neighbours per query.
+
+    Raises:
+        UserError: a file does not exist or is damaged, or there are no queries.
+    """
+
+    def __init__(
+        self,
+        corpus: str | Path,
+        queries: Sequence[str] | str,
+        column: int | str | None = None,
+        top_k: PositiveInt = 3,
+    ) -> None:
+        self._name, self._top_k = str(corpus), top_k
+        self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
+        self._queries = list(iterate_sentences(queries)) if isinstance(queries, str) else list(queries)
+        if not self._queries:
+            raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
+
+    def __call__(self, encode: Encode) -> RetrievalResults:
+        """Return the neighbours of every query."""
+        found = SentenceIndex.build(encode, self._corpus).search(self._queries, self._top_k, leave_out_equal=True)
+        queries = [QueryResults(query=query, neighbours=near) for query, near in zip(self._queries, found, strict=True)]
+        return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)
 
 
 @dataclass
@@ -85,6 +133,7 @@ def load_suite(
     names = [names] if isinstance(names, str) else names
     for option, values, choices in (
         ("tasks", names, ("sts", "transfer", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)),
+        ("split", [split], SPLITS),
         ("geometry.split", [geometry_split], (WHOLE, *SPLITS)),
         ("transfer.classifier", [classifier], CLASSIFIERS),
     ):
@@ -184,17 +233,52 @@ def evaluate_suite(
     )
 
 
-def evaluate_at_dims(encode: Encode, suite: Suite, dims: Sequence[int]) -> dict[str, SuiteResults]:
-    """Measure the STS tasks and the evaluators of a suite on the first dimensions of its vectors.
+def encode_once(encode: Encode, sentences: list[str]) -> Encode:
+    """Return an `encode` function that has the vectors of `sentences`, because several tasks share sentences.
+
+    Other sentences are encoded at each call. UserError is raised if a vector is not finite.
+    """
+
+    def checked(texts: list[str]) -> Tensor:
+        vectors = encode(texts)
+        bad = (~vectors.isfinite()).any(dim=1).nonzero()
+        if len(bad):
+            raise UserError(f"the encoder's vector of {texts[int(bad[0])]!r} is not finite")
+        return vectors
+
+    row = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
+    cache = checked(list(row)) if row else torch.empty(0)
+
+    def cached(texts: list[str]) -> Tensor:
+        return cache[[row[text] for text in texts]] if row and row.keys() >= set(texts) else checked(texts)
+
+    return cached
+
+
+def postprocessed(
+    encode: Encode,
+    postprocess: PostProcess,
+    device: str | torch.device = "cpu",
+    normalize: bool = False,
+    fit_on: Mapping[frozenset[str], list[str]] | None = None,
+) -> Encode:
+    """Return an `encode` function followed by a post-processing, in the order of `SentenceEncoder.encode`.
 
     Args:
-        encode: see evaluate_suite; it should not compute the same vectors twice (see encoding.encode_once).
-
-    Returns:
-        The results by the number of dimensions, as text.
+        encode: function from sentences to vectors [n, dim] that are not normalized.
+        postprocess: if it is not fitted, each call fits it on the sentences of the call, which are those of one task.
+        device: device of the fit.
+        normalize: scale the vectors to length 1 after the post-processing.
+        fit_on: the sentences to fit on in place of those of a call, see `released_fitting_sets`.
     """
-    small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-    return {
-        str(dim): evaluate_suite(lambda texts: encode(texts)[:, :dim], small)  # noqa: B023  called at once
-        for dim in dims
-    }
+    fit_each_call = not postprocess.fitted
+
+    def transformed(texts: list[str]) -> Tensor:
+        vectors = encode(texts).to(device)
+        if fit_each_call:
+            others = (fit_on or {}).get(frozenset(texts))
+            postprocess.fit(encode(others).to(device) if others else vectors)
+        vectors = postprocess.transform(vectors).cpu()
+        return unit_vectors(vectors) if normalize else vectors
+
+    return transformed

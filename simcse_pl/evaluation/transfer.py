@@ -16,7 +16,6 @@ from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
 from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem
 from simcse_pl.results.evaluation_results import TransferScores
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import Encode
 
 SEED = 1111  # the seed and both grids are SentEval's
@@ -51,18 +50,13 @@ def evaluate_transfer(
         device: device of the classifiers.
         classifier: `scikit-learn`, solved by a faster method; or `pytorch`, trained as SentEval trains it with the
             settings of SimCSE's evaluation script.
-
-    Raises:
-        UserError: a class has fewer examples than there are folds.
     """
     labels = np.array([example.label for split in task.splits.values() for example in split])
     ends = np.cumsum([len(split) for split in task.splits.values()])
     rows = dict(zip(task.splits, np.split(np.arange(len(labels)), ends[:-1]), strict=True))
-    finals = _folds(rows["all"], labels, task.name) if "all" in rows else [(rows["train"], rows["test"])]
+    finals = _folds(rows["all"], labels) if "all" in rows else [(rows["train"], rows["test"])]
     dev = rows.get("dev")
-    choices: list[list[Fit]] = [
-        _folds(train, labels, task.name) if dev is None else [(train, dev)] for train, _ in finals
-    ]
+    choices: list[list[Fit]] = [_folds(train, labels) if dev is None else [(train, dev)] for train, _ in finals]
     protocol, grid = _PROTOCOLS[tuple(rows)]
     fit_predict = logistic_regression.fit_predict
     if classifier == PYTORCH:
@@ -97,9 +91,7 @@ def evaluate_transfer(
     )
 
 
-def _folds(rows: Rows, labels: np.ndarray, task: str) -> list[Fit]:
-    if np.unique_counts(labels[rows]).counts.min() < FOLDS:
-        raise UserError(f"{task}: {FOLDS} folds need at least {FOLDS} examples of each class")
+def _folds(rows: Rows, labels: np.ndarray) -> list[Fit]:
     splits = StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=SEED).split(rows, labels[rows])
     return [(rows[train], rows[test]) for train, test in splits]
 

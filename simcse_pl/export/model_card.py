@@ -16,8 +16,7 @@ from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.sweeps.sweep_results import TrainingRun
 from simcse_pl.reports.tables.run_table import run_table
 from simcse_pl.results.evaluation_results import Result, read_shape
-from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
-from simcse_pl.results.trajectory import TrainingTrajectory, read_run
+from simcse_pl.results.run_files import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, TrainingTrajectory, read_run
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import sorted_batches
-from simcse_pl.postprocessing.post_process import AffinePostProcess
+from simcse_pl.postprocessing.linear import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
-from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import Encode, read_weights, unit_vectors
+from simcse_pl.utils.text import Neighbour, checked_sentences
 
 FLOAT32, INT8, BINARY = PRECISIONS = ("float32", "int8", "binary")
 VECTORS_FILE = "vectors.safetensors"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from simcse_pl.inference.simcse import SimCSE
-from simcse_pl.utils.sentences import Neighbour
+from simcse_pl.utils.text import Neighbour
 
 _PAGE = Path(__file__).with_name("search_page.html.jinja")
 _DIGITS = 4  # as in the output of `simcse search`

@@ -16,8 +16,8 @@ from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, load_encoder
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.sentences import Neighbour, checked_sentences
 from simcse_pl.utils.tensors import hash_tensors, unit_vectors
+from simcse_pl.utils.text import Neighbour, checked_sentences
 
 SentencesOrVectors = str | Sequence[str] | Tensor | np.ndarray
 Device = str | torch.device

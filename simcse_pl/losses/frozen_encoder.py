@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.fingerprint import fingerprint
+from simcse_pl.models.load import fingerprint
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as

@@ -103,9 +103,8 @@ class SpanMasking(SentenceView):
         self.rate = rate
 
     def make(self, source: ViewInput) -> Tokens:
-        """Return the tokens with the span masked; raise UserError if the tokenizer has no mask token."""
-        if source.mask is None:
-            raise UserError("views: a span cannot be masked, because the model's tokenizer has no mask token")
+        """Return the tokens with the span masked."""
+        assert source.mask is not None, "the tokenizer has no mask token"
         inner = len(source.tokens) - sum(source.special)
         length = round(self.rate * inner)
         start = source.special[0] + int(source.random.random() * (inner - length + 1))

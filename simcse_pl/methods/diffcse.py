@@ -62,17 +62,16 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         embedding_module(encoder.backbone)  # called for its error only
         check_width_is_kept(encoder)
         self.vocabulary = len(encoder.tokenizer)
-        self.generator = None if self.generator_name is None else self._load(str(self.generator_name), encoder)
+        self.generator: Frozen | None = None
+        if self.generator_name is not None:
+            name, option = str(self.generator_name), f"generator={self.generator_name}"
+            with reraise_as(f"{option} (null needs no model)", users_too=True):
+                model, tokenizer = load_masked_language_model(name), load_tokenizer(name)
+            if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+                raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
+            self.generator = Frozen(model.train())
         self.discriminator = copy.deepcopy(encoder.backbone).requires_grad_(True).train()
         self.classifier = nn.Linear(encoder.pooled_dim, 2)
-
-    def _load(self, name: str, encoder: SentenceEncoder) -> Frozen:
-        option = f"generator={name}"
-        with reraise_as(f"{option} (null needs no model)", users_too=True):
-            model, tokenizer = load_masked_language_model(name), load_tokenizer(name)
-        if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
-            raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
-        return Frozen(model.train())
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens of this device's rows."""

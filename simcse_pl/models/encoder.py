@@ -20,9 +20,9 @@ from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, 
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
+from simcse_pl.utils.text import checked_sentences
 from simcse_pl.utils.types import Backbone, Batch
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished

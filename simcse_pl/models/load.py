@@ -1,13 +1,18 @@
-"""Load any encoder by its name: a folder, a hub name, a checkpoint of training, or a file of word vectors."""
+"""Load any encoder by its name: a folder, a hub name, a checkpoint of training, or a file of word vectors.
+
+Fingerprints tell encoders apart: `simcse export` finds their results by them, and the cache their vectors.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.word_vectors import WordVectors
+from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.utils.tensors import hash_tensors
 
 
 class Encoder(Protocol):
@@ -69,3 +74,28 @@ def load_encoder(
         truncate_dim=truncate_dim,
         backbone=backbone,
     )
+
+
+def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:
+    """Return a hash of the weights, settings and post-processing, which determine an encoder's vectors.
+
+    `postprocess` is applied after the encoder's own. The hash is None if the encoder is not a SentenceEncoder, or the
+    post-processing is not fitted.
+    """
+    if not isinstance(encoder, SentenceEncoder) or (postprocess and not postprocess.fitted):
+        return None
+    tensors = encoder.backbone.state_dict() | encoder.pooling_layer.state_dict(prefix="pooling.")
+    if encoder.projection is not None and encoder.head in ("mlp", "transform"):
+        tensors |= encoder.projection.state_dict(prefix="head.")
+    for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):
+        tensors |= {f"{own.name}.{place}.{name}": tensor for name, tensor in own.tensors().items()}
+    settings = [encoder.pooling, encoder.max_length, encoder.normalize, *encoder.templates.texts[:1]]
+    if encoder.template_bias == "always":
+        settings.append("without the template's bias")
+    if encoder.template_as_text != "never":
+        settings.append("template as text")
+    if encoder.final_period:
+        settings.append("with a final period")
+    if encoder.truncate_dim:
+        settings.append(f"truncated to {encoder.truncate_dim}")
+    return hash_tensors(tensors, *settings)

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.own_code import locate
 from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Backbone, Batch
 

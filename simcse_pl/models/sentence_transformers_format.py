@@ -19,7 +19,7 @@ from simcse_pl.models.pooling import POOLINGS, PoolerOutput, Pooling, find_pooli
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, leaves_folder, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
-from simcse_pl.postprocessing.post_process import AffinePostProcess, PostProcess
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json, write_json
 from simcse_pl.utils.tensors import read_weights
@@ -160,7 +160,7 @@ def unsupported_option(
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
         "head=transform": settings.head == "transform",
-        f"postprocess={postprocess and postprocess.name}": not isinstance(postprocess, AffinePostProcess | None),
+        f"postprocess={postprocess and postprocess.name}": postprocess is not None and not postprocess.is_affine,
     }
     if has_adapter(backbone):
         config, causal = load_config(str(backbone.name_or_path)), getattr(backbone.config, "is_causal", True)
@@ -200,6 +200,8 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         assert spec.head_weights is not None
         modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
     if spec.postprocess is not None:
+        from simcse_pl.postprocessing.linear import AffinePostProcess
+
         assert isinstance(spec.postprocess, AffinePostProcess)
         mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
         modules.append(_dense("torch.nn.modules.linear.Identity", matrix.T, -mean @ matrix))

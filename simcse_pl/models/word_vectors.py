@@ -3,7 +3,7 @@
 import itertools
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines
-from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import tracked
+from simcse_pl.utils.text import checked_sentences
 
 _WORD = re.compile(
     r"""(?:[^\W\d_]\.){2,}             # U.S., e.g.
@@ -69,11 +69,7 @@ class WordVectors:
         return self.vectors.shape[1]
 
     @classmethod
-    def from_file(
-        cls,
-        path: str | Path,
-        normalize: bool = False,
-    ) -> "WordVectors":
+    def from_file(cls, path: str | Path, normalize: bool = False) -> "WordVectors":
         """Read a text file of word vectors: GloVe's, or word2vec's with `count dim` in its first line.
 
         Words may contain spaces, as in GloVe's 840B. If a word occurs twice, its first vector counts. A
@@ -86,8 +82,23 @@ class WordVectors:
         Raises:
             UserError: a file does not exist, or a line of it is damaged.
         """
-        rows, vectors = _read_vectors(Path(path))
-        return cls(rows, vectors, normalize)
+        lines = (line.rstrip(" ") for line in read_lines(Path(path)))
+        line = next(lines, "")
+        announced = re.fullmatch(r"([0-9]+)[ \t]+([0-9]+)", line)  # word2vec's first line
+        if announced:
+            line = next(lines, "")
+        dim = line.count(" ")  # the first word contains no space
+        rows: dict[str, int] = {}
+        vectors = array("f")  # grows in place: joining a list of blocks would need the memory twice
+        size = 0
+        with reraise_as(f"{path}: each line must be a word and {dim} numbers"):
+            for size, text in enumerate(tracked(itertools.chain([line], lines), f"reading {Path(path).name}"), 1):
+                word, *values = text.rsplit(" ", dim)  # a word may contain spaces
+                rows.setdefault(word, size - 1)
+                vectors.extend(map(float, values))
+        if not dim or len(vectors) != size * dim or (announced and size != int(announced[1])):
+            raise UserError(f"{path} is damaged or cut short: it must have a word and {dim} numbers per line")
+        return cls(rows, torch.frombuffer(vectors, dtype=torch.float32).view(size, dim), normalize)
 
     def encode(
         self,
@@ -106,36 +117,10 @@ class WordVectors:
         vectors = torch.empty(len(sentences), self.dim)
         for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
             batch = sentences[start : start + batch_size]
-            known = [[*self._rows_of(sentence)] for sentence in batch]
+            found = ([self.rows.get(w, self.rows.get(w.lower())) for w in split_words(text)] for text in batch)
+            known = [[row for row in of_words if row is not None] for of_words in found]
             lengths = torch.tensor([len(rows) for rows in known])
             rows, begins = torch.tensor([*itertools.chain(*known)], dtype=torch.long), lengths.cumsum(0) - lengths
             sums = F.embedding_bag(rows, self.vectors, begins, mode="sum")
             vectors[start : start + batch_size] = sums / lengths.clamp(min=1).unsqueeze(1)
         return unit_vectors(vectors) if (self.normalize if normalize is None else normalize) else vectors
-
-    def _rows_of(self, sentence: str) -> Iterator[int]:
-        """Yield the rows of the words that have a vector, as written or else in lower case."""
-        for word in split_words(sentence):
-            row = self.rows.get(word, self.rows.get(word.lower()))
-            if row is not None:
-                yield row
-
-
-def _read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:
-    lines = (line.rstrip(" ") for line in read_lines(path))
-    line = next(lines, "")
-    announced = re.fullmatch(r"([0-9]+)[ \t]+([0-9]+)", line)  # word2vec's first line
-    if announced:
-        line = next(lines, "")
-    dim = line.count(" ")  # the first word contains no space
-    rows: dict[str, int] = {}
-    vectors = array("f")  # grows in place: joining a list of blocks would need the memory twice
-    size = 0
-    with reraise_as(f"{path}: each line must be a word and {dim} numbers"):
-        for size, text in enumerate(tracked(itertools.chain([line], lines), f"reading {path.name}"), 1):
-            word, *values = text.rsplit(" ", dim)  # a word may contain spaces
-            rows.setdefault(word, size - 1)
-            vectors.extend(map(float, values))
-    if not dim or len(vectors) != size * dim or (announced and size != int(announced[1])):
-        raise UserError(f"{path} is damaged or cut short: it must have a word and {dim} numbers per line")
-    return rows, torch.frombuffer(vectors, dtype=torch.float32).view(size, dim)

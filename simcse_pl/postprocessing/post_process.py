@@ -1,21 +1,20 @@
-"""The base classes of post-processing: fit, transform, save and load; affine maps."""
+"""The base class of post-processing: fit, transform, save and load."""
 
-import importlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
 from simcse_pl.utils.tensors import as_float64
 
 SETTINGS_FILE = "postprocess.json"
 TENSORS_FILE = "postprocess.safetensors"
-_CLASSES = {"whitening": "Whitening", "remove_components": "RemoveComponents", "flow": "Flow"}  # by their modules
+_CLASSES = {"whitening": "linear.Whitening", "remove_components": "linear.RemoveComponents", "flow": "flow.Flow"}
 
 
 class PostProcess(ABC):
@@ -29,11 +28,13 @@ class PostProcess(ABC):
 
     Attributes:
         name: the kind, as in files and tables.
+        is_affine: whether it is an AffinePostProcess, which modules of other libraries can compute.
         options: the constructor's arguments that the map depends on.
         width: the number of dimensions that it was fitted on; None before `fit`.
     """
 
     name: ClassVar[str]
+    is_affine: ClassVar[bool] = False
 
     def __init__(self, **options: Any) -> None:
         self.options = options
@@ -45,15 +46,7 @@ class PostProcess(ABC):
         return self.width is not None
 
     def fit(self, x: Tensor) -> Self:
-        """Learn the map from the embeddings `x` [n, dim], in place of an earlier one.
-
-        Raises:
-            UserError: `x` has fewer than two rows, or a value that is not finite.
-        """
-        self.width = None
-        self.check_width(x.shape[1])
-        if len(x) < 2 or not x.isfinite().all():
-            raise UserError(f"{self.name}: give at least 2 embeddings to fit on, of finite values")
+        """Learn the map from the embeddings `x` [n, dim], at least two, in place of an earlier one."""
         self.learn(x.detach())
         self.width = x.shape[1]
         return self
@@ -89,66 +82,11 @@ class PostProcess(ABC):
 
     @abstractmethod
     def learn(self, x: Tensor) -> None:
-        """Learn the map from `x` [n, dim], at least two embeddings, which `fit` has checked."""
+        """Learn the map from `x` [n, dim], at least two embeddings."""
 
     @abstractmethod
     def map(self, x: Tensor) -> Tensor:
         """Return the map of `x` [n, dim] in float64, as float64 [n, k]."""
-
-
-class AffinePostProcess(PostProcess):
-    """A post-processing that maps x to (x - mean) matrix.
-
-    Attributes:
-        mean: [dim], float64.
-        matrix: [dim, k], float64.
-    """
-
-    mean: Tensor
-    matrix: Tensor
-
-    def map(self, x: Tensor) -> Tensor:
-        """Return (x - mean) matrix."""
-        return (x - self.mean.to(x.device)) @ self.matrix.to(x.device)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return `mean` and `matrix`."""
-        return {"mean": self.mean, "matrix": self.matrix}
-
-    def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
-        """Set `mean` and `matrix`, if their shapes fit the width."""
-        self.mean, self.matrix = tensors["mean"].double().view(width), tensors["matrix"].double().view(width, -1)
-
-
-def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the eigenvectors of the covariance of `x` [n, dim], in descending order of variance.
-
-    The covariance is divided by n - 1. Directions whose variance may be due to rounding are left out: variances
-    of at most
-
-        max( eps_x^2 mean ||x||^2, dim eps_64 lambda_1 )
-
-    with the machine epsilons eps_x of the dtype of `x` and eps_64 of float64, and the largest variance lambda_1.
-    At most n - 1 directions are kept, or n if `center` is False.
-
-    Args:
-        x: the embeddings, at least two.
-        center: subtract the mean first.
-
-    Returns:
-        In float64: the mean [dim] (0 if not centered), the variances [rank], and the directions as
-        columns [dim, rank].
-    """
-    n, dim = x.shape
-    rows = as_float64(x)
-    mean = rows.mean(dim=0) if center else torch.zeros_like(rows[0])
-    covariance = (rows - mean).T @ (rows - mean) / (n - 1)
-    variances, directions = torch.linalg.eigh(covariance)
-    of_embeddings = torch.finfo(x.dtype).eps ** 2 * rows.square().sum(dim=1).mean()
-    of_eigenvalues = dim * torch.finfo(variances.dtype).eps * variances[-1]
-    above_rounding = variances > torch.maximum(of_embeddings, of_eigenvalues)
-    kept = above_rounding.nonzero().flatten().flip(0)[: n - 1 if center else n]
-    return mean, variances[kept], directions[:, kept]
 
 
 def load(folder: str | Path) -> PostProcess:
@@ -156,10 +94,8 @@ def load(folder: str | Path) -> PostProcess:
     settings_path, tensors_path = Path(folder) / SETTINGS_FILE, Path(folder) / TENSORS_FILE
     with reraise_as(f"{settings_path} is missing, damaged or of another version; fit it again", users_too=True):
         settings = read_json(settings_path)
-        class_name = _CLASSES[settings["name"]]
-        module = importlib.import_module(f"simcse_pl.postprocessing.{settings['name']}")
-        postprocess: PostProcess = getattr(module, class_name)(**settings["options"])
-        postprocess.check_width(settings["width"])
+        make = locate(f"simcse_pl.postprocessing.{_CLASSES[settings['name']]}")
+        postprocess: PostProcess = make(**settings["options"])
     belongs = reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}")
     with belongs, unchanged(settings_path):
         postprocess.restore(settings["width"], load_file(tensors_path))

@@ -17,7 +17,7 @@ from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_ta
 from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
-from simcse_pl.results.trajectory import TrainingTrajectory
+from simcse_pl.results.run_files import TrainingTrajectory
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
 

@@ -23,10 +23,9 @@ from simcse_pl.reports.sweeps.sweep_results import (
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.reports.tables.score_tables import failure_notes
 from simcse_pl.results.metrics import decimals
-from simcse_pl.results.run_files import CURVES_FILE
-from simcse_pl.results.trajectory import read_curves
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.results.run_files import CURVES_FILE, read_curves
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.text import as_number
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
 _FIRST = ("val/spearman", "val/alignment", "val/uniformity", "train/loss")

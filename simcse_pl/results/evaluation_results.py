@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
 
-from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE
-from simcse_pl.results.trajectory import TrainingTrajectory, read_run
+from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, TrainingTrajectory, read_run
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
-from simcse_pl.utils.sentences import Neighbour
+from simcse_pl.utils.text import Neighbour
 
 Metric = Literal["spearman", "pearson"]
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN

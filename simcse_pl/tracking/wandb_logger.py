@@ -19,7 +19,7 @@ from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.results.evaluation_results import Result, SuiteResults
 from simcse_pl.results.metrics import CURVES
-from simcse_pl.results.trajectory import read_run
+from simcse_pl.results.run_files import read_run
 from simcse_pl.tracking.csv_logger import StepsDone
 from simcse_pl.tracking.wandb_runs import Mode, closing_run, remembered_run, start_run, where_to_look
 from simcse_pl.utils.errors import UserError
@@ -108,12 +108,15 @@ def log_evaluation(
 
 
 def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures: Mapping[str, Figure]) -> None:
-    panels: dict[str, Any] = {f"evaluation/{table.name}": _table(table) for table in tables}
-    panels |= {
-        f"evaluation/{name}": wandb.Image(_drawn(figure), caption=result.label)
-        for name, figure in figures.items()
-        if name != "alignment_uniformity"  # it would have a single point
-    }
+    panels: dict[str, Any] = {}
+    for table in tables:
+        frame = table.frame.astype(object)
+        rows = frame.where(frame.notna(), None).to_numpy().tolist()
+        panels[f"evaluation/{table.name}"] = wandb.Table([str(column) for column in frame], rows)
+    for name, figure in figures.items():
+        if name != "alignment_uniformity":  # it would have a single point
+            image = PIL.Image.open(io.BytesIO(figure_files("", figure)[".png"]))
+            panels[f"evaluation/{name}"] = wandb.Image(image, caption=result.label)
     run.log(panels)
     postprocess = result.settings.get("postprocess")
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
@@ -122,12 +125,3 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     if result.own:
         scores |= {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
-
-
-def _drawn(figure: Figure) -> PIL.Image.Image:
-    return PIL.Image.open(io.BytesIO(figure_files("", figure)[".png"]))
-
-
-def _table(table: Table) -> wandb.Table:
-    frame = table.frame.astype(object)
-    return wandb.Table([str(column) for column in frame], frame.where(frame.notna(), None).to_numpy().tolist())

@@ -19,10 +19,10 @@ from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import options_of
+from simcse_pl.utils.code import versions
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
-from simcse_pl.utils.versions import versions
 
 if TYPE_CHECKING:
     from simcse_pl.evaluation.suite import Suite
@@ -136,8 +136,7 @@ def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask
 
     `also` is a further task to measure correlations and geometry on.
     """
-    from simcse_pl.evaluation.encoding import encode_once  # they import what most runs do not need
-    from simcse_pl.evaluation.suite import Suite, evaluate_suite
+    from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite  # imports what most runs do not need
 
     suite = suite or Suite()
     if also and also.name not in [task.name for task in suite.sts]:

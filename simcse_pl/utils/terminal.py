@@ -1,6 +1,5 @@
 """Tables, text and progress bars in the terminal. Bars are on standard error, and removed at the end."""
 
-import codecs
 import io
 import sys
 from collections.abc import Iterable
@@ -12,29 +11,17 @@ from rich.text import Text
 
 T = TypeVar("T")
 
-_PLAIN = {"–": "-", "±": "+-", "…": "...", "↓": "v", "↑": "^"}
-
 
 def accept_any_text() -> None:
-    """Let standard output write what its encoding lacks, in ASCII or as an escape such as \\u4e2d."""
+    """Let standard output write what its encoding lacks, as an escape such as \\u4e2d."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors=_plain.__name__)
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def printable(text: str) -> str:
     """Return a text as standard output writes it, such as the cell of a table, whose width must be known."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return text.encode(encoding, _plain.__name__).decode(encoding)
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Replace the characters of an error; a handler of codecs."""
-    assert isinstance(error, UnicodeEncodeError)
-    lacking = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(char) or ascii(char)[1:-1] for char in lacking), error.end
-
-
-codecs.register_error(_plain.__name__, _plain)
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def is_terminal(console: Console) -> bool:

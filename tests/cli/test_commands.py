@@ -5,7 +5,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch.nn.functional as F
@@ -89,14 +88,3 @@ def test_info_describes_transformers_and_word_vectors(command, encoder, tmp_path
     (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
     words = json.loads(command("info", tmp_path / "v.txt", "--json").out)
     assert words == {"encoder": f"{tmp_path}/v.txt", "architecture": "word vectors", "dimensions": 2}
-
-
-def test_a_pooling_can_be_in_the_current_folder(command, make_model, tmp_path, monkeypatch):
-    """Only the name of a function lets Python find files of this folder, which may be a downloaded model."""
-    (tmp_path / "my_poolings.py").write_text("def first(states, inputs):\n    return states[-1][:, 0]\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder])  # as in the script simcse
-    info = "info", make_model("bert"), "--json", "--pooling"
-    command(*info, "mean")
-    assert str(Path.cwd()) not in sys.path
-    assert '"pooling": "my_poolings.first"' in command(*info, "my_poolings.first").out

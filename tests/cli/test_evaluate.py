@@ -1,17 +1,16 @@
 """evaluate.py: the whole protocol with a damaged task, and a post-processing that is kept and used again."""
 
 import json
+import random
 
 import pandas
 import pytest
 import torch
 
-from simcse_pl.evaluation.encoding import postprocessed, sentences_to_fit_on
-from simcse_pl.evaluation.retrieval import RetrievalTask
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite, released_fitting_sets
+from simcse_pl.evaluation.suite import RetrievalTask, evaluate_suite, load_suite, postprocessed, released_fitting_sets
 from simcse_pl.models.load import load_encoder
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.postprocessing.post_process import load
-from simcse_pl.postprocessing.whitening import Whitening
 from tests.conftest import SENTENCES
 from tests.senteval_bundle import write_bundle
 
@@ -104,8 +103,9 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
     fit += ["fit_columns=[left,right]", "fit_limit=12"]
     done, first = evaluate(*common, *fit, *search, folder="first")
     encoder = load_encoder(str(make_model("bert")), pooling="mean")
-    fitted_on = sentences_to_fit_on(sentences, ["left", "right"], limit=12)
-    assert len(fitted_on) == 12 and f"on 12 sentences of {sentences}" in done.stdout
+    both = pandas.read_csv(sentences)[["left", "right"]].to_numpy().flatten()
+    fitted_on = random.Random(42).sample(list(dict.fromkeys(both)), 12)
+    assert f"on 12 sentences of {sentences}" in done.stdout
     whitening = Whitening(dim=5).fit(encoder.encode(fitted_on))
     torch.testing.assert_close(load(first / "postprocess").matrix, whitening.matrix)
     results = results_of(first)

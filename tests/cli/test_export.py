@@ -11,8 +11,8 @@ from simcse_pl.cli.info import describe
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.evaluation.sts import evaluate_sts
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.fingerprint import fingerprint
-from simcse_pl.postprocessing.remove_components import RemoveComponents
+from simcse_pl.models.load import fingerprint
+from simcse_pl.postprocessing.linear import RemoveComponents
 from simcse_pl.utils.tensors import unit_vectors
 from tests.conftest import SENTENCES
 

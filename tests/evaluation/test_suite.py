@@ -1,16 +1,18 @@
 """Suites of tasks from a small bundle with random sentences: what is read, what is measured, and which tasks fail."""
 
+import json
+
 import pytest
 import torch
 
 from simcse_pl.data.senteval.sts_sets import StsTask, load_sample, load_sts_task
 from simcse_pl.data.senteval.transfer_sets import load_transfer_task
-from simcse_pl.evaluation.encoding import encode_once, postprocessed
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
-from simcse_pl.evaluation.suite import Suite, evaluate_suite, load_suite
+from simcse_pl.evaluation.suite import RetrievalTask, Suite, encode_once, evaluate_suite, load_suite, postprocessed
 from simcse_pl.evaluation.transfer import evaluate_transfer
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import Whitening
+from simcse_pl.utils.errors import UserError
 from tests.senteval_bundle import write_bundle
 
 
@@ -82,3 +84,45 @@ def test_own_data_is_encoded_with_the_tasks_and_post_processed(tmp_path):
     whitened = evaluate_suite(postprocessed(encode, Whitening()), suite)
     assert whitened.own.metrics["spearman"] == pytest.approx(whitened.sts[0].all.spearman)
     assert whitened.own.metrics["spearman"] != pytest.approx(plain.own.metrics["spearman"])
+
+
+def test_vectors_must_be_finite():
+    def broken(sentences):
+        return torch.tensor([[1.0, float("nan") if sentence == "b" else 0.0] for sentence in sentences])
+
+    with pytest.raises(UserError, match="the encoder's vector of 'b' is not finite"):
+        encode_once(broken, ["a"])(["c", "b"])
+
+
+def drawn(numbers):
+    return torch.stack([torch.randn(4, generator=torch.Generator().manual_seed(int(n))) for n in numbers])
+
+
+FIRST, SECOND = [str(n) for n in range(40)], [str(n) for n in range(40, 80)]
+
+
+def test_only_a_postprocess_that_is_not_fitted_is_fitted_in_each_call():
+    fitted, each_time = Whitening().fit(drawn(FIRST)), postprocessed(drawn, Whitening())
+    assert torch.equal(postprocessed(drawn, fitted)(SECOND), fitted.transform(drawn(SECOND)))
+    for sentences in (FIRST, SECOND):
+        x = each_time(sentences).double()
+        torch.testing.assert_close(torch.cov(x.T), torch.eye(4).double(), atol=1e-4, rtol=0)
+
+
+def on_circle(sentences):
+    """Map sentences onto the circle: the angle of a sentence is its length."""
+    angles = torch.tensor([len(sentence) * 0.1 for sentence in sentences])
+    return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
+
+
+def test_results_of_retrieval_are_plain_values_in_the_order_of_the_queries(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
+    (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
+    result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(on_circle)
+    found = json.loads(json.dumps(result.model_dump()))
+    first, second = found.pop("queries")
+    assert found == {"corpus": str(corpus), "sentences": 4}
+    assert (first["query"], second["query"]) == ("aaa", "aaaaa")
+    similarities = {neighbour["sentence"]: neighbour["similarity"] for neighbour in first["neighbours"]}
+    assert similarities == pytest.approx({"aa": 0.995004, "aaaa": 0.995004}, abs=1e-5)

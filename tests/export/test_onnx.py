@@ -6,7 +6,7 @@ import torch
 from simcse_pl.export import onnx
 from simcse_pl.export.onnx import GRAPH_FILE, INT8_FILE, write_onnx
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

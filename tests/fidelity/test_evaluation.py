@@ -9,10 +9,9 @@ from safetensors.torch import load_file
 
 from benchmarks.fidelity.compare import FOLDER
 from simcse_pl import SimCSE
-from simcse_pl.evaluation.encoding import postprocessed
 from simcse_pl.evaluation.metrics import alignment, uniformity
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite, released_fitting_sets
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.evaluation.suite import evaluate_suite, load_suite, postprocessed, released_fitting_sets
+from simcse_pl.postprocessing.linear import Whitening
 from tests.senteval_bundle import word_sums, write_bundle
 
 RECORD = yaml.safe_load((FOLDER / "evaluation.yaml").read_text())

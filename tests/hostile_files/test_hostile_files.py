@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.utils.errors import UserError
 

@@ -16,7 +16,7 @@ from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.rankcse import RankingDistillation
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind, default_roles
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import composed

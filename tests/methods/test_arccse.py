@@ -1,23 +1,15 @@
-"""ArcCSE: the margin is added to any angle, and masked spans contain each other."""
+"""ArcCSE: which spans are masked, and that they contain each other."""
 
-import math
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 
 from simcse_pl.data.views.view import ViewInput
-from simcse_pl.methods.arccse import SpanMasking, add_angle
+from simcse_pl.methods.arccse import SpanMasking
 
 MASK = 999
-
-
-def test_the_margin_is_added_to_the_angle():
-    found = add_angle(torch.tensor([1.0, -1.0, 0.0]), math.radians(10))
-    expected = torch.tensor([math.cos(math.radians(angle)) for angle in (10, 190, 100)])
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 
 def made(rate, inner, count, special=(1, 1)):

@@ -11,9 +11,8 @@ from transformers import AutoModelForMaskedLM
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.models.saved_encoder import HEAD_FILE, checkpoint_entry
+from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
-from simcse_pl.postprocessing.remove_components import RemoveComponents
-from simcse_pl.postprocessing.whitening import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import flip_bit

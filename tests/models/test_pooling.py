@@ -12,7 +12,7 @@ from transformers import AutoModel
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
 from simcse_pl.models.tokenization import SENTENCE_MASK
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModel
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS
@@ -98,15 +97,3 @@ def test_damaged_content_is_one_line_and_leaves_no_files(damage, checkpoint, tmp
     with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(path)
     assert [file.name for file in tmp_path.rglob("*")] == ["best.ckpt"] and not Path("/tmp/escaped").exists()
-
-
-def test_supervised_models_keep_their_head(make_model, tmp_path):
-    folder = shutil.copytree(make_model("roberta"), tmp_path / "sup-simcse-roberta-large")
-    model = AutoModel.from_pretrained(folder, add_pooling_layer=True).eval()
-    model.save_pretrained(folder)
-    encoder = SentenceEncoder.from_pretrained(folder)
-    for sentence, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
-        with torch.no_grad():
-            output = model(**encoder.tokenizer(sentence, return_tensors="pt"))
-        torch.testing.assert_close(vector, output.pooler_output[0], atol=1e-5, rtol=0)
-    assert SentenceEncoder.from_pretrained(folder, pooling="mean").head == "none"

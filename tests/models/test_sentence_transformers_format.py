@@ -13,8 +13,7 @@ from simcse_pl.models.pooling import POOLINGS
 from simcse_pl.models.sentence_transformers_format import read_sentence_transformers
 from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings
 from simcse_pl.models.sources import resolve
-from simcse_pl.postprocessing.remove_components import RemoveComponents
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 

@@ -42,15 +42,11 @@ def write(tmp_path):
     ("sentence", "words"),
     [
         ("A dog runs.", "A dog runs ."),
-        ("He doesn't; she WON'T, can't.", "He does n't ; she WO N'T , ca n't ."),
+        ("He doesn't; she WON'T (what?!)", "He does n't ; she WO N'T ( what ? ! )"),
         ("It’s John's, we’ve “seen” it", "It 's John 's , we 've \" seen \" it"),
         ("the U.S. and e.g. 3.14 or 1,000,000 at 10:30", "the U.S. and e.g. 3.14 or 1,000,000 at 10:30"),
         ("a mother-in-law, a 2.5-hour film -- well...", "a mother-in-law , a 2.5-hour film -- well ..."),
-        ("(what?!) $5, 20%", "( what ? ! ) $ 5 , 20 %"),
-        ("do n't 'she said'", "do n't ' she said '"),
         ("naïve Σίσυφος\u0085日本語\xa0x\ty\n", "naïve Σίσυφος 日本語 x y"),
-        ("", ""),
-        (" \u2028 ", ""),
     ],
 )
 def test_a_sentence_is_split_into_words(sentence, words):
@@ -70,11 +66,9 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
     assert vectors.encode([]).shape == (0, vectors.dim) == (0, 3)
 
 
-@pytest.mark.parametrize("name", ["v.txt", "v.txt.gz"])
-@pytest.mark.parametrize("form", ["glove", "a space at the end", "windows"])
-def test_all_forms_of_files_are_read(name, form, write):
-    content = [line + " " * (form == "a space at the end") for line in lines()]
-    vectors = WordVectors.from_file(write(content, name, "\r\n" if form == "windows" else "\n"))
+@pytest.mark.parametrize(("name", "end"), [("v.txt.gz", "\n"), ("v.txt", " \n"), ("v.txt", "\r\n")])
+def test_all_forms_of_files_are_read(name, end, write):
+    vectors = WordVectors.from_file(write(lines(), name, end))
     assert list(vectors.rows) == list(WORDS)
     np.testing.assert_array_equal(vectors.vectors.numpy(), np.array(list(WORDS.values()), dtype=np.float32))
 

@@ -1,9 +1,7 @@
-"""The flow: its likelihood against a numeric Jacobian, and the fit. tests/fidelity has the official values."""
+"""The start and the random numbers of the flow; tests/fidelity has the official values."""
 
-import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
 
 from simcse_pl.postprocessing.flow import Flow, Glow
 from simcse_pl.postprocessing.post_process import load
@@ -20,25 +18,8 @@ def skewed():
     return x * torch.logspace(-1, 1, 7) + 3
 
 
-@pytest.fixture(scope="module")
-def fitted(skewed):
-    return Flow(epochs=15).fit(skewed)
-
-
 def likelihood(flow, x):
     return flow._glow(x.double())[1].mean().item()
-
-
-def test_the_likelihood_is_that_of_the_change_of_variables(fitted, skewed):
-    x, step = skewed.double(), 1e-6
-    ends = [[fitted.transform(x + sign * step * row) for row in torch.eye(7).double()] for sign in (1, -1)]
-    jacobians = (torch.stack(ends[0], dim=-1) - torch.stack(ends[1], dim=-1)) / (2 * step)
-    expected = norm.logpdf(fitted.transform(x)).sum(axis=1) + np.linalg.slogdet(jacobians.numpy()).logabsdet
-    assert likelihood(fitted, skewed) == pytest.approx(expected.mean(), abs=1e-3)
-
-
-def test_the_fit_raises_the_likelihood(fitted, skewed):
-    assert likelihood(fitted, skewed) > likelihood(Flow(epochs=5).fit(skewed), skewed) + 1
 
 
 def test_a_standardized_start_suits_any_size_and_constant_dimensions(skewed):
@@ -59,8 +40,8 @@ def test_a_seed_gives_one_flow_and_keeps_the_global_random_state(skewed):
     assert not torch.equal(first.transform(skewed), other.transform(skewed))
 
 
-def test_the_flow_of_an_earlier_version_is_an_error(fitted, tmp_path):
-    fitted.save(tmp_path)
+def test_the_flow_of_an_earlier_version_is_an_error(skewed, tmp_path):
+    Flow().fit(skewed).save(tmp_path)
     settings = read_json(tmp_path / "postprocess.json")
     write_json(tmp_path / "postprocess.json", settings | {"options": {"transforms": 4, "hidden": 256}})
     with pytest.raises(UserError, match="of another version; fit it again: .*'transforms'"):

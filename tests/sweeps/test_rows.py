@@ -5,7 +5,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
 from simcse_pl.config.options import check_options
-from simcse_pl.reports.paper import ablation
+from simcse_pl.reports.published import ablation
 from simcse_pl.sweeps.rows import in_sweep, job_name, row_names, sweep_group, with_row
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT

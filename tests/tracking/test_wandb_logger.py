@@ -34,23 +34,6 @@ def validate(logger, step, spearman):
     logger.log_metrics(metrics | {"geometry/trace": 10.0 + step, "epoch": 0}, step)
 
 
-def test_metrics_are_plotted_over_steps(tmp_path):
-    logger = start(tmp_path)
-    logger.log_hyperparams({"seed": 3, "model": {"dropout": 0.1, "name": "bert"}})
-    validate(logger, 0, 0.25)
-    for step in (0, 1):
-        logger.log_metrics({"train/loss": 1.0 - step, SPEED: 100.0 + step, "epoch": 0}, step)
-    validate(logger, 2, 0.75)
-    wandb.finish()
-    (run,) = offline_runs(tmp_path)
-    assert run.started.job_type == "train" and run.started.display_name == "my run"
-    assert run.config["seed"] == 3 and run.config["model"] == {"dropout": 0.1, "name": "bert"}
-    assert (run.curve("val/spearman"), run.curve("train/loss")) == ([0.25, 0.75], [1.0, 0.0])
-    assert run.curve("trainer/global_step") == [0, 1, 2, 2]
-    assert run.summary[SPEED] == {"mean": 100.5} and run.summary["train/loss"] == 0
-    assert run.metrics["*"].step_metric == run.metrics[SPEED].step_metric == "trainer/global_step"
-
-
 RESULTS = {
     "choices": {"model": "bert"},
     "seed": 3,
@@ -82,6 +65,7 @@ def test_results_have_tables_figures_scores_and_the_encoder(tmp_path, measured):
     (run,) = offline_runs(tmp_path)
     best = {"val/spearman": 0.75, "geometry/trace": 12, "best_step": 2}  # not of the last validation
     assert best.items() <= run.summary.items()
+    assert run.metrics["*"].step_metric == run.metrics[SPEED].step_metric == "trainer/global_step"
     spearman = measured.sts[0].all.spearman
     table = run.table("evaluation/sts")
     assert table["columns"] == ["encoder", "sample"] and table["data"] == [["my run", pytest.approx(100 * spearman)]]

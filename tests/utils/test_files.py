@@ -1,6 +1,7 @@
 """Files are written whole or not at all."""
 
 import errno
+import json
 import os
 
 import pytest
@@ -97,3 +98,9 @@ def test_a_failed_write_names_the_folder_and_changes_nothing(tmp_path, fail):
     with pytest.raises(WriteError, match=f"^cannot write {tmp_path}/one: "), atomic_open(tmp_path / "one"):
         fail()
     assert contents(tmp_path) == {"one": "old"}
+
+
+def test_nan_and_infinity_are_null_in_the_file(tmp_path):
+    write_json(tmp_path / "results.json", {"best": {"spearman": float("nan")}, "sts": [float("inf"), 0.5], "é": None})
+    text = (tmp_path / "results.json").read_text(encoding="utf-8")
+    assert json.loads(text, parse_constant=pytest.fail) == {"best": {"spearman": None}, "sts": [None, 0.5], "é": None}

@@ -172,14 +172,11 @@ def _pairs(
     for _, cells in tracked(table.records, f"reading {table.source}"):
         if place is not None and not isinstance(cells, str) and place < len(cells) and cells[place] != wanted:
             continue
-        row = _triple(table, cells, positions, meanings)
-        if usable := checked_row(row, stats):
+        if usable := checked_row(_triple(cells, positions, meanings), stats):
             yield usable
 
 
-def _triple(
-    table: OpenedTable, cells: Sequence[Any] | str, positions: Sequence[int], meanings: dict[str, str]
-) -> list[str] | str:
+def _triple(cells: Sequence[Any] | str, positions: Sequence[int], meanings: dict[str, str]) -> list[str] | str:
     """Return the premise, the hypothesis and the label of a row, or why it is not used."""
     if isinstance(cells, str) or max(positions) >= len(cells):
         return INVALID

@@ -11,10 +11,8 @@ from simcse_pl.data.prepare.conversion import (
     USED,
     ConversionStats,
     Parsed,
-    check_paths,
     checked_row,
     usable_rows,
-    write_csv,
 )
 from simcse_pl.utils.files import read_lines
 
@@ -93,27 +91,8 @@ def translation_pairs(path: Path, stats: ConversionStats) -> Pairs:
         yield pair
 
 
+# of Table 4, by name
 CORPORA = {"qqp": question_pairs, "flickr30k": caption_pairs, "paranmt": translation_pairs}
-
-
-def convert(corpus: str, file: str | Path, out: str | Path) -> tuple[ConversionStats, int]:
-    """Write the pairs of a corpus of Table 4, in order, with the columns anchor and positive.
-
-    Args:
-        corpus: one of `CORPORA`.
-        file: the corpus as published, gzipped or not. Rows that cannot be read are left out and counted.
-        out: the csv file to write, atomically.
-
-    Returns:
-        The counts of input rows by outcome, and the number of pairs written.
-
-    Raises:
-        UserError: the file does not exist or is not of this corpus, there are no pairs, or `out` is not valid.
-    """
-    path, out = Path(file), Path(out)
-    check_paths([path], out)
-    stats = ConversionStats()
-    return stats, write_csv(out, ("anchor", "positive"), CORPORA[corpus](path, stats), stats)
 
 
 def _caption(line: str) -> Parsed:

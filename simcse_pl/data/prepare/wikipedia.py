@@ -1,7 +1,6 @@
 """Extract the sentences of a Wikipedia dump in any language: `simcse prepare wikipedia`."""
 
 import bz2
-import hashlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -14,10 +13,9 @@ import rich.progress
 
 from simcse_pl.data.prepare.conversion import USED, ConversionStats
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_open, cache_folder, check_is_file
+from simcse_pl.utils.files import atomic_open, check_is_file
 from simcse_pl.utils.terminal import progress_bar
 
-_GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _ARTICLES = ("0",)  # the namespace; others are talk, users, templates
 _PAGES_A_TASK = 64
 
@@ -62,7 +60,7 @@ def sentences_of(
         shortest: the fewest characters of a sentence.
         script: one of `SCRIPTS`, to convert Chinese text to; None to keep it.
     """
-    import sentencex  # slow to import, like gensim; a run of data=wiki_sample only needs the file
+    import sentencex  # slow to import, like gensim
     from gensim.corpora import wikicorpus
 
     sentences, stats = [], ConversionStats()
@@ -155,20 +153,6 @@ def extract(
         if not articles:
             raise UserError(f"{dump} has no usable sentences ({stats}): is it a pages-articles dump?")
     return articles, stats
-
-
-def gensim_sample() -> str:
-    """Return the path of a file with the sentences of gensim's dump. It is written to the user's cache once.
-
-    The dump has 106 articles of English Wikipedia, about 18,000 sentences.
-    """
-    version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
-    path = cache_folder() / f"wiki_sample-{version}.txt"
-    if not path.is_file():
-        import gensim
-
-        extract(Path(gensim.__file__).parent / _GENSIM_DUMP, path)
-    return str(path)
 
 
 def _in_parallel(tasks: Iterator[tuple[Any, ...]], processes: int) -> Iterator[tuple[list[str], ConversionStats]]:

@@ -12,7 +12,7 @@ from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import position_of
 from simcse_pl.data.readers.sources import open_source
 from simcse_pl.utils.errors import UserError, prefixed
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
 Columns = Sequence[int | str] | None
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
 Names = Sequence[Any] | None  # the user's words for 0, 1, ...
 

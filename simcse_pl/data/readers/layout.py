@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
 Format = Literal["text", "table", "json", "parquet"]
 

@@ -14,7 +14,7 @@ from simcse_pl.data.readers.labels import Names, class_name, expected_labels, la
 from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
 log = logging.getLogger(__name__)
 

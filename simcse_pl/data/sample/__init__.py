@@ -1,4 +1,4 @@
-"""The small hand-written data sets of the project; README.md beside this file describes them."""
+"""The small hand-written data sets of the project, which README.md beside this file describes, and Wikipedia's."""
 
 import csv
 import hashlib
@@ -8,6 +8,7 @@ from pathlib import Path
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, cache_folder
 
+_GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neutral"}
 
 
@@ -26,6 +27,22 @@ def mini_backbone() -> str:
     if not folder.is_dir():
         raise UserError("size=mini needs its backbone: make it once by `simcse train experiment=mini_backbone`")
     return str(folder)
+
+
+def gensim_sample() -> str:
+    """Return the path of a file with the sentences of gensim's dump. It is written to the user's cache once.
+
+    The dump has 106 articles of English Wikipedia, about 18,000 sentences.
+    """
+    code = Path(__file__).parents[1] / "prepare" / "wikipedia.py"
+    made = cache_folder() / f"wiki_sample-{hashlib.sha256(code.read_bytes()).hexdigest()[:12]}.txt"
+    if not made.is_file():
+        import gensim
+
+        from simcse_pl.data.prepare.wikipedia import extract
+
+        extract(Path(gensim.__file__).parent / _GENSIM_DUMP, made)
+    return str(made)
 
 
 def nli_pairs(labels: Sequence[str] = tuple(_COLUMNS)) -> str:

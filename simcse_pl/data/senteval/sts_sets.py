@@ -9,7 +9,7 @@ from simcse_pl.data import sample
 from simcse_pl.data.readers.sources import load_hub_dataset
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_lines
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
 log = logging.getLogger(__name__)
 

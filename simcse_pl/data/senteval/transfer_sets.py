@@ -70,11 +70,9 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
             splits["all"] = [
                 Example((_words(line),), label) for label, file in files for line in text_lines(folder / file)
             ]
-    return TransferTask(name, {split: sorted(examples, key=_senteval_order) for split, examples in splits.items()})
-
-
-def _senteval_order(example: Example) -> tuple[int, ...]:
-    return (*(len(sentence.split()) for sentence in example.sentences), example.label)
+    for examples in splits.values():
+        examples.sort(key=lambda example: (*(len(text.split()) for text in example.sentences), example.label))
+    return TransferTask(name, splits)
 
 
 def _trec(path: Path) -> list[Example]:

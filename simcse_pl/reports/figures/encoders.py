@@ -18,7 +18,7 @@ from simcse_pl.reports.figures.style import STYLE, WIDTH, figure_of
 from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks, sts_scores
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation, factor, score_name
-from simcse_pl.results.trajectory import TrainingTrajectory
+from simcse_pl.results.run_files import TrainingTrajectory
 
 _MAX_MARKERS = 17  # per path
 _SMALLEST = 1e-4  # relative to the largest singular value; smaller ones are not shown

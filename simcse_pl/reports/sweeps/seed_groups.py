@@ -11,8 +11,7 @@ from scipy.stats import t
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.methods import methods_file, published_score, setting_of
-from simcse_pl.reports.paper import Ablation, ablation
+from simcse_pl.reports.published import Ablation, ablation, methods_file, published_score, setting_of
 from simcse_pl.reports.sweeps.sweep_results import (
     Job,
     Place,

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simcse_pl.reports.figures.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
-from simcse_pl.reports.paper import Ablation
+from simcse_pl.reports.published import Ablation
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, Sweep, differences, margin
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
 _SHARED_WIDTH = 110  # characters of the line above the panels
 _OUTLIER = 5  # times the median difference, or 1 point; other differences cannot be read beside a larger one

@@ -8,7 +8,7 @@ import pandas as pd
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.paper import Ablation, published
+from simcse_pl.reports.published import Ablation, paper_file
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, METHOD, SCORES, Sweep, differences, margin
 from simcse_pl.reports.sweeps.sweep_results import differing
 from simcse_pl.reports.tables.score_tables import failure_notes
@@ -176,7 +176,7 @@ def _about_paper(sweep: Sweep, paper: Ablation) -> str:
         return "paper: " + ", ".join(filter(None, ["BERT-base", paper.trained, _or(sweep.columns), "on STS-B dev"]))
     chosen = [
         f"{setting} {model} {size} and {rate:g}"
-        for setting, models in published()[sweep.table or ""].items()
+        for setting, models in paper_file()[sweep.table or ""].items()
         for model, (size, rate) in models.items()
     ]
     return f"the paper's choice of batch size and learning rate: {', '.join(chosen)}"

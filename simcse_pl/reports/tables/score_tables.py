@@ -6,7 +6,7 @@ import pandas as pd
 
 from simcse_pl.data.senteval.sts_sets import ORIGINAL_SIZES, STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.paper import PaperRow, find_row
+from simcse_pl.reports.published import PaperRow, find_row
 from simcse_pl.results.evaluation_results import Metric, Result, StsScores
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.tables import Table

@@ -3,12 +3,14 @@
 import csv
 import itertools
 import math
+import sys
 
 import pytest
 
+from simcse_pl.__main__ import main
 from simcse_pl.data.prepare import paraphrases
-from simcse_pl.data.prepare.conversion import INVALID, NO_WORDS, REPEATED, USED
-from simcse_pl.data.prepare.paraphrases import convert
+from simcse_pl.data.prepare.conversion import INVALID, NO_WORDS, REPEATED, USED, ConversionStats
+from simcse_pl.data.prepare.paraphrases import CORPORA
 from simcse_pl.data.readers.row_reader import read_rows
 
 HEADER = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
@@ -33,11 +35,9 @@ def captions(path, lines, header=""):
     return path
 
 
-def converted(tmp_path, corpus, source, **options):
-    stats, written = convert(corpus, source, tmp_path / "out.csv", **options)
-    rows = read_rows(tmp_path / "out.csv", ["anchor", "positive"])
-    assert len(rows) == written
-    return stats, rows
+def converted(corpus, source):
+    stats = ConversionStats()
+    return stats, [tuple(row) for row in CORPORA[corpus](source, stats)]
 
 
 def test_questions_that_are_duplicates_are_pairs(tmp_path):
@@ -46,7 +46,7 @@ def test_questions_that_are_duplicates_are_pairs(tmp_path):
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(HEADER)
         writer.writerows([i, 2 * i + 1, 2 * i + 2, *question] for i, question in enumerate(QUESTIONS))
-    stats, rows = converted(tmp_path, "qqp", source)
+    stats, rows = converted("qqp", source)
     assert rows == DUPLICATES
     assert stats == {paraphrases.NOT_DUPLICATE: 1, REPEATED: 1, NO_WORDS: 2, USED: 3, INVALID: 0}
 
@@ -62,7 +62,7 @@ def test_every_two_captions_of_an_image_are_a_pair(tmp_path, separators):
         for n, text in enumerate(texts)
     ]
     header = "image_name| comment_number| comment\n" if "| " in separators else ""
-    stats, rows = converted(tmp_path, "flickr30k", captions(tmp_path / "results", lines, header))
+    stats, rows = converted("flickr30k", captions(tmp_path / "results", lines, header))
     expected = {image: list(itertools.combinations(dict.fromkeys(texts), 2)) for image, texts in said.items()}
     assert [len(pairs) for pairs in expected.values()] == [math.comb(5, 2), math.comb(4, 2), math.comb(5, 2), 0]
     assert rows == [pair for pairs in expected.values() for pair in pairs]
@@ -77,7 +77,7 @@ def test_back_translations_are_read_unchanged(tmp_path, score):
         f'he said " no\the " refused "{score}',
         f". . .\tthat is all .{score}",
     ]
-    stats, rows = converted(tmp_path, "paranmt", captions(tmp_path / "para-nmt.txt", lines))
+    stats, rows = converted("paranmt", captions(tmp_path / "para-nmt.txt", lines))
     assert rows == [tuple(line.split("\t")[:2]) for line in lines[:3]]
     assert stats == {NO_WORDS: 1, USED: 3}
 
@@ -95,5 +95,14 @@ QUORA = "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tIs it so?\t1\n"
 )
 def test_invalid_rows_are_left_out_and_counted(tmp_path, corpus, good, bad, count):
     (tmp_path / "corpus").write_text(good + bad)
-    stats, rows = converted(tmp_path, corpus, tmp_path / "corpus")
+    stats, rows = converted(corpus, tmp_path / "corpus")
     assert (stats[INVALID], len(rows)) == (count, 1)
+
+
+def test_the_command_writes_a_file_of_pairs(tmp_path, monkeypatch, capsys):
+    (tmp_path / "corpus").write_text("a\tb\nc\td\n")
+    given = [f"{tmp_path}/corpus", f"{tmp_path}/out.csv"]
+    monkeypatch.setattr(sys, "argv", ["simcse", "prepare", "paraphrases", "paranmt", *given])
+    main()
+    assert read_rows(tmp_path / "out.csv", ["anchor", "positive"]) == [("a", "b"), ("c", "d")]
+    assert capsys.readouterr().out.endswith(f"2 pairs in {tmp_path}/out.csv\n")

@@ -1,19 +1,15 @@
-"""Transfer tasks in SentEval's layouts and order, and damaged files."""
+"""Transfer tasks with odd characters and rows, in SentEval's order."""
 
-from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, Example, load_transfer_task
+from simcse_pl.data.senteval.transfer_sets import Example, load_transfer_task
 
 
-def test_every_task(bundle):
-    tasks = {name: load_transfer_task(bundle, name).splits for name in TRANSFER_TASKS}
-    assert tasks["MPQA"] == {"all": [Example(("war",), 0), Example(("peace",), 1)]}
-    assert tasks["SUBJ"] == {"all": [Example(("lovely",), 0), Example(("he goes",), 1)]}
-    assert list(tasks["SST"]) == ["train", "dev", "test"]
-    assert tasks["SST"]["train"] == [Example(("good",), 1), Example(("not so good",), 0)]
-    assert tasks["TREC"] == {
+def test_classes_are_numbered_and_pairs_are_read(bundle):
+    assert load_transfer_task(bundle, "TREC").splits == {
         "train": [Example(("Who ?",), 3), Example(("How far is it ?",), 5)],
         "test": [Example(("Where ?",), 4)],
     }
-    assert tasks["MRPC"] == {"train": [Example(("A b", "A c"), 1)], "test": [Example(('He said "x', "y"), 0)]}
+    pairs = load_transfer_task(bundle, "MRPC").splits
+    assert pairs == {"train": [Example(("A b", "A c"), 1)], "test": [Example(('He said "x', "y"), 0)]}
 
 
 def test_sentevals_order_and_odd_characters(bundle):
@@ -24,3 +20,4 @@ def test_sentevals_order_and_odd_characters(bundle):
         ("café bad", 0),
         ("a good one", 1),
     ]
+    assert load_transfer_task(bundle, "CR").splits["all"][0] == Example(("",), 1)  # a blank line

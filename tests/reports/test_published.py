@@ -1,4 +1,4 @@
-"""The paper's numbers, and the rows that results match."""
+"""The paper's numbers, the rows that results match, and the published scores of methods."""
 
 from statistics import fmean
 
@@ -7,14 +7,22 @@ import pytest
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.postprocessing.flow import Flow
-from simcse_pl.reports.paper import ablation, find_row, named_row, published
+from simcse_pl.reports.published import (
+    ablation,
+    find_row,
+    methods_file,
+    named_row,
+    paper_file,
+    published_score,
+    published_scores,
+)
 from simcse_pl.utils.errors import UserError
 
 NLI = "nli_for_simcse.csv"
 
 
 def test_every_row_is_complete_and_its_average_is_over_its_tasks():
-    for table, content in published()["encoders"].items():
+    for table, content in paper_file()["encoders"].items():
         tasks = {"sts": STS_TASKS, "transfer": TRANSFER_TASKS}[content["protocol"]]
         for row in content["rows"]:
             figures = named_row(table, row).figures
@@ -25,7 +33,7 @@ def test_every_row_is_complete_and_its_average_is_over_its_tasks():
 
 def test_every_ablation_is_complete_except_for_three_cells_of_table_4():
     without = []
-    for name in published()["ablation_tables"]:
+    for name in paper_file()["ablation_tables"]:
         table = ablation(name)
         for row, figures in table.rows.items():
             assert all(40 < figure < 90 for figure in figures.values())
@@ -75,3 +83,33 @@ def test_a_result_matches_the_papers_row_only_if_certain(make_result, encoder, s
     protocol, aggregation = given.pop("protocol", "sts"), given.pop("aggregation", "all")
     row = find_row(make_result(encoder=encoder, settings=given), protocol, aggregation)
     assert (row and row.label.removeprefix("paper, Table ")) == expected
+
+
+def test_every_score_is_complete_once_and_its_average_is_over_its_tasks():
+    for name, scores in published_scores().items():
+        found = [(score.setting, score.model, score.variant) for score in scores]
+        assert len(found) == len({*found}), name
+        for score in scores:
+            assert score.setting in methods_file()["baselines"] and score.source in methods_file()["sources"], name
+            assert 60 < score.average < 95, name
+            if score.scores:
+                assert [*score.scores] == [*STS_TASKS, "Avg"] and score.average == score.scores["Avg"], name
+                # some papers round their own averages differently
+                mean = fmean(score.scores[task] for task in STS_TASKS)
+                assert score.average == pytest.approx(mean, abs=0.04), name
+
+
+def test_simcse_has_the_papers_scores():
+    for setting, name in methods_file()["baselines"].items():
+        of_paper = [score for score in published_scores()[name] if score.source == "paper"]
+        assert len(of_paper) == 3
+        for score in of_paper:
+            assert score.scores == named_row("table_5_sts", f"{setting}/SimCSE-{score.model}").figures
+
+
+def test_a_run_is_beside_the_score_of_its_setting_and_model():
+    assert published_score("promptbert", "unsupervised", "bert").average == 78.54
+    assert published_score("promptbert", "supervised", "bert").average == 81.97
+    assert published_score("promptbert", "unsupervised", "minilm_cls").model == "BERT-base"
+    assert published_score("rankcse", "unsupervised", "bert").variant == "ListMLE"
+    assert published_score("cards", "unsupervised", "bert") is None  # published for RoBERTa only

@@ -1,0 +1,45 @@
+"""A user's own classes and functions, by their dotted names; and the versions of the code that a run uses."""
+
+import importlib
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+_CLONE = Path(__file__).parents[2]
+
+
+def locate(name: str) -> Any:
+    """Import a class or function by its dotted name, from an installed package or the current folder.
+
+    The folder is on Python's path only meanwhile: it may be that of a downloaded model, and libraries try to import
+    packages that are not installed.
+    """
+    first, *attributes = name.split(".")
+    folder = os.getcwd()
+    is_new = folder not in sys.path
+    if is_new:
+        sys.path.append(folder)
+    try:
+        found: Any = importlib.import_module(first)
+        for depth, attribute in enumerate(attributes, 1):
+            if hasattr(found, "__path__") and not hasattr(found, attribute):  # a package
+                importlib.import_module(".".join([first, *attributes[:depth]]))
+            found = getattr(found, attribute)
+    finally:
+        if is_new:
+            sys.path.remove(folder)
+    return found
+
+
+def versions() -> str:
+    """Return the versions of the project, torch and transformers; in a clone also the commit, and if files differ."""
+    project = sys.modules["simcse_pl"].__version__  # importing it here would be a circle of packages
+    if (_CLONE / ".git").exists():  # an installed package may be below another repository
+        command = ["git", "-C", str(_CLONE), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+        with suppress(OSError):  # there is no git
+            project += f" {subprocess.run(command, capture_output=True, text=True).stdout.strip()}"
+    return f"simcse_pl {project}, torch {version('torch')}, transformers {version('transformers')}"
