@@ -17,14 +17,7 @@ from simcse_pl.cli.common import add_column, add_encoder, layout, load_simcse
 from simcse_pl.data.prepare.conversion import USED, ConversionStats, check_paths, write_csv
 from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows
 from simcse_pl.data.synthesis.language_model import LocalModel, Server
-from simcse_pl.data.synthesis.synthesizer import (
-    PROMPTS,
-    REPEATED,
-    SIMILARITY,
-    Prompts,
-    Synthesizer,
-    filter_by_similarity,
-)
+from simcse_pl.data.synthesis.synthesizer import PROMPTS, Prompts, Synthesizer, filter_by_similarity
 from simcse_pl.utils.errors import reraise_as, reraise_invalid_options
 from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.terminal import show
@@ -72,11 +65,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         return
     triplets = synthesizer.triplets(sentences, arguments.length_ratio, arguments.check)
-    stats = ConversionStats({REPEATED: len(given) - len(sentences)} | synthesizer.left_out)
+    stats = ConversionStats({"the same sentence again": len(given) - len(sentences)} | synthesizer.left_out)
     if arguments.encoder and triplets:
         simcse, count = load_simcse(arguments), len(triplets)
         triplets = filter_by_similarity(simcse.encode, triplets, arguments.min_positive, arguments.max_negative)
-        stats[SIMILARITY] = count - len(triplets)
+        stats["a cosine beyond --min-positive or --max-negative"] = count - len(triplets)
     stats[USED] = write_csv(out, ["anchor", "positive", "negative"], triplets, stats)
     show(stats.table("sentences").printed())
     lengths = [f"{fmean(map(len, texts)):.0f}" for texts in zip(*triplets, strict=True)]

@@ -37,7 +37,7 @@ class Server:
     def __init__(self, url: str, settings: dict[str, Any], key: str | None, workers: int) -> None:
         self.url = url.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
         self.settings, self.workers, self.rejected = settings, workers, 0
-        how: Any = {"allowed_methods": None, "status_forcelist": _BUSY, "backoff_factor": 1, "raise_on_status": False}
+        how: Any = {"status_forcelist": _BUSY, "backoff_factor": 1, "allowed_methods": None, "raise_on_status": False}
         self.session = requests.Session()
         self.session.headers.update({"Authorization": f"Bearer {key}"} if key else {})
         for scheme in ("http://", "https://"):

@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from simcse_pl.data.readers.labels import label_number
 from simcse_pl.data.synthesis.language_model import Answer, LocalModel, Messages, Server
 from simcse_pl.utils.files import read_lines, reraise_write_errors
 from simcse_pl.utils.tensors import Encode, paired_similarity
@@ -23,12 +24,6 @@ from simcse_pl.utils.terminal import tracked
 POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
 _SHOTS = 5  # examples in a conversation
 PROMPTS = str(Path(__file__).with_name("prompts.yaml"))
-REPEATED = "the same sentence again"
-NO_ANSWER = "no answer, or a refusal"
-COPY = "an answer equal to the sentence or an earlier answer"
-LENGTH = "an answer too short or too long (--length-ratio)"
-SIMILARITY = "a cosine beyond --min-positive or --max-negative"
-UNCONFIRMED = "an answer not confirmed by --check"
 
 Triplet = tuple[str, ...]  # a sentence, its positive and its hard negative
 Question = tuple[str, str, str]  # its kind, a sentence, and for CHECK a hypothesis
@@ -41,9 +36,7 @@ class Prompts(BaseModel, extra="forbid"):
     positive: list[Instruction]
     negative: list[Instruction]
     check: list[Annotated[Instruction, Field(pattern=r"\{hypothesis\}")]]
-    entailment: str  # how the answer to `check` should begin for a positive
-    contradiction: str  # and for a negative
-    refusal: str  # a regular expression that matches the answers which are not a sentence
+    refusal: str  # a regular expression that matches answers which are not a sentence
 
 
 @dataclass
@@ -97,7 +90,8 @@ class Synthesizer:
                 for question, (text, read, written) in zip(batch, answers, strict=True):
                     self.tokens.update(read=read, written=written)
                     if text:
-                        self.answers[key := self.key(question)] = text
+                        key = self.key(question)
+                        self.answers[key] = text
                         file.write(json.dumps({"key": key, "question": question, "answer": text}) + "\n")
                 file.flush()
         return [self.answers.get(self.key(question), "") for question in questions]
@@ -123,25 +117,27 @@ class Synthesizer:
         An answer may have `length_ratio` times as many characters as its sentence, or as few. With `check`, the model
         is asked again if the positive follows from the sentence, and if the negative contradicts it.
         """
-        positives, negatives = (self.ask([(kind, text, "") for text in sentences]) for kind in (POSITIVE, NEGATIVE))
+        kinds = ([(kind, text, "") for text in sentences] for kind in (POSITIVE, NEGATIVE))
+        positives, negatives = (map(self._sentence, self.ask(questions)) for questions in kinds)
         triplets: list[Triplet] = []
         known: set[str] = set()
-        for triplet in zip(sentences, map(self._sentence, positives), map(self._sentence, negatives), strict=True):
+        for triplet in zip(sentences, positives, negatives, strict=True):
             letters = {re.sub(r"\W", "", text).casefold() for text in triplet}
             ratios = [len(text) / len(triplet[0]) for text in triplet]
             if not all(triplet):
-                self.left_out[NO_ANSWER] += 1
+                self.left_out["no answer, or a refusal"] += 1
             elif len(letters) < 3 or letters & known:
-                self.left_out[COPY] += 1
+                self.left_out["an answer equal to the sentence or an earlier answer"] += 1
             elif min(ratios) < 1 / length_ratio or max(ratios) > length_ratio:
-                self.left_out[LENGTH] += 1
+                self.left_out["an answer too short or too long (--length-ratio)"] += 1
             else:
                 triplets.append(triplet)
                 known |= letters
-        for place, word in enumerate([self.prompts.entailment, self.prompts.contradiction], 1) if check else ():
-            replies = map(self._sentence, self.ask([(CHECK, triplet[0], triplet[place]) for triplet in triplets]))
-            confirmed = [bool(re.match(rf"\W*{word}", reply, re.IGNORECASE)) for reply in replies]
-            self.left_out[UNCONFIRMED] += confirmed.count(False)
+        for place, label in ((1, 1.0), (2, 0.0)) if check else ():
+            replies = self.ask([(CHECK, triplet[0], triplet[place]) for triplet in triplets])
+            words = [re.findall(r"\w+", self._sentence(reply)) for reply in replies]
+            confirmed = [label_number(first[0]) == label if first else False for first in words]
+            self.left_out["an answer that the model does not confirm (--check)"] += confirmed.count(False)
             triplets = [*itertools.compress(triplets, confirmed)]
         return triplets
 

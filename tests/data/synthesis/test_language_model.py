@@ -10,6 +10,7 @@ from tests.chat_server import chat_server
 
 QUESTION = [{"role": "user", "content": "Sentence: It rains."}]
 SETTINGS = {"model": "small", "temperature": 0.5}
+CUT = '{"choices": [{"message": {"content": "It"}, "finish_reason": "length"}], "usage": {"prompt_tokens": 5}}'
 
 
 @pytest.fixture
@@ -18,16 +19,12 @@ def server():
         yield server
 
 
-def test_a_server_gets_the_settings_and_the_key(server):
+@pytest.mark.parametrize("status", [None, 429, 503])
+def test_a_server_gets_settings_and_key_and_is_asked_again_if_it_is_busy(server, status):
+    server.faults = [(status, "later")] if status else []
     assert Server(server.url, SETTINGS, "secret", 1).answer([QUESTION]) == [("It rains. Yes.", 7, 3)]
-    assert server.asked == [("/v1/chat/completions", "Bearer secret", SETTINGS | {"messages": QUESTION})]
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_server_is_asked_again(server, status):
-    server.faults = [(status, "later")]
-    assert Server(server.url, SETTINGS, None, 1).answer([QUESTION])[0][0] == "It rains. Yes."
-    assert len(server.asked) == 2 and server.asked[0][1] is None
+    request = ("/v1/chat/completions", "Bearer secret", SETTINGS | {"messages": QUESTION})
+    assert server.asked == [request] * (2 if status else 1)
 
 
 @pytest.mark.parametrize(("status", "content"), [(401, "bad key"), (404, "no model small"), (200, "<html>")])
@@ -35,18 +32,13 @@ def test_a_wrong_key_model_or_address_is_an_error_at_once(server, status, conten
     server.faults = [(status, content)]
     with pytest.raises(UserError, match=content):
         Server(server.url, SETTINGS, None, 1).answer([QUESTION])
+    with pytest.raises(UserError, match="no answer from --server.*refused"):
+        Server("http://127.0.0.1:9/v1", SETTINGS, None, 1).answer([QUESTION])
     assert len(server.asked) == 1
 
 
-def test_no_server_is_an_error_at_once(server):
-    server.server_close()
-    with pytest.raises(UserError, match="no answer from --server.*refused"):
-        Server(server.url, SETTINGS, None, 1).answer([QUESTION])
-
-
 def test_a_rejected_request_and_an_answer_without_an_end_are_empty(server, caplog):
-    cut = '{"choices": [{"message": {"content": "It"}, "finish_reason": "length"}], "usage": {"prompt_tokens": 5}}'
-    server.faults = [(400, "filtered"), (400, "filtered too"), (200, cut)]
+    server.faults = [(400, "filtered"), (400, "filtered too"), (200, CUT)]
     model = Server(server.url, SETTINGS, None, 1)
     assert [model.answer([QUESTION]) for _ in range(3)] == [[("", 0, 0)], [("", 0, 0)], [("", 5, 0)]]
     assert len(caplog.messages) == 1 and "400 filtered" in caplog.text
@@ -61,13 +53,12 @@ def test_a_local_model_takes_the_most_probable_tokens(make_model, tmp_path):
     for prompt, tokens in zip(prompts, written, strict=True):
         while len(tokens) < 8:
             tokens.append(model(torch.tensor([prompt + tokens])).logits[0, -1].argmax().item())
-    first, second = written
-    model.generation_config.eos_token_id = first[2]
+    model.generation_config.eos_token_id = end = written[0][2]
+    assert end not in written[0][:2] + written[1], "the second answer has no end"
     model.save_pretrained(tmp_path)
     tokenizer.chat_template = "<s>{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"
     tokenizer.save_pretrained(tmp_path)
     local = LocalModel({"model": str(tmp_path), "temperature": 0, "max_tokens": 8}, "cpu", 2)
     answers = local.answer([[{"role": "user", "content": text}] for text in texts])
-    assert first[2] not in [*first[:2], *second]
-    assert answers[0][0] == tokenizer.decode(first[:3]) and answers[1][0] == ""
+    assert [text for text, _, _ in answers] == [tokenizer.decode(written[0][:3]), ""]
     assert [read for _, read, _ in answers] == [len(prompt) for prompt in prompts]
