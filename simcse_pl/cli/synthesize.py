@@ -7,6 +7,7 @@ OUT.answers.jsonl, so the same command continues after an interruption, and othe
 import argparse
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -59,13 +60,13 @@ def run(arguments: argparse.Namespace) -> None:
     sentences = list(dict.fromkeys(given))
     synthesizer = _synthesizer(arguments, out.with_name(f"{out.name}.answers.jsonl"))
     requests, *tokens = synthesizer.estimate(sentences, arguments.check)
-    print(f"at most {requests} requests, about {tokens[0]} tokens to read and {tokens[1]} to write")
+    print(f"at most {requests} requests, about {tokens[0]} tokens to read and {tokens[1]} to write", flush=True)
     if arguments.price:
         print(f"price: {sum(price * count for price, count in zip(arguments.price, tokens, strict=True)) / 1e6:.2f}")
     if arguments.dry_run:
         return
     triplets = synthesizer.triplets(sentences, arguments.length_ratio, arguments.check)
-    stats = ConversionStats({"the same sentence again": len(given) - len(sentences)} | synthesizer.left_out)
+    stats = ConversionStats(Counter({"the same sentence again": len(given) - len(sentences)}) + synthesizer.left_out)
     if arguments.encoder and triplets:
         simcse, count = load_simcse(arguments), len(triplets)
         triplets = filter_by_similarity(simcse.encode, triplets, arguments.min_positive, arguments.max_negative)
