@@ -1,7 +1,8 @@
 """Language models that answer conversations: an OpenAI-compatible server, or a model of transformers."""
 
 import logging
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -22,27 +23,25 @@ _REJECTED = (400, 413, 422)  # such as by a filter of the content
 _TIMEOUT = (10, 120)  # seconds to connect, and to wait for an answer
 
 
+@dataclass
 class Server:
-    """An OpenAI-compatible server.
+    """An OpenAI-compatible server."""
 
-    Args:
-        url: its address, such as http://localhost:8000/v1.
-        settings: the body of each request, without the messages.
-        key: the API key; None for a server without keys.
-        workers: the number of requests at a time.
-    """
+    url: str  # such as http://localhost:8000/v1
+    settings: dict[str, Any]  # the body of each request, without the messages
+    key: str | None  # the API key, if the server needs one
+    workers: int  # requests at a time
+    batch_size: ClassVar = 1
 
-    batch_size = 1
-
-    def __init__(self, url: str, settings: dict[str, Any], key: str | None, workers: int) -> None:
-        self.url = url.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
-        self.settings, self.workers, self.rejected = settings, workers, 0
+    def __post_init__(self) -> None:
+        self.url = self.url.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
         how: Any = {"status_forcelist": _BUSY, "backoff_factor": 1, "allowed_methods": None, "raise_on_status": False}
         self.session = requests.Session()
-        self.session.headers.update({"Authorization": f"Bearer {key}"} if key else {})
+        self.session.headers.update({"Authorization": f"Bearer {self.key}"} if self.key else {})
         for scheme in ("http://", "https://"):
-            adapter = HTTPAdapter(pool_maxsize=workers, max_retries=Retry(_RETRIES, connect=0, **how))
+            adapter = HTTPAdapter(pool_maxsize=self.workers, max_retries=Retry(_RETRIES, connect=0, **how))
             self.session.mount(scheme, adapter)
+        self.rejected = 0
 
     def answer(self, batch: list[Messages]) -> list[Answer]:
         """Return the answer to a batch of one conversation.
@@ -69,26 +68,22 @@ class Server:
         return [(text, usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))]
 
 
+@dataclass
 class LocalModel:
-    """A model of transformers with a chat template.
+    """A model of transformers with a chat template."""
 
-    Args:
-        settings: `model`, a folder, a hub name or package:NAME; `max_tokens` of an answer; `temperature`, where 0 takes
-            the most probable tokens; and further options of `generate`.
-        device: such as cuda; None for a GPU if available.
-        batch_size: the number of conversations answered at once.
-    """
+    settings: dict[str, Any]  # model, max_tokens, temperature (0: the most probable tokens), others of `generate`
+    device: str | None  # such as cuda; None for a GPU if available
+    batch_size: int  # conversations answered at once
+    workers: ClassVar = 1
 
-    workers = 1
-
-    def __init__(self, settings: dict[str, Any], device: str | None, batch_size: int) -> None:
-        self.settings, self.batch_size = settings, batch_size
-        with loading(name := settings["model"]) as source:
+    def __post_init__(self) -> None:
+        with loading(name := self.settings["model"]) as source:
             options = loading_options(source) | {"config": load_config(source), "dtype": "auto"}
             self.tokenizer = load_tokenizer(name)
             self.tokenizer.padding_side = "left"
             model = AutoModelForCausalLM.from_pretrained(source, **options)
-            self.generate = TextGenerationPipeline(model=model, tokenizer=self.tokenizer, device=device)
+            self.generate = TextGenerationPipeline(model=model, tokenizer=self.tokenizer, device=self.device)
 
     def answer(self, batch: list[Messages]) -> list[Answer]:
         """Return the answer to each conversation of a batch; raise UserError if the model has no chat template."""
@@ -97,9 +92,8 @@ class LocalModel:
         options |= {"do_sample": True, "temperature": heat} if heat else {"do_sample": False}
         with reraise_as(f"--model {name}"):
             prompts = self.tokenizer.apply_chat_template(batch, add_generation_prompt=True, return_dict=False)
-            replies = self.generate(
-                batch, batch_size=len(batch), max_new_tokens=limit, return_full_text=False, **options
-            )
+            options |= {"max_new_tokens": limit, "return_full_text": False, "batch_size": len(batch)}
+            replies = self.generate(batch, **options)
         texts = [reply["generated_text"] for (reply,) in replies]
         counts = [len(self.tokenizer(text).input_ids) for text in texts]
         parts = zip(texts, prompts, counts, strict=True)
