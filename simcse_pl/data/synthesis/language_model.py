@@ -20,7 +20,7 @@ Answer = tuple[str, int, int]  # a text, empty if there is none or it does not e
 _RETRIES = 6  # after 0, 2, 4, 8, 16 and 32 seconds: limits are usually per minute
 _BUSY = (408, 429, 500, 502, 503, 504)
 _REJECTED = (400, 413, 422)  # such as by a filter of the content
-_TIMEOUT = (10, 120)  # seconds to connect, and to wait for an answer
+_TIMEOUT = (10, 600)  # seconds to connect, and to wait for an answer
 
 
 @dataclass

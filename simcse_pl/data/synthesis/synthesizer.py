@@ -78,13 +78,10 @@ class Synthesizer:
     def ask(self, questions: Sequence[Question]) -> list[str]:
         """Return the answers in the order of the questions. An empty one is not kept, and asked for again next time."""
         missing = [question for question in questions if self.key(question) not in self.answers]
-        starts = range(0, len(missing), size := self.model.batch_size)
+        size, workers = self.model.batch_size, self.model.workers
+        starts = range(0, len(missing), size)
         batches = (missing[start : start + size] for start in starts)
-        with (
-            reraise_write_errors(self.path.parent),
-            self.path.open("a") as file,
-            ThreadPool(self.model.workers) as pool,
-        ):
+        with reraise_write_errors(self.path.parent), self.path.open("a") as file, ThreadPool(workers) as pool:
             file.write("\n")  # after half a line
             for batch, answers in tracked(pool.imap_unordered(self._ask, batches), "asking", len(starts)):
                 for question, (text, read, written) in zip(batch, answers, strict=True):
