@@ -28,6 +28,7 @@ from textwrap import dedent, indent
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # tests is not installed
 
+from tests.chat_server import chat_server
 from tests.forks import Forks, forks
 
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -39,7 +40,7 @@ ELSEWHERE = {
 }
 NEEDS = {  # the word for it on the page, and the commands
     "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)"
-    r"|experiment=(prompt|m(simcse|ulti))|xlm-|facebook/|test_sets=",
+    r"|experiment=(prompt|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B|xlm-|facebook/|test_sets=",
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
@@ -295,6 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return results
 
         with contextlib.ExitStack() as stack, ThreadPoolExecutor(os.cpu_count()) as pool:
+            CHANGES["http://localhost:8000/v1"] = stack.enter_context(chat_server()).url
             for number in range(os.cpu_count() or 1):
                 (folder / f"output-{number}").mkdir()
                 free.put(stack.enter_context(forks(folder / f"output-{number}")))

@@ -20,6 +20,7 @@ COMMANDS = {
     "search": "find the sentences of an index or a file that are nearest to a query",
     "serve": "serve a search page and a JSON endpoint on this machine",
     "mine": "find hard negatives for pairs",
+    "synthesize": "make triplets from sentences by a language model",
     "export": "write an encoder for sentence-transformers or as ONNX, or upload it to the hub",
     "info": "print the architecture and the settings of an encoder",
     "prepare": "make training files from public datasets, or a tokenizer from text",

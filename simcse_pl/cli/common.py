@@ -17,20 +17,21 @@ STANDARD = "-"  # standard input or output
 CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
 
 
-def add_encoder(parser: argparse.ArgumentParser, computes: bool = True, nargs: str | None = None) -> None:
+def add_encoder(parser: argparse.ArgumentParser, name: str = "encoder", computes: bool = True, **how: Any) -> None:
     """Add the arguments that select an encoder.
 
     Args:
         parser: the parser of the command.
+        name: `--encoder` makes the encoder an option.
         computes: whether to add the arguments for the device, batch size and precision.
-        nargs: the number of encoders, as in argparse.
+        how: further options of argparse, such as the number of encoders.
     """
     about = (
         "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "
         "or sentence-transformers, a hub name, package:NAME of a Python package, word vectors (.txt or .vec), or with "
         "--backbone a file with a state dict"
     )
-    parser.add_argument("encoder", nargs=nargs, metavar="ENCODER", help=about)
+    parser.add_argument(name, metavar="ENCODER", help=about, **how)
     about = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
     parser.add_argument("--pooling", help=about)
     about = "model with the config and the tokenizer, for a file that has weights alone, such as simcse_unsup.pt"
