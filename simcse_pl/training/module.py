@@ -9,6 +9,7 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from simcse_pl.data.datamodule import prefixed_by_dataset
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
@@ -104,6 +105,10 @@ class SimCSEModule(EncoderModule):
                 loss.attach(encoder)
         if queue:
             queue.attach(encoder)
+        # DDP broadcasts buffers in every step. Those that are not saved, such as position ids, do not change.
+        saved = self.state_dict().keys() - {"queue.rows"}  # equal on all ranks
+        constant = [name for name, _ in self.named_buffers() if name not in saved]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, constant)
         self.batch: EmbeddedBatch | None = None
         self.stop_asked = self.stops = False
         self._not_in_every_loss: list[nn.Parameter] = []

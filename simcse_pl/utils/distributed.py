@@ -74,41 +74,70 @@ def split_of(counts: tuple[int, ...]) -> BatchSplit:
 
 
 class _AllGatherWithGrad(torch.autograd.Function):
-    """All ranks' rows in rank order. Backward sums the gradients from all ranks.
+    """All ranks' rows of some tensors in rank order. Backward sums the gradients from all ranks.
 
-    torch.distributed.nn has such a function, but it is deprecated.
+    torch.distributed.nn has such a function for one tensor, but it is deprecated.
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, counts: tuple[int, ...]) -> Tensor:
+    def forward(ctx: Any, counts: tuple[int, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.counts = counts
-        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather needs equal shapes
-        padded[: len(rows)] = rows
-        gathered = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(gathered, padded)
-        return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
+        packed = [x.reshape(len(x), -1).contiguous().view(torch.uint8) for x in tensors]
+        own = _padded(torch.cat(packed, dim=1), max(counts))
+        buffer = own.new_empty(len(counts) * len(own), own.shape[1])
+        all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
+        all_gather(buffer, own)
+        if min(counts) < max(counts):
+            parts = buffer.chunk(len(counts))
+            buffer = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+        columns = buffer.split([part.shape[1] for part in packed], dim=1)
+        gathered = tuple(
+            column.contiguous().view(x.dtype).view(-1, *x.shape[1:]) for column, x in zip(columns, tensors, strict=True)
+        )
+        needed = ctx.needs_input_grad[1:]
+        ctx.mark_non_differentiable(*(x for x, need in zip(gathered, needed, strict=True) if not need))
+        return gathered
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        gradient = gradients[0].contiguous()
-        dist.all_reduce(gradient)
-        return gradient.split(ctx.counts)[rank()], None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        needed = ctx.needs_input_grad[1:]
+        return None, *(_own_sum(x, ctx.counts) if need else None for x, need in zip(gradients, needed, strict=True))
 
 
-def all_gather_with_grad(rows: Tensor, split: BatchSplit | None = None) -> Tensor:
-    """Return the rows of all ranks in rank order, with gradients.
+def _padded(rows: Tensor, count: int) -> Tensor:
+    """Return rows with zeros behind them up to a number: collectives need equal shapes on all ranks."""
+    missing = count - len(rows)
+    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
+
+
+def _own_sum(rows: Tensor, counts: tuple[int, ...]) -> Tensor:
+    """Return the sum over ranks of this rank's part of the rows of all ranks."""
+    most = max(counts)
+    whole = torch.cat([_padded(part, most) for part in rows.split(counts)])
+    own = rows.new_empty(most, *rows.shape[1:])
+    reduce_scatter: Any = (
+        getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    )  # before torch 2.13
+    reduce_scatter(own, whole)
+    return own[: counts[rank()]]
+
+
+def all_gather_with_grad(*tensors: Tensor, split: BatchSplit | None = None) -> tuple[Tensor, ...]:
+    """Return the rows of all ranks in rank order, with gradients, by one collective.
 
     Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by its
     `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of one device with the whole
     batch.
 
     Args:
-        rows: this rank's rows [n, ...].
-        split: the number of rows by rank; None to exchange it, which waits for a GPU.
+        tensors: this rank's rows, each [n, ...].
+        split: the number of rows by rank; None to exchange it, which waits for a GPU. With one number, the rows are
+            those of all ranks.
     """
-    if world_size() == 1:
-        return rows
-    gathered: Tensor = _AllGatherWithGrad.apply(rows, (split or split_batch(len(rows), rows.device)).rows)
+    split = split or split_batch(len(tensors[0]), tensors[0].device)
+    if len(split.rows) == 1:
+        return tensors
+    gathered: tuple[Tensor, ...] = _AllGatherWithGrad.apply(split.rows, *tensors)
     return gathered
 
 
