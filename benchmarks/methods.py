@@ -138,14 +138,7 @@ def composed(method: str) -> DictConfig:
 
 
 def fit(config: DictConfig, steps: int, *callbacks: pl.Callback, **options: Any) -> None:
-    """Train with a config for some steps on the CPU, without validation, logs and checkpoints.
-
-    Args:
-        config: that of `composed`.
-        steps: number of steps.
-        callbacks: further callbacks of the trainer.
-        options: further arguments of `make_trainer`.
-    """
+    """Train with a config of `composed` on the CPU; `callbacks` and `options` are further ones of the trainer."""
     pl.seed_everything(config.seed, verbose=False)
     encoder = instantiate(config.model)
     evaluators = instantiate(config.evaluators)

@@ -7,6 +7,7 @@ The first table is counted on two CPU ranks, which train the packaged encoder (6
 `benchmarks.methods` does. The second one is computed for BERT-base in float32, from the number of rows and weights.
 """
 
+import itertools
 import logging
 import os
 import socket
@@ -29,10 +30,9 @@ from benchmarks.methods import METHODS, composed, fit
 from simcse_pl.utils.files import read_json, write_json
 from simcse_pl.utils.tables import Table
 
-KINDS = {"_allgather_base_": "all-gathers", "_reduce_scatter_base_": "reduce-scatters", "allgather_": "all-gathers"}
-KINDS |= {"allreduce_": "all-reduces", "broadcast_": "broadcasts"}
+KINDS = {"_allgather_base_": "all-gathers", "allreduce_": "all-reduces", "broadcast_": "broadcasts"}
+MOVED = {"all-gathers": 1, "all-reduces": 2, "broadcasts": 1}  # how often a ring moves a buffer
 LINKS = {"NVLink": 450e9, "Ethernet": 12.5e9}  # bytes per second in each direction and rank: NVLink 4, 100 Gbit/s
-MOVED = {"all-gathers": 1, "reduce-scatters": 1, "all-reduces": 2, "broadcasts": 1}  # how often a ring moves a buffer
 
 
 class Collectives(TorchDispatchMode, pl.Callback):
@@ -94,32 +94,27 @@ def counted(methods: list[str]) -> Table:
     return Table("ranks_counted", "Collectives of a step on two ranks", pd.DataFrame(rows), 0, [note])
 
 
-def sent(ranks: int, rows: int, views: int, weights: int, dim: int) -> dict[str, float]:
-    """Return the bytes that a rank sends over a ring in a step of `simcse`: of the batch, and of the weights.
-
-    Embeddings are gathered, and their gradients scattered. Sharded weights are gathered twice, and theirs scattered.
-    """
-    share, batch = (ranks - 1) / ranks, 4 * rows * views * dim
-    return {"batch": 2 * share * batch, "ddp": 2 * share * 4 * weights, "sharded": 3 * share * 4 * weights}
-
-
 def computed() -> Table:
-    """Return the table of the bytes and the time of BERT-base."""
+    """Return the table of what a rank sends over a ring in a step of `simcse`, and how long this takes.
+
+    Embeddings are gathered, and their gradients summed; so are those of the weights. Sharded weights (FSDP) are
+    gathered twice, and their gradients scattered.
+    """
     with torch.device("meta"):
         weights = [*BertModel(BertConfig()).parameters()][::-1]
     buckets: Any = dist._compute_bucket_assignment_by_size(weights, [1 << 20, 25 << 20])  # type: ignore[attr-defined]
     rows = []
-    for ranks in (1, 8, 64):
-        for size, views in ((64, 2), (64, 3), (512, 2), (512, 3)) if ranks > 1 else ((512, 3),):
-            of = sent(ranks, size, views, sum(x.numel() for x in weights), 768)
-            row = {"ranks": ranks, "rows": size, "views": views, "calls": (3 + len(buckets[0])) * (ranks > 1)}
-            row |= {"batch, MB": of["batch"] / 1e6, "weights, MB": of["ddp"] / 1e6}
-            for way in ("ddp", "sharded"):
-                row |= {f"{way}, {link}, ms": 1e3 * (of["batch"] + of[way]) / rate for link, rate in LINKS.items()}
-            rows.append(row)
+    for ranks, size, views in [(1, 512, 3), *itertools.product((8, 64), (64, 512), (2, 3))]:
+        share = 4 * (ranks - 1) / ranks
+        batch, whole = 3 * share * size * views * 768, share * sum(x.numel() for x in weights)
+        row = {"ranks": ranks, "rows": size, "views": views, "calls": (3 + len(buckets[0])) * (ranks > 1)}
+        row |= {"batch, MB": batch / 1e6, "weights, MB": 2 * whole / 1e6}
+        for way, sent in {"": batch + 2 * whole, ", sharded": batch + 3 * whole}.items():
+            row |= {f"{link}{way}, ms": 1e3 * sent / rate for link, rate in LINKS.items()}
+        rows.append(row)
     decimals = {name: 1 if name.endswith(("MB", "ms")) else 0 for name in rows[0]}
-    title = "Bytes and time of a step of BERT-base, on paper"
-    return Table("ranks_computed", title, pd.DataFrame(rows), decimals, ["450 GB/s and 12.5 GB/s per rank, no latency"])
+    notes = ["450 GB/s (NVLink) and 12.5 GB/s (Ethernet) per rank, no latency"]
+    return Table("ranks_computed", "A step of BERT-base on paper", pd.DataFrame(rows), decimals, notes)
 
 
 def main() -> None:

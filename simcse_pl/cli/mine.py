@@ -36,12 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-similarity", type=float, metavar="X", help="leave out sentences whose cosine is below X")
     text = "choose the nearest of the remaining sentences, or a random sample (default: %(default)s)"
     parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=text)
-    text = "choose among the N nearest sentences of each anchor alone, which is faster (default: among all)"
-    parser.add_argument("--nearest", type=int, metavar="N", help=text)
-    text = (
-        "find these by an index of FAISS, approximately, such as HNSW32 or IVF1024,Flat:nprobe=32 (see docs/search.md)"
-    )
+    text = "choose among the nearest sentences that an index of FAISS finds, such as IVF1024,Flat:nprobe=32, or Flat"
     parser.add_argument("--faiss", metavar="INDEX", help=text)
+    parser.add_argument("--nearest", type=int, default=100, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")
 
 

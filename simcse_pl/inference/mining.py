@@ -14,8 +14,7 @@ from simcse_pl.utils.tensors import Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
 
 NEAREST, RANDOM = "nearest", "random"
-_MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB; eight times as many on a GPU
-_NEAREST = 100  # candidates of an index of FAISS
+_MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB on a CPU, and 3 GB on a GPU
 _SCALE = 1_000_000  # of similarities as integers: float32 rounds the seventh decimal
 
 
@@ -38,10 +37,10 @@ class MiningOptions:
     min_similarity: float | None = None  # leave out those below it
     choice: str = NEAREST  # take the nearest of the others, or a random sample
     seed: int = 42  # of the sample
-    nearest: int | None = None  # choose among this many nearest sentences of the corpus alone; with `faiss`, 100
-    # An index of FAISS that finds them approximately, such as `IVF1024,Flat:nprobe=32`: a string of its index_factory,
-    # and parameters of the search.
+    # An index of FAISS, such as `IVF1024,Flat:nprobe=32`, by its index_factory and its parameters: the candidates are
+    # the nearest sentences that it finds. None for all sentences.
     faiss: str | None = None
+    nearest: int = 100  # how many
 
 
 def mine(
@@ -100,39 +99,29 @@ def mine(
 
 
 def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tensor], tuple[Tensor | None, Tensor]]]:
-    """Return how candidates are found: for how many anchors at once, and a function from anchors [n, dim].
+    """Return for how many anchors at once candidates are found, and a function from anchors [n, dim].
 
     The function returns the numbers of the candidates in order, [n, nearest], or None for all; and their cosines with
-    the anchors, [n, nearest] or [n, candidates]. Missing candidates have the number -1.
+    the anchors, [n, nearest] or [n, candidates]. A candidate that FAISS has not found has the number -1.
     """
     most = _MAX_SIMILARITIES * (1 if corpus.device.type == "cpu" else 8)
-    count = options.nearest or (_NEAREST if options.faiss else len(corpus))
-    if count >= len(corpus):
+    if options.faiss is None:
         return max(1, most // len(corpus)), lambda anchors: (None, anchors @ corpus.T)
-    search = _index(corpus, options.faiss) if options.faiss else lambda x, count: (x @ corpus.T).topk(count).indices
-
-    def find(anchors: Tensor) -> tuple[Tensor, Tensor]:
-        numbers = search(anchors, count).sort(dim=1).values
-        return numbers, (corpus[numbers] @ anchors[:, :, None]).squeeze(2)
-
-    width = count * corpus.shape[1]
-    return max(1, most // (width if options.faiss else max(width, len(corpus)))), find
-
-
-def _index(corpus: Tensor, name: str) -> Callable[[Tensor, int], Tensor]:
-    """Return the search of an index of FAISS: from anchors and a number to the numbers of their nearest vectors."""
-    try:
+    vectors, (factory, _, parameters) = corpus.cpu().numpy(), options.faiss.partition(":")
+    with reraise_as(f"faiss={options.faiss}, an index of the package faiss-cpu"):
         import faiss
-    except ModuleNotFoundError as error:
-        raise UserError(f"{error}: pip install faiss-cpu") from error
-    factory, _, parameters = name.partition(":")
-    vectors = corpus.cpu().numpy()
-    with reraise_as(f"faiss={name}"):
+
         index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+        faiss.ParameterSpace().set_index_parameters(index, parameters)  # type: ignore[arg-type]
         index.train(vectors)
         index.add(vectors)
-        faiss.ParameterSpace().set_index_parameters(index, parameters)  # type: ignore[arg-type]
-    return lambda x, count: torch.from_numpy(index.search(x.cpu().numpy(), count)[1]).to(corpus.device)
+
+    def find(anchors: Tensor) -> tuple[Tensor, Tensor]:
+        numbers = torch.from_numpy(index.search(anchors.cpu().numpy(), options.nearest)[1])
+        numbers = numbers.sort(dim=1).values.to(corpus.device)
+        return numbers, (corpus[numbers] @ anchors[:, :, None]).squeeze(2)
+
+    return max(1, most // (options.nearest * vectors.shape[1])), find
 
 
 def _allowed(similarities: Tensor, numbers: Tensor | None, excluded: Sequence[tuple[int, int]]) -> Tensor:

@@ -301,11 +301,11 @@ class SentenceEncoder(nn.Module):
     def project(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
         """Apply the projection head to pooled vectors [n, ..., dim], if it applies in this mode; not `transform` again.
 
-        With batch normalization, the head needs the number of rows of each device, and asks for it without a `split`.
+        Batch normalization asks for the number of rows of each device without a `split`.
         """
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
-            further = (split,) if isinstance(self.projection, BatchNormHead) else ()
-            vectors = self.projection(vectors, *further)
+            with_split = isinstance(self.projection, BatchNormHead)
+            vectors = self.projection(vectors, split) if with_split else self.projection(vectors)
         return vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:

@@ -82,44 +82,26 @@ class _AllGatherWithGrad(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, counts: tuple[int, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.counts = counts
-        packed = [x.reshape(len(x), -1).contiguous().view(torch.uint8) for x in tensors]
-        own = _padded(torch.cat(packed, dim=1), max(counts))
-        buffer = own.new_empty(len(counts) * len(own), own.shape[1])
+        parts = [x.reshape(len(x), -1).contiguous().view(torch.uint8) for x in tensors]
+        rows = torch.cat(parts, dim=1)
+        padded = rows.new_zeros(max(counts), rows.shape[1])  # all ranks need equal shapes
+        padded[: len(rows)] = rows
+        gathered = rows.new_empty(len(counts), *padded.shape)
         all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
-        all_gather(buffer, own)
-        if min(counts) < max(counts):
-            parts = buffer.chunk(len(counts))
-            buffer = torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
-        columns = buffer.split([part.shape[1] for part in packed], dim=1)
-        gathered = tuple(
-            column.contiguous().view(x.dtype).view(-1, *x.shape[1:]) for column, x in zip(columns, tensors, strict=True)
+        all_gather(gathered, padded)
+        whole = torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
+        columns = zip(whole.split([part.shape[1] for part in parts], dim=1), tensors, strict=True)
+        results = tuple(column.contiguous().view(x.dtype).view(-1, *x.shape[1:]) for column, x in columns)
+        ctx.mark_non_differentiable(
+            *(x for x, source in zip(results, tensors, strict=True) if not source.requires_grad)
         )
-        needed = ctx.needs_input_grad[1:]
-        ctx.mark_non_differentiable(*(x for x, need in zip(gathered, needed, strict=True) if not need))
-        return gathered
+        return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        needed = ctx.needs_input_grad[1:]
-        return None, *(_own_sum(x, ctx.counts) if need else None for x, need in zip(gradients, needed, strict=True))
-
-
-def _padded(rows: Tensor, count: int) -> Tensor:
-    """Return rows with zeros behind them up to a number: collectives need equal shapes on all ranks."""
-    missing = count - len(rows)
-    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
-
-
-def _own_sum(rows: Tensor, counts: tuple[int, ...]) -> Tensor:
-    """Return the sum over ranks of this rank's part of the rows of all ranks."""
-    most = max(counts)
-    whole = torch.cat([_padded(part, most) for part in rows.split(counts)])
-    own = rows.new_empty(most, *rows.shape[1:])
-    reduce_scatter: Any = (
-        getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-    )  # before torch 2.13
-    reduce_scatter(own, whole)
-    return own[: counts[rank()]]
+        needed = zip(gradients, ctx.needs_input_grad[1:], strict=True)
+        own = (sum_over_ranks(x.contiguous()).split(ctx.counts)[rank()] if need else None for x, need in needed)
+        return None, *own
 
 
 def all_gather_with_grad(*tensors: Tensor, split: BatchSplit | None = None) -> tuple[Tensor, ...]:

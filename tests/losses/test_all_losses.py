@@ -186,7 +186,7 @@ def expected_calls(name):
     if name in OF_TOKENS:
         return {"allreduce_": 1}
     networks = 2 if name == "pcl" else 1
-    calls = {"_allgather_base_": networks, "_reduce_scatter_base_": networks}
+    calls = {"_allgather_base_": networks, "allreduce_": networks}
     return calls | ({"broadcast_": 1} if name in SHARED_RANDOM else {})
 
 
