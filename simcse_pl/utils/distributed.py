@@ -86,10 +86,10 @@ class _AllGatherWithGrad(torch.autograd.Function):
         rows = torch.cat(parts, dim=1)
         padded = rows.new_zeros(max(counts), rows.shape[1])  # all ranks need equal shapes
         padded[: len(rows)] = rows
-        gathered = rows.new_empty(len(counts), *padded.shape)
+        gathered = rows.new_empty(len(counts) * len(padded), rows.shape[1])
         all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
         all_gather(gathered, padded)
-        whole = torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
+        whole = torch.cat([part[:count] for part, count in zip(gathered.split(len(padded)), counts, strict=True)])
         columns = zip(whole.split([part.shape[1] for part in parts], dim=1), tensors, strict=True)
         results = tuple(column.contiguous().view(x.dtype).view(-1, *x.shape[1:]) for column, x in columns)
         ctx.mark_non_differentiable(
