@@ -82,7 +82,6 @@ def mine(
         anchors, positives = vectors[places].unbind(dim=1)
         of_positive = _rounded((anchors * positives).sum(dim=1))
         numbers, similarities = find(anchors)
-        similarities = _rounded(similarities)
         excluded = [(row, number) for row, (anchor, _) in enumerate(chunk) for number in partners[anchor]]
         allowed = _allowed(similarities, numbers, [pair for pair in excluded if pair[1] < len(candidates)])
         for name, left_out in _filters(options, similarities, of_positive, allowed):
@@ -102,11 +101,11 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
     """Return for how many anchors at once candidates are found, and a function from anchors [n, dim].
 
     The function returns the numbers of the candidates in order, [n, nearest], or None for all; and their cosines with
-    the anchors, [n, nearest] or [n, candidates]. A candidate that FAISS has not found has the number -1.
+    the anchors in millionths, [n, nearest] or [n, candidates]. A candidate that FAISS has not found has the number -1.
     """
     most = _MAX_SIMILARITIES * (1 if corpus.device.type == "cpu" else 8)
     if options.faiss is None:
-        return max(1, most // len(corpus)), lambda anchors: (None, anchors @ corpus.T)
+        return max(1, most // len(corpus)), lambda anchors: (None, _rounded(anchors @ corpus.T))
     vectors, (factory, _, parameters) = corpus.cpu().numpy(), options.faiss.partition(":")
     with reraise_as(f"faiss={options.faiss}, an index of the package faiss-cpu"):
         import faiss
@@ -119,7 +118,7 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
     def find(anchors: Tensor) -> tuple[Tensor, Tensor]:
         numbers = torch.from_numpy(index.search(anchors.cpu().numpy(), options.nearest)[1])
         numbers = numbers.sort(dim=1).values.to(corpus.device)
-        return numbers, (corpus[numbers] @ anchors[:, :, None]).squeeze(2)
+        return numbers, _rounded((corpus[numbers] @ anchors[:, :, None]).squeeze(2))
 
     return max(1, most // (options.nearest * vectors.shape[1])), find
 
@@ -127,10 +126,8 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
 def _allowed(similarities: Tensor, numbers: Tensor | None, excluded: Sequence[tuple[int, int]]) -> Tensor:
     """Return which candidates of each row are neither missing nor excluded, as pairs of a row and a number."""
     row, column = torch.tensor(excluded, dtype=torch.int64).view(-1, 2).T.to(similarities.device)
-    if numbers is None:
-        allowed = torch.ones_like(similarities, dtype=torch.bool)
-    else:
-        allowed = numbers >= 0
+    allowed = torch.ones_like(similarities, dtype=torch.bool) if numbers is None else numbers >= 0
+    if numbers is not None:
         which, column = (numbers[row] == column[:, None]).nonzero(as_tuple=True)
         row = row[which]
     allowed[row, column] = False

@@ -108,7 +108,7 @@ class SentenceIndex:
         """
         quantizer = Quantizer.fitted(precision, self.vectors.numpy())
         codes = torch.from_numpy(quantizer.quantize(self.vectors.numpy()))
-        return SentenceIndex(self.encode, self.sentences, codes, quantizer, self.device)
+        return SentenceIndex(self.encode, self.sentences, codes, quantizer)
 
     def add(self, sentences: Sequence[str]) -> int:
         """Encode and append the sentences that are not in the index, and return their number."""

@@ -133,7 +133,7 @@ class EmbeddedBatch:
         """
         if rows.requires_grad or not self.embedded or "gathered" in vars(self):
             return all_gather_with_grad(rows, split=self.split)[0]
-        gathered, self.gathered = all_gather_with_grad(rows, self.embeddings, split=self.split)
+        self.gathered, gathered = all_gather_with_grad(self.embeddings, rows, split=self.split)
         return gathered
 
     @cached_property

@@ -299,10 +299,7 @@ class SentenceEncoder(nn.Module):
         return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
 
     def project(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
-        """Apply the projection head to pooled vectors [n, ..., dim], if it applies in this mode; not `transform` again.
-
-        Batch normalization asks for the number of rows of each device without a `split`.
-        """
+        """Apply the projection head to vectors [n, ..., dim], if it applies in this mode; not `transform` again."""
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
             with_split = isinstance(self.projection, BatchNormHead)
             vectors = self.projection(vectors, split) if with_split else self.projection(vectors)

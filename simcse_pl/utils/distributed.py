@@ -63,9 +63,8 @@ def split_batch(rows: int, device: torch.device) -> BatchSplit:
     ranks = world_size()
     if ranks == 1:
         return BatchSplit((rows,))
-    gathered = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(ranks)]
-    dist.all_gather(gathered, torch.tensor([rows], device=device))
-    return split_of(tuple(torch.cat(gathered).tolist()))
+    (counts,) = _AllGatherWithGrad.apply((1,) * ranks, torch.tensor([rows], device=device))
+    return split_of(tuple(counts.tolist()))
 
 
 def split_of(counts: tuple[int, ...]) -> BatchSplit:
@@ -74,7 +73,7 @@ def split_of(counts: tuple[int, ...]) -> BatchSplit:
 
 
 class _AllGatherWithGrad(torch.autograd.Function):
-    """All ranks' rows of some tensors in rank order. Backward sums the gradients from all ranks.
+    """All ranks' rows of some tensors in rank order. Backward sums the gradients of the first one from all ranks.
 
     torch.distributed.nn has such a function for one tensor, but it is deprecated.
     """
@@ -92,19 +91,16 @@ class _AllGatherWithGrad(torch.autograd.Function):
         whole = torch.cat([part[:count] for part, count in zip(gathered.split(len(padded)), counts, strict=True)])
         columns = zip(whole.split([part.shape[1] for part in parts], dim=1), tensors, strict=True)
         results = tuple(column.contiguous().view(x.dtype).view(-1, *x.shape[1:]) for column, x in columns)
-        ctx.mark_non_differentiable(
-            *(x for x, source in zip(results, tensors, strict=True) if not source.requires_grad)
-        )
+        ctx.mark_non_differentiable(*results[1:])
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        needed = zip(gradients, ctx.needs_input_grad[1:], strict=True)
-        own = (sum_over_ranks(x.contiguous()).split(ctx.counts)[rank()] if need else None for x, need in needed)
-        return None, *own
+        own = sum_over_ranks(gradients[0].contiguous()).split(ctx.counts)[rank()]
+        return None, own, *(None for _ in gradients[1:])
 
 
-def all_gather_with_grad(*tensors: Tensor, split: BatchSplit | None = None) -> tuple[Tensor, ...]:
+def all_gather_with_grad(rows: Tensor, *constants: Tensor, split: BatchSplit | None = None) -> tuple[Tensor, ...]:
     """Return the rows of all ranks in rank order, with gradients, by one collective.
 
     Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by its
@@ -112,14 +108,15 @@ def all_gather_with_grad(*tensors: Tensor, split: BatchSplit | None = None) -> t
     batch.
 
     Args:
-        tensors: this rank's rows, each [n, ...].
+        rows: this rank's rows [n, ...].
+        constants: further tensors [n, ...] of any type, without gradients.
         split: the number of rows by rank; None to exchange it, which waits for a GPU. With one number, the rows are
             those of all ranks.
     """
-    split = split or split_batch(len(tensors[0]), tensors[0].device)
+    split = split or split_batch(len(rows), rows.device)
     if len(split.rows) == 1:
-        return tensors
-    gathered: tuple[Tensor, ...] = _AllGatherWithGrad.apply(split.rows, *tensors)
+        return rows, *constants
+    gathered: tuple[Tensor, ...] = _AllGatherWithGrad.apply(split.rows, rows, *constants)
     return gathered
 
 
