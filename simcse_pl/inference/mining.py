@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from simcse_pl.utils.tensors import Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
 
 NEAREST, RANDOM = "nearest", "random"
-_MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB on a CPU, and 3 GB on a GPU
+_MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
 _SCALE = 1_000_000  # of similarities as integers: float32 rounds the seventh decimal
 
 
@@ -90,10 +89,9 @@ def mine(
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(device)
         chosen = _top(similarities, allowed, options.negatives)
-        chosen = chosen if numbers is None else numbers.gather(1, chosen)
-        enough = (allowed.sum(dim=1) >= options.negatives).cpu().tolist()
-        for pair, negatives in compress(zip(chunk, chosen.cpu().tolist(), strict=True), enough):
-            rows.append((*pair, *(candidates[number] for number in negatives)))
+        chosen = (chosen if numbers is None else numbers.gather(1, chosen)).cpu()
+        for row in (allowed.sum(dim=1) >= options.negatives).nonzero().flatten().cpu().tolist():
+            rows.append((*chunk[row], *(candidates[number] for number in chosen[row].tolist())))
     return rows, counts
 
 
@@ -103,9 +101,8 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
     The function returns the numbers of the candidates in order, [n, nearest], or None for all; and their cosines with
     the anchors in millionths, [n, nearest] or [n, candidates]. A candidate that FAISS has not found has the number -1.
     """
-    most = _MAX_SIMILARITIES * (1 if corpus.device.type == "cpu" else 8)
     if options.faiss is None:
-        return max(1, most // len(corpus)), lambda anchors: (None, _rounded(anchors @ corpus.T))
+        return max(1, _MAX_SIMILARITIES // len(corpus)), lambda anchors: (None, _rounded(anchors @ corpus.T))
     vectors, (factory, _, parameters) = corpus.cpu().numpy(), options.faiss.partition(":")
     with reraise_as(f"faiss={options.faiss}, an index of the package faiss-cpu"):
         import faiss
@@ -120,7 +117,7 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
         numbers = numbers.sort(dim=1).values.to(corpus.device)
         return numbers, _rounded((corpus[numbers] @ anchors[:, :, None]).squeeze(2))
 
-    return max(1, most // (options.nearest * vectors.shape[1])), find
+    return max(1, _MAX_SIMILARITIES // (options.nearest * vectors.shape[1])), find
 
 
 def _allowed(similarities: Tensor, numbers: Tensor | None, excluded: Sequence[tuple[int, int]]) -> Tensor:

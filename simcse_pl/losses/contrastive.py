@@ -230,11 +230,10 @@ class ContrastiveLoss(Loss):
         anchor, positive, *negatives = views
         tensors: dict[str, Any] = {
             "anchors": batch.embeddings[:, anchor],
+            "positives": None if "positives" in changed else batch.gathered[:, positive],
             "hard_negatives": select_views(batch.gathered, negatives) if negatives else None,
             "queue": batch.queue,
         }
-        if "positives" not in changed:  # otherwise, the embeddings of other devices may not be needed
-            tensors["positives"] = batch.gathered[:, positive]
         return contrastive_loss(
             **(tensors | changed),
             temperature=self.temperature,

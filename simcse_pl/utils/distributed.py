@@ -142,6 +142,5 @@ def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
     With `ignore_nan`, an element is NaN only if it is NaN on all ranks.
     """
     counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
-    total, ranks = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))
-    mean: Tensor = total / ranks
-    return mean
+    sums = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))
+    return sums[0] / sums[1]
