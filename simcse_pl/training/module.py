@@ -105,7 +105,7 @@ class SimCSEModule(EncoderModule):
                 loss.attach(encoder)
         if queue:
             queue.attach(encoder)
-        # DDP would broadcast them in every step. Those that are not saved, such as position ids, do not change.
+        # DDP would broadcast these buffers in every step. Those that are not saved, such as position ids, never change.
         equal = dict(self.named_buffers()).keys() - self.state_dict().keys() | {"queue.rows"}
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, equal)
         self.batch: EmbeddedBatch | None = None
