@@ -8,7 +8,6 @@ The first table is counted on two CPU ranks, which train the packaged encoder (6
 """
 
 import itertools
-import logging
 import os
 import socket
 import tempfile
@@ -67,8 +66,6 @@ def count(rank: int, port: int, methods: list[str], out: str) -> None:
     """Train with each method on one of two ranks; the first one writes the counts of all methods to a file."""
     variables = {"LOCAL_RANK": rank, "NODE_RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in variables.items()})
-    for name in ("pytorch_lightning", "lightning.pytorch", "simcse_pl"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     counts = {}
     for method in methods:
         collectives = Collectives()
