@@ -137,38 +137,42 @@ def composed(method: str) -> DictConfig:
     return config
 
 
-def train(method: str, steps: int, memory: bool = True) -> Cost:
-    """Train with a method for a few steps, without validation, logs and checkpoints.
-
-    Args:
-        method: a choice of conf/method.
-        steps: number of timed steps.
-        memory: measure memory, too, in one more step.
-    """
-    config = composed(method)
+def fit(config: DictConfig, steps: int, *callbacks: pl.Callback, **options: Any) -> None:
+    """Train with a config of `composed` on the CPU; `callbacks` and `options` are further ones of the trainer."""
     pl.seed_everything(config.seed, verbose=False)
     encoder = instantiate(config.model)
     evaluators = instantiate(config.evaluators)
     data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
     module = build_module(config, encoder)
-    meter = StepMeter(steps)
+    options = {"precision": config.trainer.precision, "devices": 1} | options
     trainer = make_trainer(
-        config.trainer.precision,
-        "cpu",
-        devices=1,
-        max_steps=steps + 1 + memory,
+        accelerator="cpu",
+        max_steps=steps,
         gradient_clip_val=config.trainer.gradient_clip_val,
-        callbacks=[instantiate(config.callbacks.seeds), instantiate(config.callbacks.cpu), meter],
+        callbacks=[instantiate(config.callbacks.seeds), instantiate(config.callbacks.cpu), *callbacks],
         limit_val_batches=0,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
+        **options,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer.fit(module, data)
+
+
+def train(method: str, steps: int, memory: bool = True) -> Cost:
+    """Train with a method for a few steps, after one that is not timed.
+
+    Args:
+        method: a choice of conf/method.
+        steps: number of timed steps.
+        memory: measure memory, too, in one more step.
+    """
+    meter = StepMeter(steps)
+    fit(composed(method), steps + 1 + memory, meter)
     setting = setting_of(HydraConfig.get().runtime.choices)
     return Cost((meter.ends[-1] - meter.ends[0]) / steps, meter.memory, setting)
 

@@ -36,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-similarity", type=float, metavar="X", help="leave out sentences whose cosine is below X")
     text = "choose the nearest of the remaining sentences, or a random sample (default: %(default)s)"
     parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=text)
+    text = "choose among the nearest sentences that an index of FAISS finds, such as IVF1024,Flat:nprobe=32, or Flat"
+    parser.add_argument("--faiss", metavar="INDEX", help=text)
+    parser.add_argument("--nearest", type=int, default=100, metavar="N", help="how many (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")
 
 
@@ -50,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
         corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **how))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
-    mined, counts = mine(encode, pairs, options, corpus)
+    mined, counts = mine(encode, pairs, options, corpus, simcse.device)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
     too_few = len(pairs) - len(mined)
     write_csv(out, columns, mined, ConversionStats({"without enough negatives": too_few}))

@@ -2,13 +2,13 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
 
@@ -36,6 +36,10 @@ class MiningOptions:
     min_similarity: float | None = None  # leave out those below it
     choice: str = NEAREST  # take the nearest of the others, or a random sample
     seed: int = 42  # of the sample
+    # An index of FAISS, such as `IVF1024,Flat:nprobe=32`, by its index_factory and its parameters: the candidates are
+    # the nearest sentences that it finds. None for all sentences.
+    faiss: str | None = None
+    nearest: int = 100  # how many
 
 
 def mine(
@@ -43,6 +47,7 @@ def mine(
     pairs: Sequence[tuple[str, str]],
     options: MiningOptions,
     corpus: Sequence[str] | None = None,
+    device: str | torch.device = "cpu",
 ) -> tuple[list[tuple[str, ...]], Counter[str]]:
     """Add negatives to pairs. A terminal shows a progress bar.
 
@@ -51,6 +56,7 @@ def mine(
         pairs: anchors and positives. An anchor may have several.
         options: how to choose negatives.
         corpus: sentences to choose from; None for all positives.
+        device: where the vectors of all sentences are compared, in float32.
 
     Returns:
         Rows of anchor, positive and negatives, in the order of the pairs, without pairs that have too few; and the
@@ -62,29 +68,67 @@ def mine(
     candidates = list(dict.fromkeys(positive for _, positive in pairs) if corpus is None else dict.fromkeys(corpus))
     sentences = list(dict.fromkeys([*candidates, *(sentence for pair in pairs for sentence in pair)]))
     place = {sentence: number for number, sentence in enumerate(sentences)}  # the candidates are the first ones
-    vectors = unit_vectors(encode(sentences).float().cpu())
+    vectors = unit_vectors(encode(sentences).float().to(device))
     if not vectors.isfinite().all():
         raise UserError("the encoder returns vectors that are not finite")
     partners = _partners(pairs, place)
     counts = Counter[str]()
     rows: list[tuple[str, ...]] = []
-    size = max(1, _MAX_SIMILARITIES // len(candidates))
+    size, find = _finder(vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
         chunk = pairs[start : start + size]
-        anchors = vectors[[place[anchor] for anchor, _ in chunk]]
-        of_positive = _rounded((anchors * vectors[[place[positive] for _, positive in chunk]]).sum(dim=1))
-        similarities = _rounded(anchors @ vectors[: len(candidates)].T)
-        allowed = torch.ones_like(similarities, dtype=torch.bool)
-        for row, (anchor, _) in enumerate(chunk):
-            allowed[row, [number for number in partners[anchor] if number < len(candidates)]] = False
+        places = torch.tensor([[place[sentence] for sentence in pair] for pair in chunk]).to(device)
+        anchors, positives = vectors[places].unbind(dim=1)
+        of_positive = _rounded((anchors * positives).sum(dim=1))
+        numbers, similarities = find(anchors)
+        excluded = [(row, number) for row, (anchor, _) in enumerate(chunk) for number in partners[anchor]]
+        allowed = _allowed(similarities, numbers, [pair for pair in excluded if pair[1] < len(candidates)])
         for name, left_out in _filters(options, similarities, of_positive, allowed):
             counts[name] += int((allowed & left_out).sum())
             allowed &= ~left_out
-        scores = _random_scores(options.seed, start, *allowed.shape) if options.choice == RANDOM else similarities
-        chosen = _top(scores, allowed, options.negatives)
-        for row in (allowed.sum(dim=1) >= options.negatives).nonzero().flatten().tolist():
+        if options.choice == RANDOM:
+            similarities = _random_scores(options.seed, start, *allowed.shape).to(device)
+        chosen = _top(similarities, allowed, options.negatives)
+        chosen = (chosen if numbers is None else numbers.gather(1, chosen)).cpu()
+        for row in (allowed.sum(dim=1) >= options.negatives).nonzero().flatten().cpu().tolist():
             rows.append((*chunk[row], *(candidates[number] for number in chosen[row].tolist())))
     return rows, counts
+
+
+def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tensor], tuple[Tensor | None, Tensor]]]:
+    """Return for how many anchors at once candidates are found, and a function from anchors [n, dim].
+
+    The function returns the numbers of the candidates in order, [n, nearest], or None for all; and their cosines with
+    the anchors in millionths, [n, nearest] or [n, candidates]. A candidate that FAISS has not found has the number -1.
+    """
+    if options.faiss is None:
+        return max(1, _MAX_SIMILARITIES // len(corpus)), lambda anchors: (None, _rounded(anchors @ corpus.T))
+    vectors, (factory, _, parameters) = corpus.cpu().numpy(), options.faiss.partition(":")
+    with reraise_as(f"faiss={options.faiss}, an index of the package faiss-cpu"):
+        import faiss
+
+        index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+        faiss.ParameterSpace().set_index_parameters(index, parameters)  # type: ignore[arg-type]
+        index.train(vectors)
+        index.add(vectors)
+
+    def find(anchors: Tensor) -> tuple[Tensor, Tensor]:
+        numbers = torch.from_numpy(index.search(anchors.cpu().numpy(), options.nearest)[1])
+        numbers = numbers.sort(dim=1).values.to(corpus.device)
+        return numbers, _rounded((corpus[numbers] @ anchors[:, :, None]).squeeze(2))
+
+    return max(1, _MAX_SIMILARITIES // (options.nearest * vectors.shape[1])), find
+
+
+def _allowed(similarities: Tensor, numbers: Tensor | None, excluded: Sequence[tuple[int, int]]) -> Tensor:
+    """Return which candidates of each row are neither missing nor excluded, as pairs of a row and a number."""
+    row, column = torch.tensor(excluded, dtype=torch.int64).view(-1, 2).T.to(similarities.device)
+    allowed = torch.ones_like(similarities, dtype=torch.bool) if numbers is None else numbers >= 0
+    if numbers is not None:
+        which, column = (numbers[row] == column[:, None]).nonzero(as_tuple=True)
+        row = row[which]
+    allowed[row, column] = False
+    return allowed
 
 
 def _partners(pairs: Sequence[tuple[str, str]], place: Mapping[str, int]) -> dict[str, set[int]]:
@@ -124,7 +168,8 @@ def _top(scores: Tensor, allowed: Tensor, count: int) -> Tensor:
     They are [pairs, count]; fewer if there are fewer candidates.
     """
     candidates = scores.shape[1]
-    keys = scores.long() * candidates + torch.arange(candidates - 1, -1, -1)  # all different: topk has one result
+    order = torch.arange(candidates - 1, -1, -1, device=scores.device)
+    keys = scores.long() * candidates + order  # all different: topk has one result
     keys.masked_fill_(~allowed, torch.iinfo(torch.int64).min)
     places: Tensor = keys.topk(min(count, candidates), dim=1).indices
     return places

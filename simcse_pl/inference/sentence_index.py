@@ -89,6 +89,7 @@ class SentenceIndex:
     sentences: list[str]  # distinct
     vectors: Tensor  # of the sentences, [n, dim] float32 on the CPU, of length 1, or these vectors quantized
     quantizer: Quantizer = field(default_factory=Quantizer)
+    device: str | torch.device = "cpu"  # where vectors are compared, a block of them at a time
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -155,15 +156,16 @@ class SentenceIndex:
             top_k: maximum number of sentences per query.
         """
         results = []
-        for part in queries.split(_BLOCK):
+        for part in queries.to(self.device).split(_BLOCK):
             blocks = []
             for start in range(0, len(self), _BLOCK):
                 vectors = torch.from_numpy(self.quantizer.dequantize(self.vectors[start : start + _BLOCK].numpy()))
+                vectors = vectors.to(self.device)
                 if self.quantizer.precision != FLOAT32:
                     vectors = unit_vectors(vectors)
                 similarities, places = (part @ vectors.T).topk(min(top_k, len(vectors)))
                 blocks.append((similarities, places + start))
-            similarities, places = (torch.cat(tensors, dim=1) for tensors in zip(*blocks, strict=True))
+            similarities, places = (torch.cat(tensors, dim=1).cpu() for tensors in zip(*blocks, strict=True))
             similarities, order = similarities.topk(min(top_k, len(self)))
             negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
             for row in zip(negated.tolist(), places.gather(1, order).tolist(), strict=True):

@@ -219,7 +219,7 @@ class SimCSE:
             top_k: maximum number of sentences per query.
         """
         index = self._built()
-        index.encode = self._encode_on(device)
+        index.encode, index.device = self._encode_on(device), device or self.device
         found = index.search([queries] if isinstance(queries, str) else queries, top_k, threshold)
         return found[0] if isinstance(queries, str) else found
 

@@ -230,7 +230,7 @@ class ContrastiveLoss(Loss):
         anchor, positive, *negatives = views
         tensors: dict[str, Any] = {
             "anchors": batch.embeddings[:, anchor],
-            "positives": batch.gathered[:, positive],
+            "positives": None if "positives" in changed else batch.gathered[:, positive],
             "hard_negatives": select_views(batch.gathered, negatives) if negatives else None,
             "queue": batch.queue,
         }
@@ -257,7 +257,7 @@ def _negative_mask(
     if false is None and not further:
         return None
     rows = torch.arange(len(batch.embeddings), device=batch.embeddings.device)
-    none = torch.zeros(len(rows), len(batch.gathered), dtype=torch.bool, device=rows.device)
+    none = torch.zeros(len(rows), sum(batch.split.rows), dtype=torch.bool, device=rows.device)
     mask = torch.stack([none if false is None else false[view] for view in keys], dim=2)
     itself = batch.split.label_offset + rows
     mask[rows, itself, 0] = False

@@ -71,7 +71,7 @@ class InnerLayer(Loss):
             return encoder.pool(sequences, num_layers=layer).view(rows, views, -1)
 
         pooled = apply_in_chunks(pool, batch.inputs, batch.chunk_size)
-        inner = batch.replaced(embeddings=encoder.project(pooled), pooled=pooled, queue=None, curves={})
+        inner = batch.replaced(embeddings=encoder.project(pooled, batch.split), pooled=pooled, queue=None, curves={})
         loss = self.objective.weight * self.objective(encoder, inner)
         to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
         divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()

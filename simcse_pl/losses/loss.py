@@ -94,12 +94,12 @@ class EmbeddedBatch:
         self.embedded = True
         if other is None:
             self.pooled = encoder.pool_views(self.inputs, self.chunk_size, self.shared_dropout)
-            self.embeddings = encoder.project(self.pooled)
+            self.embeddings = encoder.project(self.pooled, self.split)
             return
         anchors = encoder.pool_views({name: x[:, :1] for name, x in self.inputs.items()}, self.chunk_size)
         others = other.pool_views({name: x[:, 1:] for name, x in self.inputs.items()}, self.chunk_size)
         self.pooled = torch.cat([anchors, others], dim=1)
-        self.embeddings = torch.cat([encoder.project(anchors), other.project(others)], dim=1)
+        self.embeddings = torch.cat([encoder.project(anchors, self.split), other.project(others, self.split)], dim=1)
 
     @property
     def kind(self) -> RowKind:
@@ -125,17 +125,21 @@ class EmbeddedBatch:
         """Return the rows of all devices [m, ...] for this device's rows [batch, ...], with gradients.
 
         All dimensions but the first must be equal on all devices. Those of `inputs` are not: each device pads to its
-        own longest sentence.
+        own longest sentence. One collective exchanges rows without a gradient, such as labels, and the embeddings, if
+        those are not in `gathered` yet.
 
         The gradient of the mean loss of this device's rows, times `split.weight`, is that of the whole batch on one
         device after DDP averages the gradients.
         """
-        return all_gather_with_grad(rows, self.split)
+        if rows.requires_grad or not self.embedded or "gathered" in vars(self):
+            return all_gather_with_grad(rows, split=self.split)[0]
+        self.gathered, gathered = all_gather_with_grad(self.embeddings, rows, split=self.split)
+        return gathered
 
     @cached_property
     def gathered(self) -> Tensor:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
-        return all_gather_with_grad(self.embeddings, self.split)
+        return all_gather_with_grad(self.embeddings, split=self.split)[0]
 
     def truncated(self, dim: int) -> "EmbeddedBatch":
         """Return this batch with the first dimensions of the embeddings and of the queue; `pooled` is unchanged."""

@@ -85,8 +85,8 @@ class MomentumQueue(nn.Module):
             if new.requires_grad:  # frozen weights are equal in both
                 averaged.lerp_(new.to(averaged.dtype), 1 - self.momentum)
         first_views = {name: x[:, 0] for name, x in batch.items()}
-        anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size)).float()
-        anchors = all_gather_with_grad(anchors, split)
+        anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size), split).float()
+        (anchors,) = all_gather_with_grad(anchors, split=split)
         self.rows.copy_(torch.cat([self.rows, anchors])[-self.size :])
         self._filled = min(self.size, self._filled + len(anchors))
 

@@ -46,5 +46,6 @@ class CoSENTLoss(Loss):
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the pairs of all devices."""
         assert batch.labels is not None
+        scores = batch.gather(batch.labels)
         cosines = paired_similarity(batch.gathered[:, 0], batch.gathered[:, 1])
-        return cosent_loss(cosines, batch.gather(batch.labels), self.temperature)
+        return cosent_loss(cosines, scores, self.temperature)

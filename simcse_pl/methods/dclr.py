@@ -71,9 +71,9 @@ class DebiasedLoss(TaughtLoss):
         if batch.queue is not None:
             raise UserError("this loss has noise in place of a queue: set queue=null")
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
-        gathered, offset = batch.gathered, batch.split.label_offset
         guided = self.guide.embed(batch)
-        near = similarity_matrix(guided[:, anchor], batch.gather(guided)[:, positive]) > self.threshold
+        near = similarity_matrix(guided[:, anchor], batch.gather(guided[:, positive])) > self.threshold
+        gathered, offset = batch.gathered, batch.split.label_offset
         is_positive = torch.eye(len(gathered), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
         near = near & ~is_positive
         batch.log("masked_negatives", near.sum(dim=1).float().mean() / max(1, len(gathered) - 1))

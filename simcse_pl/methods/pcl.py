@@ -62,20 +62,21 @@ class PeerNetwork(Loss):
         """Return the loss of this device's rows, without the weight."""
         views = batch.views(Role.POSITIVE, Role.OTHER)
         pooled = self.peer.pool_views(batch.inputs, batch.chunk_size)
-        networks = batch.embeddings, encoder.project(self.pooler(pooled))
+        networks = batch.embeddings, encoder.project(self.pooler(pooled), batch.split)
         anchors = [embeddings[:, 0] for embeddings in networks]
-        gathered = batch.gather(torch.stack([*anchors, networks[1][:, views[0]]], dim=1))
+        of_peer = batch.gather(select_views(networks[1], [0, views[0]]))
+        gathered = [batch.gathered[:, 0], of_peer[:, 0]]
         offset = batch.split.label_offset
-        itself = torch.eye(len(gathered), dtype=torch.bool, device=gathered.device)[offset : offset + len(anchors[0])]
+        itself = torch.eye(len(of_peer), dtype=torch.bool, device=of_peer.device)[offset : offset + len(anchors[0])]
         itself = F.pad(itself, (len(views), 0))
         scores = {}  # log S(a, b), by the numbers of the networks
         for b, embeddings in enumerate(networks):
             for a in range(2):
                 same = unit_vectors(anchors[a])[:, None] * unit_vectors(select_views(embeddings, views))
-                cosines = torch.cat([same.sum(dim=-1), similarity_matrix(anchors[a], gathered[:, b])], dim=1)
+                cosines = torch.cat([same.sum(dim=-1), similarity_matrix(anchors[a], gathered[b])], dim=1)
                 scores[a, b] = (cosines / self.temperature).masked_fill(itself, -torch.inf).log_softmax(dim=1)
-        loss = contrastive_loss(anchors[1], gathered[:, 2], temperature=self.temperature, label_offset=offset)
-        labels = F.pad(torch.ones_like(itself[:, : len(views)], dtype=loss.dtype), (0, len(gathered)))
+        loss = contrastive_loss(anchors[1], of_peer[:, 1], temperature=self.temperature, label_offset=offset)
+        labels = F.pad(torch.ones_like(itself[:, : len(views)], dtype=loss.dtype), (0, len(of_peer)))
         for within in (scores[0, 0], scores[1, 1]):
             errors = F.binary_cross_entropy_with_logits(within.exp(), labels, reduction="none")
             loss = loss + _mean_without(itself, errors)

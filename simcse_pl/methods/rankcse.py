@@ -55,12 +55,6 @@ def list_mle(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:
 LOSSES = {"list_net": list_net, "list_mle": list_mle}
 
 
-def _similarities(batch: EmbeddedBatch, embeddings: Tensor, rows: Role, columns: Role) -> Tensor:
-    """Return the cosines of a view of this device's rows with a view of all rows, [batch, m]."""
-    (first, *_), (second, *_) = batch.views(rows), batch.views(columns)
-    return similarity_matrix(embeddings[:, first], batch.gather(embeddings[:, second]))
-
-
 class RankingConsistency(Loss):
     """The difference between the two rankings of a batch that two views of a sentence give (Liu et al. 2023).
 
@@ -82,10 +76,10 @@ class RankingConsistency(Loss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows."""
-        views = (Role.ANCHOR, Role.POSITIVE)
+        anchor, positive, *_ = batch.views(Role.ANCHOR, Role.POSITIVE)
         log_p, log_q = (
-            (_similarities(batch, batch.embeddings, *order) / self.temperature).log_softmax(dim=1)
-            for order in (views, views[::-1])
+            (similarity_matrix(batch.embeddings[:, i], batch.gathered[:, j]) / self.temperature).log_softmax(dim=1)
+            for i, j in ((anchor, positive), (positive, anchor))
         )
         log_mean = torch.logaddexp(log_p, log_q) - math.log(2)
         divergences = (F.kl_div(log_mean, log, reduction="none", log_target=True) for log in (log_p, log_q))
@@ -128,12 +122,13 @@ class RankingDistillation(TaughtLoss):
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""
-        views = (Role.ANCHOR, Role.POSITIVE)
-        scores = _similarities(batch, batch.embeddings, *views) / self.temperature
+        anchor, positive, *_ = batch.views(Role.ANCHOR, Role.POSITIVE)
+        taught = [teacher.embed(batch) for teacher in self.teachers if isinstance(teacher, FrozenEncoder)]
+        of_all = batch.gather(torch.cat([x[:, positive] for x in taught], dim=1))
+        of_all = of_all.split([x.shape[2] for x in taught], dim=1)
+        scores = similarity_matrix(batch.embeddings[:, anchor], batch.gathered[:, positive]) / self.temperature
         teacher_scores = torch.zeros_like(scores)
-        for share, teacher in zip(self.shares, self.teachers, strict=True):
-            assert isinstance(teacher, FrozenEncoder)
-            similarities = _similarities(batch, teacher.embed(batch), *views)
-            teacher_scores += share * similarities / self.teacher_temperature
+        for share, own, others in zip(self.shares, taught, of_all, strict=True):
+            teacher_scores += share * similarity_matrix(own[:, anchor], others) / self.teacher_temperature
         labels = batch.split.label_offset + torch.arange(len(scores), device=scores.device)
         return batch.split.weight * LOSSES[self.loss](scores, teacher_scores, labels)

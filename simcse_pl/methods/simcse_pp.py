@@ -93,7 +93,7 @@ class NegativesWithoutDropout(ContrastiveLoss):
         similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
         inputs = {name: tensor[:, views[0], None] for name, tensor in batch.inputs.items()}
         pooled = apply_in_chunks(partial(_pool_without_dropout, batch.encoder), inputs, batch.chunk_size)
-        plain = batch.encoder.project(pooled)[:, 0]
+        plain = batch.encoder.project(pooled, batch.split)[:, 0]
         compared = {"anchors": plain, "positives": batch.gather(plain), "positive_similarities": similarities}
         return super().loss_of_views(batch, views, mask, **compared, **changed)
 

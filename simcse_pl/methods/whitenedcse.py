@@ -10,7 +10,7 @@ from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
-from simcse_pl.utils.distributed import from_first_rank
+from simcse_pl.utils.distributed import BatchSplit, from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32
 
@@ -101,11 +101,12 @@ class WhitenedContrastiveLoss(Loss):
         pooled = batch.gather(select_views(batch.pooled, batch.views(Role.ANCHOR, Role.POSITIVE))).unbind(dim=1)
         orders = from_first_rank(torch.rand(len(pooled), pooled[0].shape[1], device=pooled[0].device).argsort(dim=1))
         whitened = [group_whitening(*view, self.groups) for view in zip(pooled, orders, strict=True)]
-        offset = batch.split.label_offset
-        projected = encoder.project(torch.stack(whitened, dim=1)[offset : offset + len(batch.pooled)])
+        projected = encoder.project(torch.stack(whitened, dim=1), BatchSplit((len(whitened[0]),)))
         anchors, *views = projected.unbind(dim=1)
+        offset = batch.split.label_offset
+        anchors = anchors[offset : offset + len(batch.pooled)]
         losses = [
-            contrastive_loss(anchors, batch.gather(positives), temperature=self.temperature, label_offset=offset)
+            contrastive_loss(anchors, positives, temperature=self.temperature, label_offset=offset)
             for positives in views
         ]
         return batch.split.weight * torch.stack(losses).sum()

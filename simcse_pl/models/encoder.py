@@ -12,13 +12,14 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_linear
 from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
-from simcse_pl.models.heads import Head, projection_head
+from simcse_pl.models.heads import BatchNormHead, Head, projection_head
 from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of, run_backbone
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
 from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
@@ -297,10 +298,11 @@ class SentenceEncoder(nn.Module):
             vectors = vectors.float()
         return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
 
-    def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection head to pooled vectors [..., dim], if it applies in this mode; not `transform` again."""
+    def project(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
+        """Apply the projection head to vectors [n, ..., dim], if it applies in this mode; not `transform` again."""
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
-            vectors = self.projection(vectors)
+            with_split = isinstance(self.projection, BatchNormHead)
+            vectors = self.projection(vectors, split) if with_split else self.projection(vectors)
         return vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.models.backbone import load_masked_language_model
-from simcse_pl.utils.distributed import all_gather_with_grad, split_batch
+from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone
 
@@ -46,14 +46,13 @@ class BatchNormHead(nn.Sequential):
             if isinstance(layer, nn.Linear):
                 nn.init.normal_(layer.weight, std=std)
 
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Return the projection of this device's vectors [..., dim]."""
-        rows = vectors.reshape(-1, vectors.shape[-1])
-        split = split_batch(len(rows), rows.device)
-        gathered = all_gather_with_grad(rows.to(next(self.parameters()).dtype), split)
-        with torch.autocast(rows.device.type, enabled=False):
-            projected: Tensor = super().forward(gathered)
-        return projected[split.label_offset :][: len(rows)].view_as(vectors)
+    def forward(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
+        """Return the projection of this device's vectors [n, ..., dim]; `split` is that of all_gather_with_grad."""
+        split = split or split_batch(len(vectors), vectors.device)
+        (gathered,) = all_gather_with_grad(vectors.to(next(self.parameters()).dtype), split=split)
+        with torch.autocast(vectors.device.type, enabled=False):
+            projected: Tensor = super().forward(gathered.flatten(0, -2)).view_as(gathered)
+        return projected[split.label_offset :][: len(vectors)]
 
 
 def projection_head(backbone: Backbone, head: str, dim: int) -> nn.Sequential:

@@ -187,12 +187,8 @@ class GeometryCurves(Callback):
         if len(vectors) > _MOST_VECTORS:
             return
         bound = gram_bound(vectors)
-        curves = {
-            "geometry/gram_sum": bound["gram_sum"],
-            "geometry/largest_eigenvalue": bound["largest_eigenvalue"],
-            "geometry/nonnegative_cosines": bound["nonnegative"],
-            "geometry/trace": bound["trace"],
-        }
+        bound["nonnegative_cosines"] = bound.pop("nonnegative")
+        curves = {f"geometry/{name}": value for name, value in bound.items()}
         pl_module.log_dict(curves, sync_dist=True)  # equal on all ranks; without it Lightning warns
 
 

@@ -54,7 +54,7 @@ class EncoderModule(LightningModule):
             UserError: if they are not finite.
         """
         if self._vectors is None:
-            self._vectors = all_gather_with_grad(torch.cat(self._batches)).cpu()
+            self._vectors = all_gather_with_grad(torch.cat(self._batches))[0].cpu()
             self._batches = []
             if not self._vectors.isfinite().all():
                 raise UserError(f"step {self.global_step}: embeddings are no longer finite: lower optimizer.lr")

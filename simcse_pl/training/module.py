@@ -9,6 +9,7 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from simcse_pl.data.datamodule import prefixed_by_dataset
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
@@ -104,6 +105,9 @@ class SimCSEModule(EncoderModule):
                 loss.attach(encoder)
         if queue:
             queue.attach(encoder)
+        # DDP would broadcast these buffers in every step. Those that are not saved, such as position ids, never change.
+        equal = dict(self.named_buffers()).keys() - self.state_dict().keys() | {"queue.rows"}
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, equal)
         self.batch: EmbeddedBatch | None = None
         self.stop_asked = self.stops = False
         self._not_in_every_loss: list[nn.Parameter] = []
@@ -258,7 +262,6 @@ class SimCSEModule(EncoderModule):
             torch.manual_seed(rank())
             for batch in map(self.trainer.strategy.batch_to_device, map(dict, batches)):
                 count = sum(batch["counts"])
-                total += count * mean_over_ranks(objective(self.encoder, self.batch_of(batch)))
+                total += count * objective(self.encoder, self.batch_of(batch))
                 rows += count
-        mean: Tensor = total / rows
-        return mean
+        return mean_over_ranks(total / rows)

@@ -63,9 +63,8 @@ def split_batch(rows: int, device: torch.device) -> BatchSplit:
     ranks = world_size()
     if ranks == 1:
         return BatchSplit((rows,))
-    gathered = [torch.zeros(1, dtype=torch.int64, device=device) for _ in range(ranks)]
-    dist.all_gather(gathered, torch.tensor([rows], device=device))
-    return split_of(tuple(torch.cat(gathered).tolist()))
+    (counts,) = _AllGatherWithGrad.apply((1,) * ranks, torch.tensor([rows], device=device))
+    return split_of(tuple(counts.tolist()))
 
 
 def split_of(counts: tuple[int, ...]) -> BatchSplit:
@@ -74,29 +73,35 @@ def split_of(counts: tuple[int, ...]) -> BatchSplit:
 
 
 class _AllGatherWithGrad(torch.autograd.Function):
-    """All ranks' rows in rank order. Backward sums the gradients from all ranks.
+    """All ranks' rows of some tensors in rank order. Backward sums the gradients of the first one from all ranks.
 
-    torch.distributed.nn has such a function, but it is deprecated.
+    torch.distributed.nn has such a function for one tensor, but it is deprecated.
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, counts: tuple[int, ...]) -> Tensor:
+    def forward(ctx: Any, counts: tuple[int, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.counts = counts
-        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather needs equal shapes
+        parts = [x.reshape(len(x), -1).contiguous().view(torch.uint8) for x in tensors]
+        rows = torch.cat(parts, dim=1)
+        padded = rows.new_zeros(max(counts), rows.shape[1])  # all ranks need equal shapes
         padded[: len(rows)] = rows
-        gathered = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(gathered, padded)
-        return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
+        gathered = rows.new_empty(len(counts) * len(padded), rows.shape[1])
+        all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
+        all_gather(gathered, padded)
+        whole = torch.cat([part[:count] for part, count in zip(gathered.split(len(padded)), counts, strict=True)])
+        columns = zip(whole.split([part.shape[1] for part in parts], dim=1), tensors, strict=True)
+        results = tuple(column.contiguous().view(x.dtype).view(-1, *x.shape[1:]) for column, x in columns)
+        ctx.mark_non_differentiable(*results[1:])
+        return results
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        gradient = gradients[0].contiguous()
-        dist.all_reduce(gradient)
-        return gradient.split(ctx.counts)[rank()], None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        own = sum_over_ranks(gradients[0].contiguous()).split(ctx.counts)[rank()]
+        return None, own, *(None for _ in gradients[1:])
 
 
-def all_gather_with_grad(rows: Tensor, split: BatchSplit | None = None) -> Tensor:
-    """Return the rows of all ranks in rank order, with gradients.
+def all_gather_with_grad(rows: Tensor, *constants: Tensor, split: BatchSplit | None = None) -> tuple[Tensor, ...]:
+    """Return the rows of all ranks in rank order, with gradients, by one collective.
 
     Each rank computes the loss of its own anchors against the gathered rows, and multiplies it by its
     `BatchSplit.weight`. After DDP has averaged the gradients over ranks, they equal those of one device with the whole
@@ -104,11 +109,14 @@ def all_gather_with_grad(rows: Tensor, split: BatchSplit | None = None) -> Tenso
 
     Args:
         rows: this rank's rows [n, ...].
-        split: the number of rows by rank; None to exchange it, which waits for a GPU.
+        constants: further tensors [n, ...] of any type, without gradients.
+        split: the number of rows by rank; None to exchange it, which waits for a GPU. With one number, the rows are
+            those of all ranks.
     """
-    if world_size() == 1:
-        return rows
-    gathered: Tensor = _AllGatherWithGrad.apply(rows, (split or split_batch(len(rows), rows.device)).rows)
+    split = split or split_batch(len(rows), rows.device)
+    if len(split.rows) == 1:
+        return rows, *constants
+    gathered: tuple[Tensor, ...] = _AllGatherWithGrad.apply(split.rows, rows, *constants)
     return gathered
 
 
@@ -134,6 +142,5 @@ def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
     With `ignore_nan`, an element is NaN only if it is NaN on all ranks.
     """
     counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
-    total, ranks = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))
-    mean: Tensor = total / ranks
-    return mean
+    sums = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))
+    return sums[0] / sums[1]

@@ -45,6 +45,7 @@ def test_a_warm_start_has_the_same_source_as_the_cold_one(tmp_path, monkeypatch)
         ("data", "data", "--lines 300", 4),
         ("memory", "memory", "--sizes 8 --chunk-size 4", 2),
         ("methods", "methods", "--rounds 1 --steps 1 --only simcse", 2),
+        ("ranks", "ranks_counted", "--only simcse", 1),
         ("quantization", "quantization", "--sentences 40 --dims 96", 3),
     ],
 )

@@ -8,6 +8,8 @@ import torch
 
 from simcse_pl.inference import mining
 from simcse_pl.inference.mining import MiningOptions, mine
+from simcse_pl.utils.errors import UserError
+from tests.pretend_device import DEVICE, Pretend
 
 WORDS = [f"word{number}" for number in range(40)]
 PAIRS = [(WORDS[number], WORDS[20 + number // 2]) for number in range(12)] + [
@@ -33,7 +35,9 @@ def by_loops(options, corpus):
     rows, left_out = [], Counter()
     for anchor, positive in PAIRS:
         forbidden = {anchor, *(one for pair in PAIRS if anchor in pair for one in pair)}
-        near = sorted((-cosine(anchor, one), place) for place, one in enumerate(corpus) if one not in forbidden)
+        near = sorted((-cosine(anchor, one), place) for place, one in enumerate(corpus))
+        near = near[: options.nearest] if options.faiss else near
+        near = [one for one in near if corpus[one[1]] not in forbidden]
         own = cosine(anchor, positive)
         left_out["skip_top"] += min(options.skip_top, len(near))
         kept = []
@@ -66,12 +70,25 @@ def by_loops(options, corpus):
     ],
 )
 @pytest.mark.parametrize("corpus", [None, WORDS[5:35]])
-def test_negatives_are_those_of_loops(options, corpus, chunk, monkeypatch):
+@pytest.mark.parametrize("found", [{}, {"nearest": 7, "faiss": "IVF2,Flat:nprobe=2"}])
+def test_negatives_are_those_of_loops(options, corpus, found, chunk, monkeypatch):
     monkeypatch.setattr(mining, "_MAX_SIMILARITIES", chunk)
-    options = MiningOptions(**options)
+    options = MiningOptions(**options, **found)
     expected, left_out = by_loops(options, corpus or list(dict.fromkeys(positive for _, positive in PAIRS)))
     rows, counts = mine(encode, PAIRS, options, corpus)
     assert rows == expected and +counts == +left_out
+
+
+@pytest.mark.parametrize("faiss", [None, "HNSW32"])
+def test_a_device_mines_the_same(faiss):
+    options = MiningOptions(negatives=2, skip_top=1, relative_margin=0.2, faiss=faiss)
+    with Pretend():
+        assert mine(encode, PAIRS, options, WORDS, DEVICE) == mine(encode, PAIRS, options, WORDS)
+
+
+def test_an_index_that_faiss_does_not_know_is_an_error():
+    with pytest.raises(UserError, match="faiss=IVX.* faiss-cpu: "):
+        mine(encode, PAIRS, MiningOptions(faiss="IVX"), WORDS)
 
 
 def test_a_candidate_at_the_margin_is_kept():

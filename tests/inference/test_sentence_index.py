@@ -1,6 +1,7 @@
 """The index against brute force in float64, stored values against sentence-transformers, and saved folders."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from simcse_pl.inference.sentence_index import (
 from simcse_pl.utils.errors import UserError
 from tests.helpers import flip_bit
 from tests.inference.conftest import DIM, Lookup, names
+from tests.pretend_device import DEVICE, Pretend
 
 
 def unit(encode, sentences):
@@ -52,6 +54,9 @@ def test_nearest_sentences_are_those_of_brute_force(precision, block, encode, mo
         nearest = [place for place in np.argsort(-row) if corpus[place] != query][:5]
         np.testing.assert_allclose([one.similarity for one in near], row[nearest], atol=2e-6)
         assert [one.sentence for one in near] == names(nearest)
+    with Pretend():
+        on_device = replace(index, device=DEVICE).search(queries, top_k=5, leave_out_equal=True)
+    assert on_device == results
     above = [[one for one in near if one.similarity >= 0.5] for near in results]
     assert index.search(queries, 5, threshold=0.5, leave_out_equal=True) == above != results
 

@@ -3,12 +3,14 @@
 import importlib
 import inspect
 import pkgutil
+from collections import Counter
 from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import simcse_pl.losses
 import simcse_pl.methods
@@ -132,8 +134,21 @@ def edited_by_content(ids, *_):
     return ids - (ids % 3 == 0).long()
 
 
+class Collectives(TorchDispatchMode):
+    """Count the collectives by their name."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "c10d":
+            self.calls[func._opname] += 1
+        return func(*args, **kwargs or {})
+
+
 def results_of(rows, folder, teacher, seed=0, chunk_size=None):
-    """Return the loss of some rows of a batch of 5, and its gradient as one vector, for each case."""
+    """Return the loss of some rows of a batch of 5, its gradient as one vector, and the collectives of each case."""
     results = {}
     for name, case in CASES.items():
         torch.manual_seed(0)
@@ -147,11 +162,33 @@ def results_of(rows, folder, teacher, seed=0, chunk_size=None):
         batch = batch_of(encoder, case.roles, case.labels, rows=5, queue=queue, chunk_size=chunk_size)
         batch.inputs = {key: tensor[rows] for key, tensor in batch.inputs.items()}
         batch.labels, batch.rows = None if batch.labels is None else batch.labels[rows], batch.rows[rows]
+        batch.counts = (3, 2) if dist.is_initialized() else (5,)
         torch.manual_seed(seed)  # what ranks share must be that of the first
-        value = loss(encoder, batch)
         trained = [x for x in (*encoder.parameters(), *loss.parameters()) if x.requires_grad]
-        results[name] = value.detach(), torch.cat([x.flatten() for x in gradients(value, trained)])
+        with Collectives() as collectives:
+            value = loss(encoder, batch)
+            gradient = torch.cat([x.flatten() for x in gradients(value, trained)])
+        results[name] = value.detach(), gradient, dict(collectives.calls)
     return results
+
+
+WITHOUT = (  # losses that compare the sentences of a row alone
+    *("mse", "cosine", "mse, anchors", "mse, file", "margins", "margins, scores", "cosine mse", "softmax"),
+    *("triplet margin", "diffcse", "sncse"),
+)
+OF_TOKENS = ("mlm", "infocse")  # sum the number of tokens that are predicted
+SHARED_RANDOM = ("inner layer", "dclr", "gs_infonce", "whitenedcse")  # broadcast what the first rank draws
+
+
+def expected_calls(name):
+    """Return the collectives of a loss: one gathers the embeddings and what else is compared, one their gradient."""
+    if name in WITHOUT:
+        return {}
+    if name in OF_TOKENS:
+        return {"allreduce_": 1}
+    networks = 2 if name == "pcl" else 1
+    calls = {"_allgather_base_": networks, "allreduce_": networks}
+    return calls | ({"broadcast_": 1} if name in SHARED_RANDOM else {})
 
 
 def on_rank(number, store, folder, teacher, results):
@@ -159,20 +196,21 @@ def on_rank(number, store, folder, teacher, results):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
     torch.set_num_threads(1)
     found = results_of(slice(0, 3) if number == 0 else slice(3, 5), folder, teacher, seed=number, chunk_size=2)
-    means = {name: [mean_over_ranks(x) for x in pair] for name, pair in found.items()}  # as DDP averages them
-    results[number] = {name: [x.numpy() for x in pair] for name, pair in means.items()}
+    means = {name: [mean_over_ranks(x) for x in pair] for name, (*pair, _) in found.items()}  # as DDP averages them
+    results[number] = {name: (*(x.numpy() for x in pair), found[name][2]) for name, pair in means.items()}
     dist.destroy_process_group()
 
 
-def test_two_ranks_in_chunks_equal_one_device(folder, teacher, tmp_path):
+def test_two_ranks_in_chunks_equal_one_device_by_two_collectives(folder, teacher, tmp_path):
     with mp.Manager() as manager:
         results = manager.dict()
         start_ranks(on_rank, (tmp_path / "store", folder, teacher, results), 2)
         ranks = [results[0], results[1]]
-    for name, (value, gradient) in results_of(slice(0, 5), folder, teacher).items():
-        assert gradient.norm() > 1e-6, name
+    for name, (value, gradient, calls) in results_of(slice(0, 5), folder, teacher).items():
+        assert gradient.norm() > 1e-6 and not calls, name
         for rank in ranks:
-            loss, of_rank = map(torch.as_tensor, rank[name])
+            loss, of_rank = map(torch.as_tensor, rank[name][:2])
+            assert rank[name][2] == expected_calls(name), name
             assert abs(loss - value) <= 1e-9 * abs(value), name
             assert (of_rank - gradient).norm() <= 1e-9 * gradient.norm(), name
 
