@@ -1,15 +1,22 @@
-"""Start jobs of a sweep in separate processes, and end processes with the one that started them."""
+"""Start jobs of a sweep in separate processes, and end processes with the one that started them.
+
+joblib and Ray keep workers from job to job, where CUDA_VISIBLE_DEVICES has been read and process groups remain.
+"""
 
 import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.errors import Stopped, UserError
 
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
@@ -30,32 +37,154 @@ def submitits_signal() -> signal.Signals | None:
     return signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
 
 
-def run_job(module: str, arguments: Sequence[str]) -> None:
-    """Run `python -m module arguments` in a new process, and wait for it.
+@dataclass(frozen=True)
+class Share:
+    """What a job of a sweep gets of a machine, while `at_once` jobs run: `devices` of its GPUs, or CPU processes.
 
-    A job on several devices leaves a process group and environment variables behind, which a second
-    job in the same process would find. The job gets SIGINT and SIGTERM, and SIGTERM for submitit's signal; it writes
-    a checkpoint, and then this function raises Stopped.
+    GPUs are named as CUDA_VISIBLE_DEVICES names them. If there are none, a job sees those that this process sees.
     """
+
+    at_once: int
+    devices: int = 1
+    gpus: Sequence[str] = ()
+
+
+def share_of_job(trainer: Mapping[str, Any], jobs: int | None) -> Share:
+    """Return the share of a job: as many jobs run at once as there are GPUs for, or one on a CPU.
+
+    Args:
+        trainer: the options of the job's trainer. If `devices` is a list of GPUs, jobs run one by one.
+        jobs: another number of jobs that run at once. If it exceeds the number of GPUs, jobs share GPUs.
+
+    Raises:
+        UserError: `jobs` is not a positive number.
+    """
+    if jobs is not None and not (isinstance(jobs, int) and jobs > 0):
+        raise UserError(f"jobs={jobs}: it should be a positive number")
+    gpus = gpus_of_machine() if trainer["accelerator"] in ("auto", "gpu", "cuda") else []
+    devices = str(trainer["devices"])
+    if devices in ("-1", "auto"):
+        devices = str(max(1, len(gpus)))
+    if not devices.isdecimal():
+        return Share(jobs or 1, 1 + devices.count(","))
+    return Share(jobs or max(1, len(gpus) // max(1, int(devices))), int(devices), gpus)
+
+
+def gpus_of_machine() -> list[str]:
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: by number, UUID or MIG device."""
+    import torch  # takes seconds, and entry_point.py imports this file
+
+    if not torch.cuda.is_available():
+        return []
+    numbers = ",".join(map(str, range(torch.cuda.device_count())))
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).partition(",-1")[0]  # CUDA ignores what follows
+    return [name.strip() for name in names.split(",")]
+
+
+@dataclass
+class _Job:
+    """A job that runs. If `output` is None, it writes to the terminal."""
+
+    process: subprocess.Popen[bytes]
+    name: str
+    gpus: list[str]
+    output: Path | None
+    since: float = field(default_factory=time.monotonic)
+
+
+class Jobs:
+    """Jobs of a sweep, each in a new process.
+
+    A job on several devices leaves a process group and environment variables behind, which a second job in the same
+    process would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal. They write a checkpoint, and
+    after the last of them has ended, `start` or `wait` raises Stopped.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[_Job] = []
+        self._received: list[int] = []  # signals
+        self._handlers: dict[int, Any] = {}  # that were set before
+
+    def start(self, module: str, arguments: Sequence[str], folder: Path, share: Share) -> None:
+        """Run `python -m module arguments` in a new process as soon as its share of the machine is free.
+
+        If several jobs run at once, the output of each goes to a file in its folder.
+        """
+        self._wait_until(lambda: self._is_free(share))
+        if not self._handlers:
+            signals = [signal.SIGINT, signal.SIGTERM, *filter(None, [submitits_signal()])]
+            self._handlers = {number: signal.signal(number, self._forward) for number in signals}
+        taken = Counter(gpu for job in self._running for gpu in job.gpus)
+        gpus = sorted(share.gpus, key=taken.__getitem__)[: share.devices]
+        output = folder / "output.log" if share.at_once > 1 else None
+        if output:
+            print(f"job {folder.name}{' on GPU ' * bool(gpus)}{', '.join(gpus)}: {output}", flush=True)
+        with open(output, "ab") if output else nullcontext() as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                env=_environment(share, gpus),
+                stdout=file,
+                stderr=file,
+                start_new_session=True,  # so that it does not get a terminal's Ctrl-C twice
+            )
+        self._running.append(_Job(process, folder.name, gpus, output))
+        if self._received:  # while it started
+            process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Wait until all jobs have ended."""
+        self._wait_until(lambda: not self._running)
+        self._restore_handlers()
+
+    def _is_free(self, share: Share) -> bool:
+        taken = sum(len(job.gpus) for job in self._running)
+        room = max(len(share.gpus), share.at_once * share.devices)
+        return len(self._running) < share.at_once and taken + share.devices <= room
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while self._received or not condition():
+            for job in [job for job in self._running if job.process.poll() is not None]:
+                self._running.remove(job)
+                if job.output:
+                    _print_end(job, job.output)
+            if self._received and not self._running:
+                self._restore_handlers()
+                if self._received[0] == submitits_signal():
+                    signal.raise_signal(self._received[0])  # submitit requeues the job
+                raise Stopped(self._received[0])
+            time.sleep(0.05)
+
+    def _forward(self, number: int, frame: Any) -> None:
+        self._received.append(number)
+        for job in self._running:
+            job.process.send_signal(signal.SIGTERM if number == submitits_signal() else number)
+        if any(job.output for job in self._running):  # otherwise the job says it
+            os.write(2, b"\ninterrupted: the jobs stop after this batch\n")
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self._handlers = {}
+
+
+def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
+    """Return the environment of a job that has these GPUs, and its part of the CPU's cores."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
-    # In a session of its own, the job does not get a terminal's Ctrl-C twice.
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment, start_new_session=True)
-    submitits = submitits_signal()
-    received: list[signal.Signals] = []
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    if share.at_once > 1:
+        threads = len(os.sched_getaffinity(0)) // (share.at_once * share.devices)
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, threads)))
+    return environment
 
-    def forward(number: int, frame: Any) -> None:
-        received.append(signal.Signals(number))
-        process.send_signal(signal.SIGTERM if number == submitits else number)
 
-    signals = [signal.SIGINT, signal.SIGTERM, *filter(None, [submitits])]
-    handlers = {number: signal.signal(number, forward) for number in signals}
-    try:
-        process.wait()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if received:
-        if received[0] == submitits and callable(requeue := handlers[received[0]]):
-            requeue(received[0], None)
-        raise Stopped(received[0])
+def _print_end(job: _Job, output: Path) -> None:
+    """Print that a job has ended, with the last line of its output if it failed."""
+    lines = output.read_text(encoding="utf-8", errors="replace").split("\n") if job.process.returncode else []
+    last = next((f": {line}" for line in reversed(lines) if line.strip()), "")
+    how = "ended" if job.process.returncode else "finished"
+    print(f"job {job.name} {how} after {time.monotonic() - job.since:.0f} s{last}", flush=True)
+
+
+JOBS = Jobs()  # of this process
