@@ -29,12 +29,12 @@ DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 class Started:
     """A command in its own process group; an environment variable marks its children."""
 
-    def __init__(self, *command):
+    def __init__(self, *command, **variables):
         self.mark = f"STARTED_BY={uuid.uuid4().hex}"
         self.process = subprocess.Popen(
             ["env", self.mark, "OMP_NUM_THREADS=1", sys.executable, *map(str, command)],
             cwd=ROOT,
-            env=environment(),
+            env=environment(**variables),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -74,7 +74,7 @@ class Started:
 @pytest.fixture
 def start():
     started = []
-    yield lambda *command: started.append(Started(*command)) or started[-1]
+    yield lambda *command, **variables: started.append(Started(*command, **variables)) or started[-1]
     for number in [number for one in started for number in one.alive()]:
         os.kill(number, signal.SIGKILL)
 
@@ -225,18 +225,23 @@ def test_a_sweep_runs_jobs_of_two_ranks(start, given, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_ending_a_sweep_ends_its_job(start, given, tmp_path, how):
-    """By Ctrl-C, which a terminal sends to all its processes, or by killing the sweep's process."""
-    sweep = tmp_path / "sweep"
+@pytest.mark.parametrize(
+    ("how", "jobs"),
+    [(signal.SIGINT, DDP), (signal.SIGKILL, DDP), (signal.SIGTERM, ["jobs=2"]), (signal.SIGKILL, ["jobs=2"])],
+)
+def test_ending_a_sweep_ends_its_jobs(start, given, tmp_path, how, jobs):
+    """By a signal, as a terminal sends it to all processes of the sweep, or by killing the sweep's process."""
+    sweep, killed = tmp_path / "sweep", how == signal.SIGKILL
     endless = ["trainer.max_epochs=100000", "val_every=2"]
-    started = start("train.py", "-m", "seed=1,2", *DDP, *given, *endless, f"hydra.sweep.dir={sweep}")
-    started.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
-    os.kill(started.process.pid if how == signal.SIGKILL else -started.process.pid, how)
+    started = start("train.py", "-m", "seed=1,2,3", *jobs, *given, *endless, f"hydra.sweep.dir={sweep}")
+    running = [sweep / "0", sweep / "1"][: 1 if jobs is DDP else 2]
+    started.until(lambda: all((job / "checkpoints" / "last.ckpt").exists() for job in running))
+    os.kill(started.process.pid if killed else -started.process.pid, how)
     status, stderr = started.end(60)
-    assert status == (-9 if how == signal.SIGKILL else 130) and not (sweep / "0" / "results.json").exists(), stderr
-    assert (how == signal.SIGKILL) != ("stopped after step " in stderr)
-    assert not (sweep / "1").exists()
+    assert status == (-9 if killed else 128 + how) and not (sweep / "0" / "results.json").exists(), stderr
+    said = [stderr] if jobs is DDP else [(job / "output.log").read_text() for job in running]
+    assert all(("stopped after step " in text) != killed for text in said)
+    assert not [*sweep.glob("2/checkpoints")]
 
 
 @pytest.mark.slow
@@ -254,22 +259,35 @@ def test_a_killed_rank_ends_the_run(start, given, tmp_path, victim):
     assert status in (1, -9) if victim else status == -9, stderr
 
 
+def torchrun_node(node, port):
+    """Return the variables and the command that start train.py on one of two nodes, which both are this machine."""
+    command = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
+    return {}, [*command, f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1", "-m", "simcse_pl", "train"]
+
+
+def slurm_node(node, port):
+    job = {"JOB_ID": port, "JOB_NAME": "train", "NODELIST": "127.0.0.1", "NNODES": 2, "NODEID": node}
+    task = {"NTASKS": 2, "NTASKS_PER_NODE": 1, "PROCID": node, "LOCALID": 0}
+    variables = {f"SLURM_{name}": str(value) for name, value in (job | task).items()}
+    return variables | {"MASTER_PORT": str(port)}, ["train.py"]
+
+
 @pytest.mark.slow
-def test_two_torchrun_nodes_train_like_one_process(start, given, tmp_path):
+@pytest.mark.parametrize("node_of", [torchrun_node, slurm_node])
+def test_two_nodes_train_like_one_process(start, given, tmp_path, node_of):
     """Twenty steps without dropout; only one node writes a folder."""
     exact = ["trainer.precision=32-true", "model.dropout=0.0", "model.attention_dropout=0.0", "val_every=10"]
-    common = ["train.py", *given, *exact, "trainer.max_epochs=10"]
+    common = [*given, *exact, "trainer.max_epochs=10"]
     with socket.socket() as open_:
         open_.bind(("127.0.0.1", 0))
         port = open_.getsockname()[1]
     two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.num_nodes=2"]
-    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
-    torchrun.append(f"--master-port={port}")
-    nodes = [
-        start(*torchrun, f"--node-rank={node}", *common, *two, f"hydra.run.dir={tmp_path}/nodes") for node in range(2)
-    ]
-    assert [node.end()[0] for node in nodes] == [0, 0]
-    status, stderr = start(*common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one").end()
+    nodes = []
+    for variables, command in (node_of(node, port) for node in range(2)):
+        nodes.append(start(*command, *common, *two, f"hydra.run.dir={tmp_path}/nodes", **variables))
+    ends = [node.end() for node in nodes]
+    assert [status for status, _ in ends] == [0, 0], ends
+    status, stderr = start("train.py", *common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one").end()
     assert status == 0, stderr
     nodes, one = (results_of(tmp_path / name) for name in ("nodes", "one"))
     assert nodes["steps"] == one["steps"] == 20
