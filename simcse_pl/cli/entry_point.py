@@ -44,6 +44,7 @@ _VALUES = re.compile(
 )
 _GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
 _ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
+_NO_LAUNCHER = re.compile("(?:Could not .*hydra/launcher/|Unknown plugin class.*[.]hydra_)(submitit|ray)")
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -243,7 +244,9 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
     if isinstance(error, InstantiationException) and isinstance(cause, OSError):
         return cause
-    if config is not None and type(error) is UserError:
+    if launcher := _NO_LAUNCHER.search(str(error)):
+        text = f"hydra/launcher: {launcher[1]} is not installed: pip install hydra-{launcher[1]}-launcher"
+    elif config is not None and type(error) is UserError:
         text = name_in_full(str(error), config)
     elif config is not None and isinstance(cause, UserError):
         text = name_in_full(str(cause), config, place)

@@ -12,11 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.utils.errors import Stopped, UserError
+from simcse_pl.utils.errors import Stopped
 
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
@@ -52,26 +52,19 @@ class Share:
 def share_of_job(trainer: Mapping[str, Any], jobs: int | None) -> Share:
     """Return the share of a job: as many jobs run at once as there are GPUs for, or one on a CPU.
 
-    Args:
-        trainer: the options of the job's trainer. If `devices` is a list of GPUs, jobs run one by one.
-        jobs: another number of jobs that run at once. If it exceeds the number of GPUs, jobs share GPUs.
-
-    Raises:
-        UserError: `jobs` is not a positive number.
+    `jobs` is another number of jobs. If it exceeds the number of GPUs, jobs share GPUs. Jobs whose trainer has a list
+    of GPUs run one by one.
     """
-    if jobs is not None and not (isinstance(jobs, int) and jobs > 0):
-        raise UserError(f"jobs={jobs}: it should be a positive number")
     gpus = gpus_of_machine() if trainer["accelerator"] in ("auto", "gpu", "cuda") else []
-    devices = str(trainer["devices"])
-    if devices in ("-1", "auto"):
-        devices = str(max(1, len(gpus)))
-    if not devices.isdecimal():
-        return Share(jobs or 1, 1 + devices.count(","))
-    return Share(jobs or max(1, len(gpus) // max(1, int(devices))), int(devices), gpus)
+    given = str(trainer["devices"])
+    if "," in given or "[" in given:
+        return Share(max(1, jobs or 1), 1 + given.count(","))
+    devices = max(1, len(gpus) if given in ("-1", "auto") else int(given))
+    return Share(max(1, jobs or len(gpus) // devices), devices, gpus)
 
 
 def gpus_of_machine() -> list[str]:
-    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: by number, UUID or MIG device."""
+    """Return the GPUs that this process may use: numbers, UUIDs or MIG devices."""
     import torch  # takes seconds, and entry_point.py imports this file
 
     if not torch.cuda.is_available():
@@ -81,15 +74,9 @@ def gpus_of_machine() -> list[str]:
     return [name.strip() for name in names.split(",")]
 
 
-@dataclass
-class _Job:
-    """A job that runs. If `output` is None, it writes to the terminal."""
-
-    process: subprocess.Popen[bytes]
-    name: str
+class _Job(subprocess.Popen[bytes]):
     gpus: list[str]
-    output: Path | None
-    since: float = field(default_factory=time.monotonic)
+    output: Path | None  # None: the terminal
 
 
 class Jobs:
@@ -111,25 +98,22 @@ class Jobs:
         If several jobs run at once, the output of each goes to a file in its folder.
         """
         self._wait_until(lambda: self._is_free(share))
-        if not self._handlers:
-            signals = [signal.SIGINT, signal.SIGTERM, *filter(None, [submitits_signal()])]
-            self._handlers = {number: signal.signal(number, self._forward) for number in signals}
+        for number in filter(None, (signal.SIGINT, signal.SIGTERM, submitits_signal())):
+            self._handlers.setdefault(number, signal.getsignal(number))
+            signal.signal(number, self._forward)
         taken = Counter(gpu for job in self._running for gpu in job.gpus)
         gpus = sorted(share.gpus, key=taken.__getitem__)[: share.devices]
         output = folder / "output.log" if share.at_once > 1 else None
         if output:
             print(f"job {folder.name}{' on GPU ' * bool(gpus)}{', '.join(gpus)}: {output}", flush=True)
+        command, environment = [sys.executable, "-m", module, *arguments], _environment(share, gpus)
         with open(output, "ab") if output else nullcontext() as file:
-            process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                env=_environment(share, gpus),
-                stdout=file,
-                stderr=file,
-                start_new_session=True,  # so that it does not get a terminal's Ctrl-C twice
-            )
-        self._running.append(_Job(process, folder.name, gpus, output))
+            # In a session of its own, the job does not get a terminal's Ctrl-C twice.
+            job = _Job(command, env=environment, stdout=file, stderr=file, start_new_session=True)
+        job.gpus, job.output = gpus, output
+        self._running.append(job)
         if self._received:  # while it started
-            process.send_signal(signal.SIGTERM)
+            job.send_signal(signal.SIGTERM)
 
     def wait(self) -> None:
         """Wait until all jobs have ended."""
@@ -143,10 +127,10 @@ class Jobs:
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
         while self._received or not condition():
-            for job in [job for job in self._running if job.process.poll() is not None]:
+            for job in [job for job in self._running if job.poll() is not None]:
                 self._running.remove(job)
                 if job.output:
-                    _print_end(job, job.output)
+                    _print_end(job.output, job.returncode)
             if self._received and not self._running:
                 self._restore_handlers()
                 if self._received[0] == submitits_signal():
@@ -157,18 +141,16 @@ class Jobs:
     def _forward(self, number: int, frame: Any) -> None:
         self._received.append(number)
         for job in self._running:
-            job.process.send_signal(signal.SIGTERM if number == submitits_signal() else number)
+            job.send_signal(signal.SIGTERM if number == submitits_signal() else number)
         if any(job.output for job in self._running):  # otherwise the job says it
-            os.write(2, b"\ninterrupted: the jobs stop after this batch\n")
+            os.write(2, b"\ninterrupted: the jobs stop after this batch; Ctrl-C again stops them now\n")
 
     def _restore_handlers(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
 
 
 def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
-    """Return the environment of a job that has these GPUs, and its part of the CPU's cores."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
     if gpus:
@@ -179,12 +161,11 @@ def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
     return environment
 
 
-def _print_end(job: _Job, output: Path) -> None:
-    """Print that a job has ended, with the last line of its output if it failed."""
-    lines = output.read_text(encoding="utf-8", errors="replace").split("\n") if job.process.returncode else []
-    last = next((f": {line}" for line in reversed(lines) if line.strip()), "")
-    how = "ended" if job.process.returncode else "finished"
-    print(f"job {job.name} {how} after {time.monotonic() - job.since:.0f} s{last}", flush=True)
+def _print_end(output: Path, status: int) -> None:
+    """Print that a job has finished, or its status and the last line of its output."""
+    lines = output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+    what = f"status {status}: {lines[-1]}" if status else "finished"
+    print(f"job {output.parent.name}: {what}", flush=True)
 
 
 JOBS = Jobs()  # of this process

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import MissingConfigException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -61,6 +62,18 @@ def test_an_error_is_one_line_or_a_traceback(ends):
     assert ends(lambda: raise_(RuntimeError("in a callback"), UserError("x=1: no"))) == (2, "error: x=1: no\n")
     status, printed = ends(lambda: raise_(UserError("x=1: no")), "debug=true")
     assert status == 2 and "Traceback" in printed
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (RuntimeError("Unknown plugin class : 'hydra_plugins.hydra_submitit_launcher.x.SlurmLauncher'"), "submitit"),
+        (MissingConfigException("In 'hydra/launcher/ray_cluster': Could not load 'hydra/launcher/ray'."), "ray"),
+    ],
+)
+def test_a_launcher_that_is_not_installed_is_named(error, name, ends):
+    expected = f"error: hydra/launcher: {name} is not installed: pip install hydra-{name}-launcher\n"
+    assert ends(lambda: raise_(error)) == (2, expected)
 
 
 def as_lightning_ends():
