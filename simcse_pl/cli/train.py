@@ -67,9 +67,8 @@ def train(config: DictConfig) -> dict[str, Any]:
         share = share_of_job(config.trainer, config.jobs if queued else 1)
         if share.at_once > 1 or (share.devices > 1 and not is_one_of_several()):
             JOBS.start("simcse_pl.cli", job_arguments(runtime, folder), folder, share)
-            if share.at_once > 1:
-                return {}
-            JOBS.wait()
+            if share.at_once == 1:
+                JOBS.wait()
             return finished() or {}
     with locked(folder):
         checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))

@@ -107,7 +107,7 @@ class Jobs:
         if output:
             print(f"job {folder.name}{' on GPU ' * bool(gpus)}{', '.join(gpus)}: {output}", flush=True)
         command, environment = [sys.executable, "-m", module, *arguments], _environment(share, gpus)
-        with open(output, "ab") if output else nullcontext() as file:
+        with open(output, "wb") if output else nullcontext() as file:
             # In a session of its own, the job does not get a terminal's Ctrl-C twice.
             job = _Job(command, env=environment, stdout=file, stderr=file, start_new_session=True)
         job.gpus, job.output = gpus, output
@@ -118,7 +118,6 @@ class Jobs:
     def wait(self) -> None:
         """Wait until all jobs have ended."""
         self._wait_until(lambda: not self._running)
-        self._restore_handlers()
 
     def _is_free(self, share: Share) -> bool:
         taken = sum(len(job.gpus) for job in self._running)
@@ -126,17 +125,21 @@ class Jobs:
         return len(self._running) < share.at_once and taken + share.devices <= room
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
-        while self._received or not condition():
+        while self._running if self._received else not condition():
             for job in [job for job in self._running if job.poll() is not None]:
                 self._running.remove(job)
                 if job.output:
-                    _print_end(job.output, job.returncode)
-            if self._received and not self._running:
-                self._restore_handlers()
-                if self._received[0] == submitits_signal():
-                    signal.raise_signal(self._received[0])  # submitit requeues the job
-                raise Stopped(self._received[0])
+                    lines = job.output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+                    said = [line for line in lines if line.startswith(("error: ", "stopped "))] or lines
+                    how = f"status {job.returncode}: {said[-1]}" if job.returncode else "finished"
+                    print(f"job {job.output.parent.name}: {how}", flush=True)
             time.sleep(0.05)
+        while self._handlers and not self._running:
+            signal.signal(*self._handlers.popitem())
+        if self._received:
+            if self._received[0] == submitits_signal():
+                signal.raise_signal(self._received[0])  # submitit requeues the job
+            raise Stopped(self._received[0])
 
     def _forward(self, number: int, frame: Any) -> None:
         self._received.append(number)
@@ -144,10 +147,6 @@ class Jobs:
             job.send_signal(signal.SIGTERM if number == submitits_signal() else number)
         if any(job.output for job in self._running):  # otherwise the job says it
             os.write(2, b"\ninterrupted: the jobs stop after this batch; Ctrl-C again stops them now\n")
-
-    def _restore_handlers(self) -> None:
-        while self._handlers:
-            signal.signal(*self._handlers.popitem())
 
 
 def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
@@ -159,13 +158,6 @@ def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
         threads = len(os.sched_getaffinity(0)) // (share.at_once * share.devices)
         environment.setdefault("OMP_NUM_THREADS", str(max(1, threads)))
     return environment
-
-
-def _print_end(output: Path, status: int) -> None:
-    """Print that a job has finished, or its status and the last line of its output."""
-    lines = output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
-    what = f"status {status}: {lines[-1]}" if status else "finished"
-    print(f"job {output.parent.name}: {what}", flush=True)
 
 
 JOBS = Jobs()  # of this process

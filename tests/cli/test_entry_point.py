@@ -64,13 +64,11 @@ def test_an_error_is_one_line_or_a_traceback(ends):
     assert status == 2 and "Traceback" in printed
 
 
-@pytest.mark.parametrize(
-    ("error", "name"),
-    [
-        (RuntimeError("Unknown plugin class : 'hydra_plugins.hydra_submitit_launcher.x.SlurmLauncher'"), "submitit"),
-        (MissingConfigException("In 'hydra/launcher/ray_cluster': Could not load 'hydra/launcher/ray'."), "ray"),
-    ],
-)
+NO_SUBMITIT = RuntimeError("Unknown plugin class : 'hydra_plugins.hydra_submitit_launcher.x.SlurmLauncher'")
+NO_RAY = MissingConfigException("In 'hydra/launcher/ray_cluster': Could not load 'hydra/launcher/ray'.")
+
+
+@pytest.mark.parametrize(("error", "name"), [(NO_SUBMITIT, "submitit"), (NO_RAY, "ray")])
 def test_a_launcher_that_is_not_installed_is_named(error, name, ends):
     expected = f"error: hydra/launcher: {name} is not installed: pip install hydra-{name}-launcher\n"
     assert ends(lambda: raise_(error)) == (2, expected)

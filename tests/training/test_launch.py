@@ -92,120 +92,104 @@ def results_of(folder):
 
 JOB = """
 import os, sys, time
-events, name, seconds, to_parent = sys.argv[1:]
+file, name, together, to_parent = sys.argv[1:]
 def record(what):
-    with open(events, "a") as file:
-        gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        file.write(f"{what} {name} {gpus} {os.environ.get('OMP_NUM_THREADS', 0)}\\n")
+    with open(file, "a") as events:
+        print(what, name, os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("OMP_NUM_THREADS"), file=events)
+def started():
+    return open(file).read().count("start")
 record("start")
-if to_parent != "0" and open(events).read().count("start") == 2:
+if to_parent != "0" and started() == 2:
     os.kill(os.getppid(), int(to_parent))
-time.sleep(float(seconds))
+while started() < int(together):
+    time.sleep(0.02)
 record("end")
 """
 
 
 @pytest.fixture
 def run_jobs(tmp_path, monkeypatch):
-    """Run a job for each share; return the jobs that ran at each start as {name: GPUs}, and the threads of each.
+    """Run a job for each share; return which jobs ran at each start, as {name: GPUs}, and the last job's threads.
 
-    When two have started, `to_parent` is sent to this process.
+    A job ends when as many as `together` have started. When two have, this process gets the signal `to_parent`.
     """
     (tmp_path / "job_of_test.py").write_text(JOB)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    def run(*shares, seconds=0.3, to_parent=0):
-        jobs, running, at_starts, threads = Jobs(), {}, [], set()
+    def run(*shares, together=1, to_parent=0):
+        jobs, running, at_starts = Jobs(), {}, []
         for number, share in enumerate(shares):
             (tmp_path / str(number)).mkdir()
-            arguments = [str(tmp_path / "events"), str(number), str(seconds), str(int(to_parent))]
-            jobs.start("job_of_test", arguments, tmp_path / str(number), share)
+            arguments = [tmp_path / "events", number, together, int(to_parent)]
+            jobs.start("job_of_test", [*map(str, arguments)], tmp_path / str(number), share)
         jobs.wait()
         for line in (tmp_path / "events").read_text().splitlines():
-            what, name, gpus, count = line.split(" ")
-            threads.add(int(count))
-            if what == "end":
-                del running[name]
-            else:
-                running[name] = gpus.split(",")
+            what, name, gpus, threads = line.split()
+            if what == "start":
+                running[int(name)] = gpus.split(",")
                 at_starts.append(dict(running))
+            else:
+                del running[int(name)]
         return at_starts, threads
 
     return run
-
-
-def none_is_shared(at_starts):
-    return all(max(Counter(itertools.chain(*running.values())).values()) == 1 for running in at_starts)
 
 
 UUIDS = ["GPU-1e4d", "GPU-77b0", "MIG-3c21", "MIG-9a05"]
 
 
 def test_each_of_four_gpus_runs_one_job_at_a_time(run_jobs):
-    at_starts, _ = run_jobs(*[Share(4, 1, UUIDS)] * 10)
-    assert len(at_starts) == 10 and max(map(len, at_starts)) == 4 and none_is_shared(at_starts)
-    assert {gpu for running in at_starts for (gpu,) in running.values()} == {*UUIDS}
+    at_starts, _ = run_jobs(*[Share(4, 1, UUIDS)] * 10, together=4)
+    assert len(at_starts) == 10 and max(map(len, at_starts)) == 4
+    assert sorted(gpu for (gpu,) in at_starts[3].values()) == UUIDS
+    assert max(Counter(itertools.chain(*running.values())).most_common(1)[0][1] for running in at_starts) == 1
 
 
 def test_jobs_of_one_two_and_four_gpus_never_share_one(run_jobs):
-    at_starts, _ = run_jobs(*[Share(4 // devices, devices, UUIDS) for devices in (1, 2, 1, 4, 2, 1, 2)])
-    assert none_is_shared(at_starts)
-    gpus = {int(name): len(own) for running in at_starts for name, own in running.items()}
+    at_starts, _ = run_jobs(*[Share(4 // devices, devices, UUIDS) for devices in (1, 2, 1, 4, 2, 1, 2)], together=3)
+    assert max(Counter(itertools.chain(*running.values())).most_common(1)[0][1] for running in at_starts) == 1
+    gpus = {name: len(own) for running in at_starts for name, own in running.items()}
     assert gpus == {0: 1, 1: 2, 2: 1, 3: 4, 4: 2, 5: 1, 6: 2}
 
 
 def test_more_jobs_than_gpus_share_them_evenly(run_jobs):
-    at_starts, _ = run_jobs(*[Share(4, 1, ["0", "1"])] * 4, seconds=2)
+    at_starts, _ = run_jobs(*[Share(4, 1, ["0", "1"])] * 4, together=4)
     assert sorted(gpu for (gpu,) in at_starts[-1].values()) == ["0", "0", "1", "1"]
 
 
 def test_jobs_on_a_cpu_divide_its_cores(run_jobs, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(12))
-    at_starts, threads = run_jobs(*[Share(2, 3)] * 4)
-    assert max(map(len, at_starts)) == 2 and threads == {2}
+    at_starts, threads = run_jobs(*[Share(2, 3)] * 4, together=2)
+    assert max(map(len, at_starts)) == 2 and threads == "2"
 
 
 def test_a_failed_job_does_not_stop_the_others_and_says_why(run_jobs, capfd):
-    at_starts, _ = run_jobs(Share(2), Share(2), Share(2), seconds="none")
+    at_starts, _ = run_jobs(*[Share(2)] * 3, together="none")
     assert len(at_starts) == 3
-    out = capfd.readouterr().out
-    assert out.count(": status 1: ValueError: could not convert string to float: 'none'\n") == 3
+    assert capfd.readouterr().out.count(": status 1: ValueError: invalid literal for int() with base 10: 'none'\n") == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_all_jobs_and_starts_no_other(run_jobs, tmp_path, number):
     before = signal.getsignal(number)
     with pytest.raises(Stopped) as stopped:
-        run_jobs(*[Share(2)] * 4, seconds=60, to_parent=number)
+        run_jobs(*[Share(2)] * 4, together=9, to_parent=number)
     assert stopped.value.code == 128 + number and signal.getsignal(number) is before
     assert sorted(line.split()[1] for line in (tmp_path / "events").read_text().splitlines()) == ["0", "1"]
 
 
 @pytest.mark.parametrize(
-    ("trainer", "jobs", "at_once", "devices"),
-    [
-        ({}, None, 4, 1),
-        ({"devices": 2}, None, 2, 2),
-        ({"devices": 3}, None, 1, 3),
-        ({"devices": -1}, None, 1, 4),
-        ({}, 2, 2, 1),
-        ({}, 8, 8, 1),
-        ({"devices": 9}, None, 1, 9),
-    ],
+    ("devices", "jobs", "share"),
+    [(1, None, (4, 1)), (2, None, (2, 2)), (3, None, (1, 3)), (-1, None, (1, 4)), (9, None, (1, 9)), (1, 8, (8, 1))],
 )
-def test_as_many_jobs_run_at_once_as_there_are_gpus_for(trainer, jobs, at_once, devices, monkeypatch):
+def test_as_many_jobs_run_at_once_as_there_are_gpus_for(devices, jobs, share, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    trainer = {"accelerator": "auto", "devices": 1} | trainer
-    assert share_of_job(trainer, jobs) == Share(at_once, devices, ["0", "1", "2", "3"])
+    assert share_of_job({"accelerator": "auto", "devices": devices}, jobs) == Share(*share, ["0", "1", "2", "3"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, MIG-3c21,7,-1,1")
     assert share_of_job({"accelerator": "gpu", "devices": 1}, None) == Share(3, 1, ["5", "MIG-3c21", "7"])
-
-
-def test_jobs_on_a_cpu_or_on_named_gpus_run_one_by_one(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert share_of_job({"accelerator": "cpu", "devices": 2}, None) == Share(1, 2, [])
     assert share_of_job({"accelerator": "gpu", "devices": [1, 3]}, None) == Share(1, 2)
 
