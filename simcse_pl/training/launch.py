@@ -1,7 +1,4 @@
-"""Start jobs of a sweep in separate processes, and end processes with the one that started them.
-
-joblib and Ray keep workers from job to job, where CUDA_VISIBLE_DEVICES has been read and process groups remain.
-"""
+"""Start jobs of a sweep in separate processes, and end processes with the one that started them."""
 
 import ctypes
 import os
@@ -67,11 +64,9 @@ def gpus_of_machine() -> list[str]:
     """Return the GPUs that this process may use: numbers, UUIDs or MIG devices."""
     import torch  # takes seconds, and entry_point.py imports this file
 
-    if not torch.cuda.is_available():
-        return []
     numbers = ",".join(map(str, range(torch.cuda.device_count())))
     names = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).partition(",-1")[0]  # CUDA ignores what follows
-    return [name.strip() for name in names.split(",")]
+    return [name.strip() for name in names.split(",")] if torch.cuda.is_available() else []
 
 
 class _Job(subprocess.Popen[bytes]):
@@ -83,7 +78,7 @@ class Jobs:
     """Jobs of a sweep, each in a new process.
 
     A job on several devices leaves a process group and environment variables behind, which a second job in the same
-    process would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal. They write a checkpoint, and
+    process, such as a worker of joblib, would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal. They write a checkpoint, and
     after the last of them has ended, `start` or `wait` raises Stopped.
     """
 
