@@ -78,8 +78,8 @@ class Jobs:
     """Jobs of a sweep, each in a new process.
 
     A job on several devices leaves a process group and environment variables behind, which a second job in the same
-    process, such as a worker of joblib, would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal. They write a checkpoint, and
-    after the last of them has ended, `start` or `wait` raises Stopped.
+    process, such as a worker of joblib, would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal.
+    They write a checkpoint, and after the last of them has ended, `start` or `wait` raises Stopped.
     """
 
     def __init__(self) -> None:
