@@ -64,6 +64,14 @@ def test_an_error_is_one_line_or_a_traceback(ends):
     assert status == 2 and "Traceback" in printed
 
 
+def test_only_ranks_and_jobs_of_a_sweep_end_with_their_parent(ends, monkeypatch):
+    ending = []
+    monkeypatch.setattr(entry_point, "end_with_parent", lambda: ending.append(sys.argv[1:]))
+    for options in ([], ["hydra.job.num=1"]):
+        ends(lambda: raise_(UserError("stop here")), *options)
+    assert ending == [["hydra.job.num=1"]]
+
+
 NO_SUBMITIT = RuntimeError("Unknown plugin class : 'hydra_plugins.hydra_submitit_launcher.x.SlurmLauncher'")
 NO_RAY = MissingConfigException("In 'hydra/launcher/ray_cluster': Could not load 'hydra/launcher/ray'.")
 
