@@ -92,9 +92,8 @@ def main(command: str = "train") -> None:
 
     The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
     """
-    # not a run that a shell has started in the background, which may end before the run
     if "LOCAL_RANK" in os.environ or any(word.startswith("hydra.job.num=") for word in sys.argv):
-        end_with_parent()
+        end_with_parent()  # but a run in the background outlives the shell that has started it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     accept_any_text()
     logging.raiseExceptions = False  # no traceback if the log cannot be written
