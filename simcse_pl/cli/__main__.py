@@ -1,8 +1,6 @@
 """`python -m simcse_pl.cli --config-name COMMAND`: the jobs of a sweep and their ranks start in this way."""
 
 from simcse_pl.cli.entry_point import main
-from simcse_pl.training.launch import end_with_parent
 
 if __name__ == "__main__":
-    end_with_parent()
     main()

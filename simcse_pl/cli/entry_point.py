@@ -44,6 +44,7 @@ _VALUES = re.compile(
 )
 _GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
 _ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
+_NO_LAUNCHER = re.compile("(?:Could not .*hydra/launcher/|Unknown plugin class.*[.]hydra_)(submitit|ray)")
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -91,8 +92,8 @@ def main(command: str = "train") -> None:
 
     The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
     """
-    if "LOCAL_RANK" in os.environ:  # Lightning or torchrun has started this rank
-        end_with_parent()
+    if "LOCAL_RANK" in os.environ or any(word.startswith("hydra.job.num=") for word in sys.argv):
+        end_with_parent()  # but a run in the background outlives the shell that has started it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     accept_any_text()
     logging.raiseExceptions = False  # no traceback if the log cannot be written
@@ -243,7 +244,9 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
     if isinstance(error, InstantiationException) and isinstance(cause, OSError):
         return cause
-    if config is not None and type(error) is UserError:
+    if launcher := _NO_LAUNCHER.search(str(error)):
+        text = f"hydra/launcher: {launcher[1]} is not installed: pip install hydra-{launcher[1]}-launcher"
+    elif config is not None and type(error) is UserError:
         text = name_in_full(str(error), config)
     elif config is not None and isinstance(cause, UserError):
         text = name_in_full(str(cause), config, place)

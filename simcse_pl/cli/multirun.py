@@ -11,6 +11,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
+from simcse_pl.training.launch import JOBS
 from simcse_pl.utils.command_line import hydra_option, report_error
 from simcse_pl.utils.files import read_json
 
@@ -29,7 +30,8 @@ class MultirunReport(Callback):
             print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Report the finished jobs, and print which failed."""
+        """Wait for the jobs that still run, report the finished ones, and print which failed."""
+        JOBS.wait()
         folder = Path(config.hydra.sweep.dir)
         jobs = job_folders(folder)
         finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]

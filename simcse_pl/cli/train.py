@@ -26,12 +26,12 @@ from simcse_pl.sweeps.rows import with_values
 from simcse_pl.tracking.wandb_runs import closing_run
 from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked, remove_checkpoints, resume_option
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
-from simcse_pl.training.launch import run_job
+from simcse_pl.training.launch import JOBS, share_of_job
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preparation import check_views_differ
-from simcse_pl.training.trainer import starts_ranks
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.files import atomic_write, write_json
+from simcse_pl.utils.ranks import is_one_of_several
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def train(config: DictConfig) -> dict[str, Any]:
     """Train an encoder, test and save the best checkpoint, and return the content of results.json.
 
     A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
-    with several ranks runs in a separate process, because a second job in this process would find the process group of
-    the first; if it fails there, the returned content is empty.
+    runs in a separate process if it has several ranks, or if several jobs run at once; the returned content is empty
+    if it fails there, or has not ended.
 
     Raises:
         UserError: the folder holds another job, or the checkpoint does not fit.
@@ -60,9 +60,16 @@ def train(config: DictConfig) -> dict[str, Any]:
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
         log.info("%s has run already", folder)
         return results
-    if runtime.mode == RunMode.MULTIRUN and starts_ranks(instantiate(config.trainer, logger=False)):
-        run_job("simcse_pl.cli", job_arguments(runtime, folder))
-        return finished() or {}
+    if runtime.mode == RunMode.MULTIRUN:
+        # other launchers and sweepers start jobs in parallel themselves, or need their results
+        choices = runtime.runtime.choices
+        queued = choices["hydra/launcher"] == choices["hydra/sweeper"] == "basic"
+        share = share_of_job(config.trainer, config.jobs if queued else 1)
+        if share.at_once > 1 or (share.devices > 1 and not is_one_of_several()):
+            JOBS.start("simcse_pl.cli", job_arguments(runtime, folder), folder, share)
+            if share.at_once == 1:
+                JOBS.wait()
+            return finished() or {}
     with locked(folder):
         checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
         trial: OptunaTrial | None = instantiate(config.get("search"))

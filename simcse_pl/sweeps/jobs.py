@@ -32,8 +32,8 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
 
 
 def given_options(options: Sequence[str]) -> list[str]:
-    """Return the options of a run, sorted, without `resume` and `debug`."""
-    return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=")))
+    """Return the options of a run, sorted, without those that do not change it."""
+    return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=", "jobs=")))
 
 
 def best_score(results: Mapping[str, Any]) -> float:

@@ -5,7 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +34,125 @@ def submitits_signal() -> signal.Signals | None:
     return signal.Signals[f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}"]
 
 
-def run_job(module: str, arguments: Sequence[str]) -> None:
-    """Run `python -m module arguments` in a new process, and wait for it.
+@dataclass(frozen=True)
+class Share:
+    """What a job of a sweep gets of a machine, while `at_once` jobs run: `devices` of its GPUs, or CPU processes.
 
-    A job on several devices leaves a process group and environment variables behind, which a second
-    job in the same process would find. The job gets SIGINT and SIGTERM, and SIGTERM for submitit's signal; it writes
-    a checkpoint, and then this function raises Stopped.
+    GPUs are named as CUDA_VISIBLE_DEVICES names them. If there are none, a job sees those that this process sees.
     """
+
+    at_once: int
+    devices: int = 1
+    gpus: Sequence[str] = ()
+
+
+def share_of_job(trainer: Mapping[str, Any], jobs: int | None) -> Share:
+    """Return the share of a job: as many jobs run at once as there are GPUs for, or one on a CPU.
+
+    `jobs` is another number of jobs. If it exceeds the number of GPUs, jobs share GPUs. Jobs whose trainer has a list
+    of GPUs run one by one.
+    """
+    gpus = gpus_of_machine() if trainer["accelerator"] in ("auto", "gpu", "cuda") else []
+    given = str(trainer["devices"])
+    if "," in given or "[" in given:
+        return Share(max(1, jobs or 1), 1 + given.count(","))
+    devices = max(1, len(gpus) if given in ("-1", "auto") else int(given))
+    return Share(max(1, jobs or len(gpus) // devices), devices, gpus)
+
+
+def gpus_of_machine() -> list[str]:
+    """Return the GPUs that this process may use: numbers, UUIDs or MIG devices."""
+    import torch  # takes seconds, and entry_point.py imports this file
+
+    numbers = ",".join(map(str, range(torch.cuda.device_count())))
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).partition(",-1")[0]  # CUDA ignores what follows
+    return [name.strip() for name in names.split(",")] if torch.cuda.is_available() else []
+
+
+class _Job(subprocess.Popen[bytes]):
+    gpus: list[str]
+    output: Path | None  # None: the terminal
+
+
+class Jobs:
+    """Jobs of a sweep, each in a new process.
+
+    A job on several devices leaves a process group and environment variables behind, which a second job in the same
+    process, such as a worker of joblib, would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal.
+    They write a checkpoint, and after the last of them has ended, `start` or `wait` raises Stopped.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[_Job] = []
+        self._received: list[int] = []  # signals
+        self._handlers: dict[int, Any] = {}  # that were set before
+
+    def start(self, module: str, arguments: Sequence[str], folder: Path, share: Share) -> None:
+        """Run `python -m module arguments` in a new process as soon as its share of the machine is free.
+
+        If several jobs run at once, the output of each goes to a file in its folder.
+        """
+        self._wait_until(lambda: self._is_free(share))
+        for number in filter(None, (signal.SIGINT, signal.SIGTERM, submitits_signal())):
+            self._handlers.setdefault(number, signal.getsignal(number))
+            signal.signal(number, self._forward)
+        taken = Counter(gpu for job in self._running for gpu in job.gpus)
+        gpus = sorted(share.gpus, key=taken.__getitem__)[: share.devices]
+        output = folder / "output.log" if share.at_once > 1 else None
+        if output:
+            print(f"job {folder.name}{' on GPU ' * bool(gpus)}{', '.join(gpus)}: {output}", flush=True)
+        command, environment = [sys.executable, "-m", module, *arguments], _environment(share, gpus)
+        with open(output, "wb") if output else nullcontext() as file:
+            # In a session of its own, the job does not get a terminal's Ctrl-C twice.
+            job = _Job(command, env=environment, stdout=file, stderr=file, start_new_session=True)
+        job.gpus, job.output = gpus, output
+        self._running.append(job)
+        if self._received:  # while it started
+            job.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Wait until all jobs have ended."""
+        self._wait_until(lambda: not self._running)
+
+    def _is_free(self, share: Share) -> bool:
+        taken = sum(len(job.gpus) for job in self._running)
+        room = max(len(share.gpus), share.at_once * share.devices)
+        return len(self._running) < share.at_once and taken + share.devices <= room
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        while self._running if self._received else not condition():
+            for job in [job for job in self._running if job.poll() is not None]:
+                self._running.remove(job)
+                if job.output:
+                    lines = job.output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+                    said = [line for line in lines if line.startswith(("error: ", "stopped "))] or lines
+                    how = f"status {job.returncode}: {said[-1]}" if job.returncode else "finished"
+                    print(f"job {job.output.parent.name}: {how}", flush=True)
+            time.sleep(0.05)
+        while self._handlers and not self._running:
+            signal.signal(*self._handlers.popitem())
+        if self._received:
+            if self._received[0] == submitits_signal():
+                signal.raise_signal(self._received[0])  # submitit requeues the job
+            raise Stopped(self._received[0])
+
+    def _forward(self, number: int, frame: Any) -> None:
+        self._received.append(number)
+        for job in self._running:
+            job.send_signal(signal.SIGTERM if number == submitits_signal() else number)
+        if any(job.output for job in self._running):  # otherwise the job says it
+            os.write(2, b"\ninterrupted: the jobs stop after this batch; Ctrl-C again stops them now\n")
+
+
+def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
-    # In a session of its own, the job does not get a terminal's Ctrl-C twice.
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment, start_new_session=True)
-    submitits = submitits_signal()
-    received: list[signal.Signals] = []
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    if share.at_once > 1:
+        threads = len(os.sched_getaffinity(0)) // (share.at_once * share.devices)
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, threads)))
+    return environment
 
-    def forward(number: int, frame: Any) -> None:
-        received.append(signal.Signals(number))
-        process.send_signal(signal.SIGTERM if number == submitits else number)
 
-    signals = [signal.SIGINT, signal.SIGTERM, *filter(None, [submitits])]
-    handlers = {number: signal.signal(number, forward) for number in signals}
-    try:
-        process.wait()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if received:
-        if received[0] == submitits and callable(requeue := handlers[received[0]]):
-            requeue(received[0], None)
-        raise Stopped(received[0])
+JOBS = Jobs()  # of this process

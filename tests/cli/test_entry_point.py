@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import MissingConfigException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -61,6 +62,24 @@ def test_an_error_is_one_line_or_a_traceback(ends):
     assert ends(lambda: raise_(RuntimeError("in a callback"), UserError("x=1: no"))) == (2, "error: x=1: no\n")
     status, printed = ends(lambda: raise_(UserError("x=1: no")), "debug=true")
     assert status == 2 and "Traceback" in printed
+
+
+def test_only_ranks_and_jobs_of_a_sweep_end_with_their_parent(ends, monkeypatch):
+    ending = []
+    monkeypatch.setattr(entry_point, "end_with_parent", lambda: ending.append(sys.argv[1:]))
+    for options in ([], ["hydra.job.num=1"]):
+        ends(lambda: raise_(UserError("stop here")), *options)
+    assert ending == [["hydra.job.num=1"]]
+
+
+NO_SUBMITIT = RuntimeError("Unknown plugin class : 'hydra_plugins.hydra_submitit_launcher.x.SlurmLauncher'")
+NO_RAY = MissingConfigException("In 'hydra/launcher/ray_cluster': Could not load 'hydra/launcher/ray'.")
+
+
+@pytest.mark.parametrize(("error", "name"), [(NO_SUBMITIT, "submitit"), (NO_RAY, "ray")])
+def test_a_launcher_that_is_not_installed_is_named(error, name, ends):
+    expected = f"error: hydra/launcher: {name} is not installed: pip install hydra-{name}-launcher\n"
+    assert ends(lambda: raise_(error)) == (2, expected)
 
 
 def as_lightning_ends():

@@ -1,6 +1,7 @@
 """Runs of several processes: sweeps on DDP, killed ranks, signals, torchrun, submitit."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ import torch
 from safetensors.torch import load_file
 
 from simcse_pl.cli.entry_point import disable_hydra_output_on_other_ranks
+from simcse_pl.training.launch import Jobs, Share, share_of_job
+from simcse_pl.utils.errors import Stopped
 from tests.conftest import ROOT, environment, tiny
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
@@ -25,12 +29,12 @@ DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 class Started:
     """A command in its own process group; an environment variable marks its children."""
 
-    def __init__(self, *command):
+    def __init__(self, *command, **variables):
         self.mark = f"STARTED_BY={uuid.uuid4().hex}"
         self.process = subprocess.Popen(
             ["env", self.mark, "OMP_NUM_THREADS=1", sys.executable, *map(str, command)],
             cwd=ROOT,
-            env=environment(),
+            env=environment(**variables),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -70,7 +74,7 @@ class Started:
 @pytest.fixture
 def start():
     started = []
-    yield lambda *command: started.append(Started(*command)) or started[-1]
+    yield lambda *command, **variables: started.append(Started(*command, **variables)) or started[-1]
     for number in [number for one in started for number in one.alive()]:
         os.kill(number, signal.SIGKILL)
 
@@ -84,6 +88,109 @@ def given(sentences, make_model):
 
 def results_of(folder):
     return json.loads((folder / "results.json").read_text())
+
+
+JOB = """
+import os, sys, time
+file, name, together, to_parent = sys.argv[1:]
+def record(what):
+    with open(file, "a") as events:
+        print(what, name, os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("OMP_NUM_THREADS"), file=events)
+def started():
+    return open(file).read().count("start")
+record("start")
+if to_parent != "0" and started() == 2:
+    os.kill(os.getppid(), int(to_parent))
+while started() < int(together):
+    time.sleep(0.02)
+record("end")
+"""
+
+
+@pytest.fixture
+def run_jobs(tmp_path, monkeypatch):
+    """Run a job for each share; return which jobs ran at each start, as {name: GPUs}, and the last job's threads.
+
+    A job ends when as many as `together` have started. When two have, this process gets the signal `to_parent`.
+    """
+    (tmp_path / "job_of_test.py").write_text(JOB)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    def run(*shares, together=1, to_parent=0):
+        jobs, running, at_starts = Jobs(), {}, []
+        for number, share in enumerate(shares):
+            (tmp_path / str(number)).mkdir()
+            arguments = [tmp_path / "events", number, together, int(to_parent)]
+            jobs.start("job_of_test", [*map(str, arguments)], tmp_path / str(number), share)
+        jobs.wait()
+        for line in (tmp_path / "events").read_text().splitlines():
+            what, name, gpus, threads = line.split()
+            if what == "start":
+                running[int(name)] = gpus.split(",")
+                at_starts.append(dict(running))
+            else:
+                del running[int(name)]
+        return at_starts, threads
+
+    return run
+
+
+UUIDS = ["GPU-1e4d", "GPU-77b0", "MIG-3c21", "MIG-9a05"]
+
+
+def test_each_of_four_gpus_runs_one_job_at_a_time(run_jobs):
+    at_starts, _ = run_jobs(*[Share(4, 1, UUIDS)] * 10, together=4)
+    assert len(at_starts) == 10 and max(map(len, at_starts)) == 4
+    assert sorted(gpu for (gpu,) in at_starts[3].values()) == UUIDS
+    assert max(Counter(itertools.chain(*running.values())).most_common(1)[0][1] for running in at_starts) == 1
+
+
+def test_jobs_of_one_two_and_four_gpus_never_share_one(run_jobs):
+    at_starts, _ = run_jobs(*[Share(4 // devices, devices, UUIDS) for devices in (1, 2, 1, 4, 2, 1, 2)], together=3)
+    assert max(Counter(itertools.chain(*running.values())).most_common(1)[0][1] for running in at_starts) == 1
+    gpus = {name: len(own) for running in at_starts for name, own in running.items()}
+    assert gpus == {0: 1, 1: 2, 2: 1, 3: 4, 4: 2, 5: 1, 6: 2}
+
+
+def test_more_jobs_than_gpus_share_them_evenly(run_jobs):
+    at_starts, _ = run_jobs(*[Share(4, 1, ["0", "1"])] * 4, together=4)
+    assert sorted(gpu for (gpu,) in at_starts[-1].values()) == ["0", "0", "1", "1"]
+
+
+def test_jobs_on_a_cpu_divide_its_cores(run_jobs, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(12))
+    at_starts, threads = run_jobs(*[Share(2, 3)] * 4, together=2)
+    assert (max(map(len, at_starts)), threads) == (2, "2")
+
+
+def test_a_failed_job_does_not_stop_the_others_and_says_why(run_jobs, capfd):
+    assert len(run_jobs(*[Share(2)] * 3, together="none")[0]) == 3
+    assert capfd.readouterr().out.count(": status 1: ValueError: invalid literal for int() with base 10: 'none'\n") == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_all_jobs_and_starts_no_other(run_jobs, tmp_path, number):
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped) as stopped:
+        run_jobs(*[Share(2)] * 4, together=9, to_parent=number)
+    assert stopped.value.code == 128 + number and signal.getsignal(number) is before
+    assert sorted(line.split()[1] for line in (tmp_path / "events").read_text().splitlines()) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "jobs", "share"),
+    [(1, None, (4, 1)), (2, None, (2, 2)), (3, None, (1, 3)), (-1, None, (1, 4)), (9, None, (1, 9)), (1, 8, (8, 1))],
+)
+def test_as_many_jobs_run_at_once_as_there_are_gpus_for(devices, jobs, share, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert share_of_job({"accelerator": "auto", "devices": devices}, jobs) == Share(*share, ["0", "1", "2", "3"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, MIG-3c21,7,-1,1")
+    assert share_of_job({"accelerator": "gpu", "devices": 1}, None) == Share(3, 1, ["5", "MIG-3c21", "7"])
+    assert share_of_job({"accelerator": "cpu", "devices": 2}, None) == Share(1, 2, [])
+    assert share_of_job({"accelerator": "gpu", "devices": [1, 3]}, None) == Share(1, 2)
 
 
 @pytest.mark.slow
@@ -102,18 +209,23 @@ def test_a_sweep_runs_jobs_of_two_ranks(start, given, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_ending_a_sweep_ends_its_job(start, given, tmp_path, how):
-    """By Ctrl-C, which a terminal sends to all its processes, or by killing the sweep's process."""
-    sweep = tmp_path / "sweep"
+@pytest.mark.parametrize(
+    ("how", "jobs"),
+    [(signal.SIGINT, DDP), (signal.SIGKILL, DDP), (signal.SIGTERM, ["jobs=2"]), (signal.SIGKILL, ["jobs=2"])],
+)
+def test_ending_a_sweep_ends_its_jobs(start, given, tmp_path, how, jobs):
+    """By a signal, as a terminal sends it to all processes of the sweep, or by killing the sweep's process."""
+    sweep, killed = tmp_path / "sweep", how == signal.SIGKILL
     endless = ["trainer.max_epochs=100000", "val_every=2"]
-    started = start("train.py", "-m", "seed=1,2", *DDP, *given, *endless, f"hydra.sweep.dir={sweep}")
-    started.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
-    os.kill(started.process.pid if how == signal.SIGKILL else -started.process.pid, how)
+    started = start("train.py", "-m", "seed=1,2,3", *jobs, *given, *endless, f"hydra.sweep.dir={sweep}")
+    running = [sweep / "0", sweep / "1"][: 1 if jobs is DDP else 2]
+    started.until(lambda: all((job / "checkpoints" / "last.ckpt").exists() for job in running))
+    os.kill(started.process.pid if killed else -started.process.pid, how)
     status, stderr = started.end(60)
-    assert status == (-9 if how == signal.SIGKILL else 130) and not (sweep / "0" / "results.json").exists(), stderr
-    assert (how == signal.SIGKILL) != ("stopped after step " in stderr)
-    assert not (sweep / "1").exists()
+    assert status == (-9 if killed else 128 + how) and not [*sweep.glob("?/results.json")], stderr
+    said = [stderr] if jobs is DDP else [(job / "output.log").read_text() for job in running]
+    assert all(("stopped after step " in text) != killed for text in said)
+    assert not [*sweep.glob("2/checkpoints")]
 
 
 @pytest.mark.slow
@@ -131,22 +243,34 @@ def test_a_killed_rank_ends_the_run(start, given, tmp_path, victim):
     assert status in (1, -9) if victim else status == -9, stderr
 
 
+def torchrun_node(node, port):
+    """Return the variables and the command that start train.py on one of two nodes, which both are this machine."""
+    command = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d"]
+    return {}, [*command, f"--rdzv-endpoint=127.0.0.1:{port}", "--local-addr=127.0.0.1", "-m", "simcse_pl", "train"]
+
+
+def slurm_node(node, port):
+    job = {"JOB_ID": port, "JOB_NAME": "train", "NODELIST": "127.0.0.1", "NNODES": 2, "NODEID": node}
+    job |= {"NTASKS": 2, "NTASKS_PER_NODE": 1, "PROCID": node, "LOCALID": 0}
+    return {"MASTER_PORT": str(port)} | {f"SLURM_{name}": str(job[name]) for name in job}, ["train.py"]
+
+
 @pytest.mark.slow
-def test_two_torchrun_nodes_train_like_one_process(start, given, tmp_path):
+@pytest.mark.parametrize("node_of", [torchrun_node, slurm_node])
+def test_two_nodes_train_like_one_process(start, given, tmp_path, node_of):
     """Twenty steps without dropout; only one node writes a folder."""
     exact = ["trainer.precision=32-true", "model.dropout=0.0", "model.attention_dropout=0.0", "val_every=10"]
-    common = ["train.py", *given, *exact, "trainer.max_epochs=10"]
+    common = [*given, *exact, "trainer.max_epochs=10"]
     with socket.socket() as open_:
         open_.bind(("127.0.0.1", 0))
         port = open_.getsockname()[1]
     two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.num_nodes=2"]
-    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
-    torchrun.append(f"--master-port={port}")
-    nodes = [
-        start(*torchrun, f"--node-rank={node}", *common, *two, f"hydra.run.dir={tmp_path}/nodes") for node in range(2)
-    ]
-    assert [node.end()[0] for node in nodes] == [0, 0]
-    status, stderr = start(*common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one").end()
+    nodes = []
+    for variables, command in (node_of(node, port) for node in range(2)):
+        nodes.append(start(*command, *common, *two, f"hydra.run.dir={tmp_path}/nodes", **variables))
+    ends = [node.end() for node in nodes]
+    assert [status for status, _ in ends] == [0, 0], ends
+    status, stderr = start("train.py", *common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one").end()
     assert status == 0, stderr
     nodes, one = (results_of(tmp_path / name) for name in ("nodes", "one"))
     assert nodes["steps"] == one["steps"] == 20

@@ -15,7 +15,7 @@ from simcse_pl.results.metrics import SPEARMAN, factor, score_name
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 
 _IN_TITLES = ("sweep", "sweep.table", "sweep.row", "size", "seed")
-_OF_LOGS = ("logger", "log_every", "resume", "debug", "keep_checkpoints")
+_OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints")
 
 
 class Place(Shape):
