@@ -25,6 +25,7 @@ from simcse_pl.models.sources import (
     quiet_transformers,
     resolve,
 )
+from simcse_pl.models.unpadded import use_unpadded
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone
@@ -64,6 +65,7 @@ def load_backbone(
     adapter: Any = None,
     new_layers: NonNegativeInt = 0,
     attn_implementation: str | None = None,
+    unpadded: bool | None = None,
     weights: str | None = None,
 ) -> Backbone:
     """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
@@ -83,6 +85,7 @@ def load_backbone(
         new_layers: the number of last layers whose weights are drawn at random.
         attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
             `flash_attention_2`; None takes its default for the architecture.
+        unpadded: compute no padding (see unpadded.py).
         weights: a file with a state dict, to load in place of the checkpoint's weights; see tensors.load_bare_weights.
 
     Raises:
@@ -123,6 +126,8 @@ def load_backbone(
         load_adapter(model, source)
     if adapter is not None:
         add_adapter(model, adapter)
+    if unpadded:
+        use_unpadded(model, first_position(model))
     return model
 
 
@@ -246,18 +251,19 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
 
 
 def longest_input(backbone: Backbone) -> int | None:
-    """Return the largest number of tokens that the backbone takes, or None if there is no limit.
-
-    RoBERTa and its descendants number positions from the id of the pad token plus 1, so they take fewer
-    tokens than they have positions.
-    """
+    """Return the largest number of tokens that the backbone takes, or None if there is no limit."""
     limit: int = getattr(backbone.config, "max_position_embeddings", None) or -1  # XLNet has -1
+    limit -= first_position(backbone)
+    return limit if limit > 0 else None
+
+
+def first_position(backbone: Backbone) -> int:
+    """Return the number of the first token's position: the id of the pad token plus 1 in RoBERTa's family, or 0."""
     for name, module in backbone.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
-            limit -= int(padding) + 1
-            break
-    return limit if limit > 0 else None
+            return int(padding) + 1
+    return 0
 
 
 def recompute_layers(backbone: Backbone) -> None:

@@ -18,6 +18,7 @@ from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
+from simcse_pl.models.unpadded import with_padding
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.sentences import checked_sentences
@@ -263,7 +264,8 @@ class SentenceEncoder(nn.Module):
         if chunk_size is not None and rows > chunk_size:
             return apply_in_chunks(lambda x: self.pool_views(x, shared_dropout=shared_dropout), views, chunk_size)
         if shared_dropout:
-            return pool_with_shared_dropout(self.pool, views)
+            with with_padding(self.backbone):  # the masks are those of padded shapes
+                return pool_with_shared_dropout(self.pool, views)
         return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)
 
     def pool(self, inputs: Batch, num_layers: int | None = None, in_groups: bool = False) -> Tensor:

@@ -65,13 +65,15 @@ def use_unpadded(backbone: Backbone, first_position: int = 0) -> None:
     mask = (torch.arange(5) < torch.tensor([[5], [3], [1]])).long().to(backbone.device)
     ids = torch.arange(3, 18, device=backbone.device).view_as(mask)
     ids = ids.masked_fill(mask == 0, backbone.config.pad_token_id or 0)
-    backbone.set_attn_implementation("sdpa")  # also for FlashAttention, which no CPU has
+    backbone.packs_sequences = True
+    if flash:
+        backbone.set_attn_implementation("sdpa")  # no CPU has the kernels of FlashAttention
     padded = _states(backbone, ids, mask)
     backbone.register_forward_pre_hook(partial(_pack, first_position=first_position), with_kwargs=True)
     backbone.register_forward_hook(_unpack, with_kwargs=True)
-    backbone.set_attn_implementation(_ATTENTION)
-    fails = f"unpadded=true: {type(backbone).__name__} cannot read several sequences as one; set it to false"
+    fails = f"unpadded=true: {type(backbone).__name__} cannot read several sequences as one"
     with reraise_as(fails):
+        backbone.set_attn_implementation(_ATTENTION)
         unpadded = _states(backbone, ids, mask)
     if (unpadded - padded).abs().max() > _TOLERANCE * padded.abs().max():
         raise UserError(fails)
@@ -82,11 +84,16 @@ def use_unpadded(backbone: Backbone, first_position: int = 0) -> None:
 @contextmanager
 def with_padding(backbone: Backbone) -> Iterator[None]:
     """Compute padding, too, in the passes of the context."""
-    backbone.keeps_padding = True
+    packs, backbone.packs_sequences = packs_sequences(backbone), False
     try:
         yield
     finally:
-        del backbone.keeps_padding
+        backbone.packs_sequences = packs
+
+
+def packs_sequences(backbone: Backbone) -> bool:
+    """Return whether a backbone computes no padding."""
+    return bool(getattr(backbone, "packs_sequences", False))
 
 
 @torch.no_grad()
@@ -105,15 +112,17 @@ def _pack(
     from transformers.utils.generic import is_flash_attention_requested
 
     mask: Tensor | None = inputs.get("attention_mask")
-    if mask is None or getattr(backbone, "keeps_padding", False):
+    if mask is None or not packs_sequences(backbone):
         return None
     packing = Packing(mask.flatten().nonzero().squeeze(1), mask.shape)
     if len(packing.places) in (0, mask.numel()):
         return None
-    # RoBERTa does not count pad tokens, which templates may have inside; others number the columns.
-    positions = mask.cumsum(1) - 1 if first_position else torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    counted = torch.ones_like(mask)
+    if first_position and "input_ids" in inputs:  # RoBERTa does not count pad tokens, which a template may have inside
+        counted = (inputs["input_ids"] != first_position - 1).to(mask.dtype)
     padded = {name: inputs[name] for name in ("input_ids", "token_type_ids", "inputs_embeds") if name in inputs}
-    packed = {name: packing.pack(x) for name, x in (padded | {"position_ids": positions + first_position}).items()}
+    padded["position_ids"] = counted.cumsum(1) * counted + first_position - 1
+    packed = {name: packing.pack(x) for name, x in padded.items()}
     if is_flash_attention_requested(backbone.config):
         ends, longest = F.pad(mask.sum(1).cumsum(0), (1, 0)).int(), mask.shape[1]
         packed |= {"attention_mask": None, "cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
