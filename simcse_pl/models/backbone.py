@@ -13,6 +13,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
+from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.models.adapters import adapter_parameters, add_adapter, load_adapter
 from simcse_pl.models.sources import (
@@ -25,7 +26,7 @@ from simcse_pl.models.sources import (
     quiet_transformers,
     resolve,
 )
-from simcse_pl.models.unpadded import use_unpadded
+from simcse_pl.models.unpadded import UNPADDED, use_unpadded
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone
@@ -65,7 +66,6 @@ def load_backbone(
     adapter: Any = None,
     new_layers: NonNegativeInt = 0,
     attn_implementation: str | None = None,
-    unpadded: bool | None = None,
     weights: str | None = None,
 ) -> Backbone:
     """Load a pretrained encoder or decoder without its pooler, and with its adapter if the folder has one.
@@ -84,8 +84,7 @@ def load_backbone(
         adapter: a PEFT config, to add a new adapter.
         new_layers: the number of last layers whose weights are drawn at random.
         attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
-            `flash_attention_2`; None takes its default for the architecture.
-        unpadded: compute no padding (see unpadded.py).
+            `flash_attention_2`, or `unpadded` (see unpadded.py); None takes its default for the architecture.
         weights: a file with a state dict, to load in place of the checkpoint's weights; see tensors.load_bare_weights.
 
     Raises:
@@ -107,7 +106,7 @@ def load_backbone(
             config.is_causal = not bidirectional
         if is_decoder(config):
             config.use_cache = False  # of keys and values, for generation
-        if attn_implementation is not None:
+        if attn_implementation not in (None, UNPADDED):
             config._attn_implementation = attn_implementation
         if pretrained and not weights:
             model = _load_model(name, source_of_weights, config, subfolder, dtype, quantization)
@@ -126,7 +125,7 @@ def load_backbone(
         load_adapter(model, source)
     if adapter is not None:
         add_adapter(model, adapter)
-    if unpadded:
+    if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
         use_unpadded(model, first_position(model))
     return model
 

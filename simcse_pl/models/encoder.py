@@ -18,7 +18,7 @@ from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
-from simcse_pl.models.unpadded import with_padding
+from simcse_pl.models.unpadded import packs_sequences, with_padding
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.sentences import checked_sentences
@@ -106,6 +106,8 @@ class SentenceEncoder(nn.Module):
         self.groups = LengthGroups(
             ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
         )
+        if packs_sequences(backbone) and not self.groups.ignores_padding:
+            raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
         self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size

@@ -1,11 +1,11 @@
 """Pass the sequences of a batch through a backbone as one, without the padding between them.
 
-In plain terms: all tokens of a batch are one row [1, tokens], with the positions that they have in their sequences.
-Embeddings, linear layers and norms compute no padding. Attention needs to know where a sequence begins: the kernels of
-FlashAttention take the cumulative lengths; for others, the queries, keys and values are padded, and only these.
+In plain terms: all tokens of a batch are one row [1, tokens], with the positions that they have in their sequences. No
+layer computes padding but attention, where queries, keys and values are padded for a moment. The kernels of
+FlashAttention need no padding there either: they take the ends of the sequences.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,11 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simcse_pl.cpu.layers import attention_with_fast_dropout
-from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.types import Backbone, Batch
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Backbone
 
-_ATTENTION = "unpadded_sdpa"
-_TOLERANCE = 1e-3  # relative to the largest state
+UNPADDED = "unpadded"  # an implementation of attention for transformers: sdpa of packed sequences
 
 
 class Packing(NamedTuple):
@@ -28,10 +27,12 @@ class Packing(NamedTuple):
     Attributes:
         places: the index of each token in the flat padded batch, [tokens].
         shape: sequences and tokens of the padded batch.
+        ends: the cumulative lengths of the sequences, which begin with 0.
     """
 
     places: Tensor
     shape: torch.Size
+    ends: Tensor
 
     def pack(self, padded: Tensor) -> Tensor:
         """Return the tokens [1, tokens, ...] of a tensor [sequences, longest, ...]."""
@@ -40,132 +41,117 @@ class Packing(NamedTuple):
     def unpack(self, packed: Tensor) -> Tensor:
         """Return a tensor [sequences, longest, ...], 0 in the place of padding, of tokens [1, tokens, ...]."""
         padded = packed.new_zeros(self.shape.numel(), *packed.shape[2:])
-        return padded.index_copy_(0, self.places, packed[0]).unflatten(0, self.shape)
+        return padded.index_copy_(0, self.places, packed[0]).view(*self.shape, *packed.shape[2:])
 
 
-def use_unpadded(backbone: Backbone, first_position: int = 0) -> None:
-    """Let a backbone compute no padding: its inputs and its hidden states stay padded, [sequences, tokens, ...].
+def use_unpadded(backbone: Backbone, first_position: int) -> None:
+    """Let a backbone compute no padding. Its inputs and its hidden states stay padded, the latter with zeros.
 
-    States are 0 in the place of padding. The indices of the tokens cost one wait for a GPU in each pass.
+    To find the padding, each pass waits once for a GPU.
 
     Args:
-        backbone: a model whose attention is sdpa, or an implementation of FlashAttention, which stays.
-        first_position: the id of the first position; RoBERTa counts from the id of its pad token plus 1.
+        backbone: a model with an attention of transformers' interface; an implementation of FlashAttention is kept.
+        first_position: see backbone.first_position.
 
     Raises:
-        UserError: the states of unpadded sequences are not those of padded ones.
+        UserError: the model does not use the interface.
     """
     from transformers import AttentionInterface  # slow, and not needed before there is a model
     from transformers.masking_utils import AttentionMaskInterface
     from transformers.utils.generic import is_flash_attention_requested
 
-    AttentionInterface.register(_ATTENTION, _attention)
-    AttentionMaskInterface.register(_ATTENTION, _mask)
-    implementation, flash = backbone.config._attn_implementation, is_flash_attention_requested(backbone.config)
-    mask = (torch.arange(5) < torch.tensor([[5], [3], [1]])).long().to(backbone.device)
-    ids = torch.arange(3, 18, device=backbone.device).view_as(mask)
-    ids = ids.masked_fill(mask == 0, backbone.config.pad_token_id or 0)
-    backbone.packs_sequences = True
-    if flash:
-        backbone.set_attn_implementation("sdpa")  # no CPU has the kernels of FlashAttention
-    padded = _states(backbone, ids, mask)
+    name, attention, mask = UNPADDED, _attention, _mask
+    if is_flash_attention_requested(backbone.config):
+        name = backbone.config._attn_implementation
+        attention = partial(_attention, kernel=AttentionInterface()[name])
+        mask = partial(_mask, of_kernel=AttentionMaskInterface()[name])
+    AttentionInterface.register(name, attention)
+    AttentionMaskInterface.register(name, mask)
+    backbone.set_attn_implementation(name)
+    if backbone.config._attn_implementation != name:  # transformers warns only
+        raise UserError(f"attn_implementation={name}: {type(backbone).__name__} has its own attention: choose null")
     backbone.register_forward_pre_hook(partial(_pack, first_position=first_position), with_kwargs=True)
     backbone.register_forward_hook(_unpack, with_kwargs=True)
-    fails = f"unpadded=true: {type(backbone).__name__} cannot read several sequences as one"
-    with reraise_as(fails):
-        backbone.set_attn_implementation(_ATTENTION)
-        unpadded = _states(backbone, ids, mask)
-    if (unpadded - padded).abs().max() > _TOLERANCE * padded.abs().max():
-        raise UserError(fails)
-    if flash:
-        backbone.set_attn_implementation(implementation)
+    vars(backbone)["packs_sequences"] = True
+
+
+def packs_sequences(backbone: Backbone) -> bool:
+    """Return whether a backbone computes no padding."""
+    return bool(vars(backbone).get("packs_sequences"))
 
 
 @contextmanager
 def with_padding(backbone: Backbone) -> Iterator[None]:
     """Compute padding, too, in the passes of the context."""
-    packs, backbone.packs_sequences = packs_sequences(backbone), False
+    packs, vars(backbone)["packs_sequences"] = packs_sequences(backbone), False
     try:
         yield
     finally:
-        backbone.packs_sequences = packs
-
-
-def packs_sequences(backbone: Backbone) -> bool:
-    """Return whether a backbone computes no padding."""
-    return bool(getattr(backbone, "packs_sequences", False))
-
-
-@torch.no_grad()
-def _states(backbone: Backbone, ids: Tensor, mask: Tensor) -> Tensor:
-    """Return the last hidden states of the tokens that are not padding, [tokens, dim]."""
-    was_training = backbone.training
-    states: Tensor = backbone.eval()(input_ids=ids, attention_mask=mask).last_hidden_state
-    backbone.train(was_training)
-    return states[mask == 1]
+        vars(backbone)["packs_sequences"] = packs
 
 
 def _pack(
     backbone: Backbone, arguments: tuple[Any, ...], inputs: dict[str, Any], first_position: int
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Replace the padded inputs of a pass by packed ones, unless there is nothing to gain or to attend to."""
-    from transformers.utils.generic import is_flash_attention_requested
-
-    mask: Tensor | None = inputs.get("attention_mask")
-    if mask is None or not packs_sequences(backbone):
+    """Replace the padded inputs of a pass by packed ones, if there are both tokens and padding."""
+    if not packs_sequences(backbone):
         return None
-    packing = Packing(mask.flatten().nonzero().squeeze(1), mask.shape)
+    mask, ids = inputs["attention_mask"], inputs.get("input_ids")
+    packing = Packing(mask.flatten().nonzero().squeeze(1), mask.shape, F.pad(mask.sum(1).cumsum(0), (1, 0)).int())
     if len(packing.places) in (0, mask.numel()):
         return None
     counted = torch.ones_like(mask)
-    if first_position and "input_ids" in inputs:  # RoBERTa does not count pad tokens, which a template may have inside
-        counted = (inputs["input_ids"] != first_position - 1).to(mask.dtype)
-    padded = {name: inputs[name] for name in ("input_ids", "token_type_ids", "inputs_embeds") if name in inputs}
+    if first_position and ids is not None:  # RoBERTa does not count pad tokens, which a template may have inside
+        counted = (ids != first_position - 1).to(mask.dtype)
+    padded = {name: inputs[name] for name in inputs.keys() & {"input_ids", "inputs_embeds", "token_type_ids"}}
     padded["position_ids"] = counted.cumsum(1) * counted + first_position - 1
-    packed = {name: packing.pack(x) for name, x in padded.items()}
-    if is_flash_attention_requested(backbone.config):
-        ends, longest = F.pad(mask.sum(1).cumsum(0), (1, 0)).int(), mask.shape[1]
-        packed |= {"attention_mask": None, "cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
-        packed |= {"max_length_q": longest, "max_length_k": longest}
-    return arguments, inputs | packed | {"packing": packing}
+    return arguments, inputs | {name: packing.pack(x) for name, x in padded.items()} | {"packing": packing}
 
 
-def _unpack(backbone: Backbone, arguments: tuple[Any, ...], inputs: dict[str, Any], output: Any) -> Any:
+def _unpack(backbone: Backbone, arguments: tuple[Any, ...], inputs: dict[str, Any], output: Any) -> None:
     """Pad the hidden states that a pass returns, if its inputs were packed."""
     if packing := inputs.get("packing"):
         output["last_hidden_state"] = packing.unpack(output["last_hidden_state"])
         if output.get("hidden_states"):
-            output["hidden_states"] = tuple(packing.unpack(states) for states in output["hidden_states"])
-    return output
+            output["hidden_states"] = tuple(map(packing.unpack, output["hidden_states"]))
 
 
 def _attention(
     module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
+    *states: Tensor,
     packing: Packing | None = None,
+    kernel: Callable[..., tuple[Tensor, None]] | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention for transformers, of query, key and value [1, heads, tokens, dim] if they are packed."""
+    """Compute attention for transformers. `states` are query, key, value [1, heads, tokens, dim] and the padded mask."""
+    if kernel and _has_kernels(states[0].device):
+        if packing:
+            ends, longest = packing.ends, packing.shape[1]
+            options |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": longest, "max_length_k": longest}
+        return kernel(module, *states, **options)
     if packing is None:
-        return attention_with_fast_dropout(module, query, key, value, attention_mask, dropout, scaling, **options)
-    query, key, value = (packing.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
-    output, _ = attention_with_fast_dropout(module, query, key, value, attention_mask, dropout, scaling, **options)
+        return attention_with_fast_dropout(module, *states, **options)
+    query, key, value = (packing.unpack(x.transpose(1, 2)).transpose(1, 2) for x in states[:3])
+    output, _ = attention_with_fast_dropout(module, query, key, value, states[3], **options)
     return packing.pack(output), None
 
 
-def _mask(*, batch_size: int, q_length: int, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
-    """Return the mask of padded sequences for transformers, also if it asks for that of packed ones."""
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+def _mask(
+    *, batch_size: int, q_length: int, of_kernel: Callable[..., Tensor | None] | None = None, **options: Any
+) -> Tensor | None:
+    """Return the mask for `_attention`: for packed sequences that of padded ones, which a kernel does not need."""
+    from transformers.masking_utils import AttentionMaskInterface
 
-    if attention_mask is not None and attention_mask.shape != (batch_size, q_length):
-        batch_size, q_length = attention_mask.shape
-        options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}  # finding out waits for a GPU
-    mask: Tensor | None = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"](
-        batch_size=batch_size, q_length=q_length, attention_mask=attention_mask, **options
-    )
-    return mask
+    mask, with_kernel = options["attention_mask"], of_kernel and _has_kernels(options["device"])
+    if mask is not None and mask.shape != (batch_size, q_length):
+        if with_kernel:
+            return None
+        batch_size, q_length = mask.shape
+        options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}  # which waits for a GPU
+    make = of_kernel if with_kernel else AttentionMaskInterface()["sdpa"]
+    return make(batch_size=batch_size, q_length=q_length, **options)
+
+
+def _has_kernels(device: torch.device) -> bool:
+    """Return whether a device has the kernels of FlashAttention; the passes before training are on a CPU."""
+    return device.type != "cpu"

@@ -60,7 +60,7 @@ def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
         UserError: CUDA graphs of an unpadded backbone; each batch has its own number of tokens.
     """
     if mode == "reduce-overhead" and packs_sequences(encoder.backbone):
-        raise UserError("module.compile=reduce-overhead: model.unpadded=true has a shape per batch; set one to false")
+        raise UserError("module.compile=reduce-overhead: unpadded batches have no common shapes; set it to true")
     if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
         encoder.templates.multiple_of = _MULTIPLE_OF
     backbone, not_compiled = encoder.backbone, encoder.backbone.forward
