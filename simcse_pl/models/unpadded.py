@@ -118,21 +118,24 @@ def _unpack(backbone: Backbone, arguments: tuple[Any, ...], inputs: dict[str, An
 
 def _attention(
     module: nn.Module,
-    *states: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     packing: Packing | None = None,
     kernel: Callable[..., tuple[Tensor, None]] | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention for transformers. `states` are query, key, value [1, heads, tokens, dim] and the padded mask."""
-    if kernel and _has_kernels(states[0].device):
+    """Compute attention for transformers of query, key and value [1, heads, tokens, dim] if they are packed."""
+    if kernel and _has_kernels(query.device):
         if packing:
             ends, longest = packing.ends, packing.shape[1]
             options |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": longest, "max_length_k": longest}
-        return kernel(module, *states, **options)
+        return kernel(module, query, key, value, attention_mask, **options)
     if packing is None:
-        return attention_with_fast_dropout(module, *states, **options)
-    query, key, value = (packing.unpack(x.transpose(1, 2)).transpose(1, 2) for x in states[:3])
-    output, _ = attention_with_fast_dropout(module, query, key, value, states[3], **options)
+        return attention_with_fast_dropout(module, query, key, value, attention_mask, **options)
+    query, key, value = (packing.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
+    output, _ = attention_with_fast_dropout(module, query, key, value, attention_mask, **options)
     return packing.pack(output), None
 
 
@@ -142,14 +145,17 @@ def _mask(
     """Return the mask for `_attention`: for packed sequences that of padded ones, which a kernel does not need."""
     from transformers.masking_utils import AttentionMaskInterface
 
-    mask, with_kernel = options["attention_mask"], of_kernel and _has_kernels(options["device"])
+    make = AttentionMaskInterface()["sdpa"]
+    if of_kernel and _has_kernels(options["device"]):
+        make = of_kernel
+    mask = options["attention_mask"]
     if mask is not None and mask.shape != (batch_size, q_length):
-        if with_kernel:
+        if make is of_kernel:
             return None
         batch_size, q_length = mask.shape
         options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}  # which waits for a GPU
-    make = of_kernel if with_kernel else AttentionMaskInterface()["sdpa"]
-    return make(batch_size=batch_size, q_length=q_length, **options)
+    made: Tensor | None = make(batch_size=batch_size, q_length=q_length, **options)
+    return made
 
 
 def _has_kernels(device: torch.device) -> bool:
