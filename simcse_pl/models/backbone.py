@@ -112,6 +112,8 @@ def load_backbone(
             model = _load_model(name, source_of_weights, config, subfolder, dtype, quantization)
         else:
             model = draw_model(config, getattr(torch, dtype or "float32"))
+    if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
+        use_unpadded(model, first_position(model))
     if bidirectional and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
@@ -125,8 +127,6 @@ def load_backbone(
         load_adapter(model, source)
     if adapter is not None:
         add_adapter(model, adapter)
-    if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
-        use_unpadded(model, first_position(model))
     return model
 
 

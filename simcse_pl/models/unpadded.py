@@ -127,13 +127,13 @@ def _attention(
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Compute attention for transformers of query, key and value [1, heads, tokens, dim] if they are packed."""
-    if kernel and _has_kernels(query.device):
-        if packing:
-            ends, longest = packing.ends, packing.shape[1]
-            options |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": longest, "max_length_k": longest}
-        return kernel(module, query, key, value, attention_mask, **options)
-    if packing is None:
-        return attention_with_fast_dropout(module, query, key, value, attention_mask, **options)
+    with_kernel = attention_mask is None if packing else _has_kernels(query.device, query.dtype)
+    if packing and with_kernel:
+        ends, longest = packing.ends, packing.shape[1]
+        options |= {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": longest, "max_length_k": longest}
+    if packing is None or with_kernel:
+        attend = kernel if kernel and with_kernel else attention_with_fast_dropout
+        return attend(module, query, key, value, attention_mask, **options)
     query, key, value = (packing.unpack(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
     output, _ = attention_with_fast_dropout(module, query, key, value, attention_mask, **options)
     return packing.pack(output), None
@@ -146,7 +146,7 @@ def _mask(
     from transformers.masking_utils import AttentionMaskInterface
 
     make = AttentionMaskInterface()["sdpa"]
-    if of_kernel and _has_kernels(options["device"]):
+    if of_kernel and _has_kernels(options["device"], options["dtype"]):
         make = of_kernel
     mask = options["attention_mask"]
     if mask is not None and mask.shape != (batch_size, q_length):
@@ -158,6 +158,6 @@ def _mask(
     return made
 
 
-def _has_kernels(device: torch.device) -> bool:
-    """Return whether a device has the kernels of FlashAttention; the passes before training are on a CPU."""
-    return device.type != "cpu"
+def _has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether FlashAttention has kernels; passes before training are on a CPU, some evaluations in float32."""
+    return device.type != "cpu" and (dtype.itemsize == 2 or torch.is_autocast_enabled(device.type))
