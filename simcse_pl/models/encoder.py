@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, 
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
 from simcse_pl.models.unpadded import packs_sequences, with_padding
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.sentences import checked_sentences
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
@@ -103,11 +104,13 @@ class SentenceEncoder(nn.Module):
         )
         use_masks_without_synchronization()
         use_onednn_linear(backbone)
-        self.groups = LengthGroups(
-            ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
-        )
+        unfit = f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null"
+        with reraise_as(unfit) if packs_sequences(backbone) else nullcontext():
+            self.groups = LengthGroups(
+                ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
+            )
         if packs_sequences(backbone) and not self.groups.ignores_padding:
-            raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
+            raise UserError(unfit)
         self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size
