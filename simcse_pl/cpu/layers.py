@@ -38,7 +38,7 @@ def use_fast_dropout(backbone: Backbone) -> None:
             if type(child) is nn.Dropout:
                 setattr(module, name, FastDropout(child.p).train(child.training))
     if backbone.config._attn_implementation == "sdpa":
-        AttentionInterface.register(_ATTENTION, _attention)
+        AttentionInterface.register(_ATTENTION, attention_with_fast_dropout)
         AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
         backbone.set_attn_implementation(_ATTENTION)
 
@@ -71,7 +71,7 @@ def fast_dropout(x: Tensor, p: float) -> Tensor:
     return x * kept.bitwise_and_(scale).view(x.dtype)
 
 
-def _attention(
+def attention_with_fast_dropout(
     module: nn.Module,
     query: Tensor,
     key: Tensor,

@@ -106,7 +106,8 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
 
     Args:
         backbone: the model.
-        examples: two sentences of different length, the shorter one first, tensors [2, tokens] on its device.
+        examples: two sentences of different length, the shorter one first, tensors [2, tokens] on its device. They
+            are one batch in the reverse order, which would show if the model mixes unpadded sequences.
 
     Raises:
         UserError: the backbone does not return a state for every token.
@@ -118,7 +119,7 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
     if alone is None or alone.shape != (1, tokens, size):
         model = type(backbone).__name__
         raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
-    ((_, group),) = LengthGroups(True).split(backbone, examples)  # so few tokens are one group
-    beside = backbone(**group).last_hidden_state[:1, :tokens]
+    ((_, group),) = LengthGroups(True).split(backbone, {name: x.flip(0) for name, x in examples.items()})  # one group
+    beside = backbone(**group).last_hidden_state[1:, :tokens]
     backbone.train(was_training)
     return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())

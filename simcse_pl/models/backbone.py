@@ -13,6 +13,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
+from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.models.adapters import adapter_parameters, add_adapter, load_adapter
 from simcse_pl.models.sources import (
@@ -25,6 +26,7 @@ from simcse_pl.models.sources import (
     quiet_transformers,
     resolve,
 )
+from simcse_pl.models.unpadded import UNPADDED, use_unpadded
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone
@@ -82,7 +84,7 @@ def load_backbone(
         adapter: a PEFT config, to add a new adapter.
         new_layers: the number of last layers whose weights are drawn at random.
         attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
-            `flash_attention_2`; None takes its default for the architecture.
+            `flash_attention_2`, or `unpadded` (see unpadded.py); None takes its default for the architecture.
         weights: a file with a state dict, to load in place of the checkpoint's weights; see tensors.load_bare_weights.
 
     Raises:
@@ -104,12 +106,14 @@ def load_backbone(
             config.is_causal = not bidirectional
         if is_decoder(config):
             config.use_cache = False  # of keys and values, for generation
-        if attn_implementation is not None:
+        if attn_implementation not in (None, UNPADDED):
             config._attn_implementation = attn_implementation
         if pretrained and not weights:
             model = _load_model(name, source_of_weights, config, subfolder, dtype, quantization)
         else:
             model = draw_model(config, getattr(torch, dtype or "float32"))
+    if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
+        use_unpadded(model, first_position(model))
     if bidirectional and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
@@ -246,18 +250,19 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
 
 
 def longest_input(backbone: Backbone) -> int | None:
-    """Return the largest number of tokens that the backbone takes, or None if there is no limit.
-
-    RoBERTa and its descendants number positions from the id of the pad token plus 1, so they take fewer
-    tokens than they have positions.
-    """
+    """Return the largest number of tokens that the backbone takes, or None if there is no limit."""
     limit: int = getattr(backbone.config, "max_position_embeddings", None) or -1  # XLNet has -1
+    limit -= first_position(backbone)
+    return limit if limit > 0 else None
+
+
+def first_position(backbone: Backbone) -> int:
+    """Return the number of the first token's position: the id of the pad token plus 1 in RoBERTa's family, or 0."""
     for name, module in backbone.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
-            limit -= int(padding) + 1
-            break
-    return limit if limit > 0 else None
+            return int(padding) + 1
+    return 0
 
 
 def recompute_layers(backbone: Backbone) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,9 +19,10 @@ from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
+from simcse_pl.models.unpadded import packs_sequences, with_padding
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.distributed import BatchSplit
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
@@ -103,9 +105,13 @@ class SentenceEncoder(nn.Module):
         )
         use_masks_without_synchronization()
         use_onednn_linear(backbone)
-        self.groups = LengthGroups(
-            ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
-        )
+        unfit = f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null"
+        with reraise_as(unfit) if packs_sequences(backbone) else nullcontext():
+            self.groups = LengthGroups(
+                ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
+            )
+        if packs_sequences(backbone) and not self.groups.ignores_padding:
+            raise UserError(unfit)
         self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size
@@ -264,7 +270,8 @@ class SentenceEncoder(nn.Module):
         if chunk_size is not None and rows > chunk_size:
             return apply_in_chunks(lambda x: self.pool_views(x, shared_dropout=shared_dropout), views, chunk_size)
         if shared_dropout:
-            return pool_with_shared_dropout(self.pool, views)
+            with with_padding(self.backbone):  # the masks are those of padded shapes
+                return pool_with_shared_dropout(self.pool, views)
         return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)
 
     def pool(self, inputs: Batch, num_layers: int | None = None, in_groups: bool = False) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from simcse_pl.models.backbone import draw_model, keep_layers, without_pooler
 from simcse_pl.models.sources import quiet_transformers
+from simcse_pl.models.unpadded import with_padding
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone
 
@@ -49,6 +50,7 @@ def changed_layer_input(backbone: Backbone, change: Callable[[Tensor], Tensor]) 
     """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""
     handle = embedding_module(backbone).register_forward_hook(lambda _module, _inputs, states: change(states))
     try:
-        yield
+        with with_padding(backbone):
+            yield
     finally:
         handle.remove()

@@ -17,6 +17,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import run_backbone
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import EXAMPLES
+from simcse_pl.models.unpadded import packs_sequences
 from simcse_pl.utils.errors import UserError
 
 _MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
@@ -54,7 +55,12 @@ def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
 
     From then on, batches are padded to a multiple of 8 tokens. In evaluation mode, the backbone is not compiled:
     CUDA graphs of the many shapes of an evaluation would take more time than they save.
+
+    Raises:
+        UserError: CUDA graphs of an unpadded backbone; each batch has its own number of tokens.
     """
+    if mode == "reduce-overhead" and packs_sequences(encoder.backbone):
+        raise UserError("module.compile=reduce-overhead: unpadded batches have no common shapes; set it to true")
     if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
         encoder.templates.multiple_of = _MULTIPLE_OF
     backbone, not_compiled = encoder.backbone, encoder.backbone.forward
