@@ -3,14 +3,14 @@
 import itertools
 import logging
 import random
-from array import array
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import ConfigDict, Field, PositiveInt
+from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -19,6 +19,7 @@ from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
 from simcse_pl.data.readers.row_reader import NamedRows, Warn, documents_of, rows_of
 from simcse_pl.data.readers.sources import fingerprint, open_source
+from simcse_pl.data.row_order import AllBut, sample
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.token_cache import open_token_cache
 from simcse_pl.data.views.segmenters import Segmenter
@@ -31,6 +32,7 @@ from simcse_pl.utils.errors import UserError, prefixed
 
 log = logging.getLogger(__name__)
 
+Rows = Sequence[int] | NDArray[np.int64]
 
 _LABELS_SHOWN = 10
 _ROWS_TRIED = 128  # by each view
@@ -63,6 +65,8 @@ class TrainingSet:
             `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
             a single view needs no name.
         batch_size: the rows of a contrastive batch, over all devices together.
+        tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
+            for each CPU if there are many rows. The rows do not depend on it.
         name: its name in data.sets; None if there is one set only.
 
     Raises:
@@ -97,6 +101,7 @@ class TrainingSet:
     hold_out: Annotated[float, Field(ge=0)] = 0.0
     views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
+    tokenizing_processes: NonNegativeInt | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -112,7 +117,7 @@ class TrainingSet:
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
-        self.held_out: Sequence[int] = ()
+        self.held_out: Rows = ()
 
     def read(
         self,
@@ -148,7 +153,7 @@ class TrainingSet:
 
         self.fingerprint = fingerprint(self.train, self.split)
         key = self.fingerprint, table.layout, self.encoding, self._documents, *how
-        self.rows = open_token_cache(read, key, tokenizer, max_length)
+        self.rows = open_token_cache(read, key, tokenizer, max_length, self.tokenizing_processes)
         self.seed = seed
         self._set_roles(len(self.rows[0]))
         self._number_labels()
@@ -164,7 +169,7 @@ class TrainingSet:
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
-        examples = [row[0] for row in self._tokens(self.chosen[:_ROWS_TRIED])]
+        examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
         which = (self.chosen, self.held_out), self._columns, repr(key), self.name or ""
         self.kind = RowKind(
             self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, self.rows, *which
@@ -180,12 +185,12 @@ class TrainingSet:
             if isinstance(view, Dropout):
                 continue
             with prefixed(f"views.{name}"):
-                view.check_text([self.rows[self.chosen[row]][0] for row in range(count)])
+                view.check_text([self.rows[int(self.chosen[row])][0] for row in range(count)])
                 made = self._collate.tokens_of([row[place] for row in rows])
                 log.info("views.%s: changes %d of %d sentences", name, count_changed(anchors, made), len(made))
 
     def _number_labels(self) -> None:
-        names = sorted(set(self.rows.names())) if self.labels == "classes" else []
+        names = self.rows.classes() if self.labels == "classes" else []
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
         if names and self.label_names is not None:
@@ -193,34 +198,32 @@ class TrainingSet:
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
         if self.labels == "scores":
-            scores = [float(name) for name in self.rows.names()]
-            self.label_range = min(scores), max(scores)
+            self.label_range = self.rows.score_range()
         if names:
             log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
 
-    def _choose(self) -> tuple[Sequence[int], Sequence[int]]:
+    def _choose(self) -> tuple[Rows, Rows]:
         """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
-        rows: Sequence[int] = range(len(self.rows))
-        if self._documents:  # those that have a next sentence in their document
-            names = self.rows.names()
-            rows = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(names)) if name == after))
-            if names[0] == names[-1]:
+        count = len(self.rows)
+        left_out: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        if self._documents:  # only rows that have a next sentence in their document are trained on
+            left_out = self.rows.last_of_documents()
+            if self.rows.name(0) == self.rows.name(count - 1):
                 log.warning("train: the file has no blank lines between documents, so all its lines are one document")
-            left_out = len(names) - len(rows)
-            log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(names))
-        held_out: Sequence[int] = ()
-        if self.hold_out:
-            count = round(self.hold_out if self.hold_out >= 1 else self.hold_out * len(rows))
-            if not 1 <= count < len(rows):
-                raise UserError(f"data.hold_out={self.hold_out:g}: {count} of {len(rows)} rows; hold out some, not all")
-            held_out = sorted(random.Random(f"{self.seed}-hold_out").sample(rows, count))
-            excluded = set(held_out)
-            rows = array("q", (row for row in rows if row not in excluded))
+            log.info("train: %d of %d sentences are left out, because no sentence follows them", len(left_out), count)
+        elif self.hold_out:
+            number = round(self.hold_out if self.hold_out >= 1 else self.hold_out * count)
+            if not 1 <= number < count:
+                raise UserError(f"data.hold_out={self.hold_out:g}: {number} of {count} rows; hold out some, not all")
+            left_out = sample(count, number, f"{self.seed}-hold_out")
+        held_out = left_out if self.hold_out else ()
+        rows = AllBut(count, left_out) if len(left_out) else range(count)
         if self.limit is None:
             return rows, held_out
         if self.limit > len(rows):
             raise UserError(f"data.limit={self.limit}: there are {len(rows)} rows to choose from")
-        return sorted(random.Random(self.seed).sample(rows, self.limit)), held_out
+        places = sample(len(rows), self.limit, self.seed)
+        return places if isinstance(rows, range) else rows[places], held_out
 
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
@@ -244,7 +247,7 @@ class TrainingSet:
             held_out: whether the keys are of the rows that are held out.
         """
         chosen = self.held_out if held_out else self.chosen
-        places = [chosen[row] for _, row in keys]
+        places = [int(chosen[row]) for _, row in keys]
         rows = self.with_views(keys, held_out) if self._views else self._tokens(places)
         batch: dict[str, Any] = self._collate(rows)
         if self.label_range:
@@ -266,7 +269,7 @@ class TrainingSet:
     def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
         chosen = self.held_out if held_out else self.chosen
-        places = [(epoch, chosen[row]) for epoch, row in keys]
+        places = [(epoch, int(chosen[row])) for epoch, row in keys]
         tokens = self._tokens([place for _, place in places])
         made = []
         for number, view in enumerate(self._views.values()):

@@ -4,6 +4,7 @@ import glob
 import hashlib
 import logging
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from simcse_pl.data.readers.labels import NO_LABEL
 from simcse_pl.data.readers.layout import DETECTED, FORMATS, Layout
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import check_is_file, sha256_of
+from simcse_pl.utils.files import cached, check_is_file, sha256_of, write_text
 
 log = logging.getLogger(__name__)
 
 Source = str | Path | Sequence[str]
 HUB = "hf://datasets/"
+_RECENT = 2.0  # seconds in which a second change may leave the times of a file as they are
 
 
 def open_source(
@@ -75,6 +77,9 @@ def _with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[An
 def fingerprint(source: Source, split: str = "train") -> str:
     """Return a string that changes with the content: of files, the SHA-256; of a data set on the Hub, its fingerprint.
 
+    The SHA-256 of a file is computed once and kept in the user's cache. It is computed again if the path, the size, the
+    inode or a time of the file has changed.
+
     Raises:
         UserError: the source does not exist.
     """
@@ -83,8 +88,17 @@ def fingerprint(source: Source, split: str = "train") -> str:
         return str(load_hub_dataset(place, split)._fingerprint)
     for path in place:
         check_is_file(path)
-    checksums = [sha256_of(path) for path in place]
+    checksums = [_checksum(path) for path in place]
     return checksums[0] if len(place) == 1 else hashlib.sha256("".join(checksums).encode()).hexdigest()
+
+
+def _checksum(path: Path) -> str:
+    status = path.stat()
+    if time.time() - max(status.st_mtime, status.st_ctime) < _RECENT:
+        return sha256_of(path)
+    key = str(path.resolve()), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+    file = "sha256"
+    return (cached("checksums", key, file, lambda new: write_text(new / file, sha256_of(path))) / file).read_text()
 
 
 def locate(source: Source) -> list[Path] | str:
