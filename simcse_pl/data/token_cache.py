@@ -35,7 +35,7 @@ Block = list[tuple[Row, str | None]]
 _FORMAT = 3
 _ROWS_A_BLOCK = 4096
 _BLOCKS_ALONE = 64  # are tokenized by this process, before it starts others
-_MOST_PROCESSES = 8  # more would wait for the one that reads
+_MOST_PROCESSES = 16  # more would wait for the one that reads
 _ROWS, _MANIFEST = "rows.arrow", "manifest.json"
 _SCHEMA = pyarrow.schema(
     {
@@ -130,7 +130,7 @@ def open_token_cache(
         key: everything that determines the rows, including the fingerprint of their source.
         tokenizer: tokenizes the sentences.
         max_length: the maximum number of tokens of a sentence, special tokens included.
-        processes: the number of further processes that tokenize; None for one for each CPU, but at most 8, if there are
+        processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there are
             more than 262,144 rows. The file does not depend on it.
 
     Raises:
