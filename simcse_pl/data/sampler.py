@@ -146,17 +146,24 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
     ) -> None:
         super().__init__(
             _Batches(make),
-            batch_size=None,  # the sampler yields the keys of a whole batch
             sampler=batches,
-            collate_fn=dict,  # the batch as it is
-            num_workers=num_workers,
-            pin_memory=pin_memory,
-            persistent_workers=num_workers > 0,
-            worker_init_fn=_ignore_sigterm,
+            **loader_options(num_workers, pin_memory),
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         yield from super().__iter__()
+
+
+def loader_options(num_workers: int, pin_memory: bool) -> dict[str, Any]:
+    """Return the options of a DataLoader whose data set makes whole batches."""
+    return {
+        "batch_size": None,
+        "collate_fn": dict,  # the batch as it is
+        "num_workers": num_workers,
+        "pin_memory": pin_memory,
+        "persistent_workers": num_workers > 0,
+        "worker_init_fn": _ignore_sigterm,
+    }
 
 
 def _ignore_sigterm(worker: int) -> None:

@@ -130,8 +130,8 @@ def open_token_cache(
         key: everything that determines the rows, including the fingerprint of their source.
         tokenizer: tokenizes the sentences.
         max_length: the maximum number of tokens of a sentence, special tokens included.
-        processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there are
-            more than 262,144 rows. The file does not depend on it.
+        processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there
+            are more than 262,144 rows. The file does not depend on it.
 
     Raises:
         UserError: from `read`.

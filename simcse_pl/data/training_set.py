@@ -3,6 +3,7 @@
 import itertools
 import logging
 import random
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,17 +18,18 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.collator import Sentence, ViewCollator
 from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
-from simcse_pl.data.readers.row_reader import NamedRows, Warn, documents_of, rows_of
+from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn, documents_of, rows_of
 from simcse_pl.data.readers.sources import fingerprint, open_source
 from simcse_pl.data.row_order import AllBut, sample
 from simcse_pl.data.sampler import RowKey
-from simcse_pl.data.token_cache import open_token_cache
+from simcse_pl.data.streaming import HeldRows, RowStream, open_stream
+from simcse_pl.data.token_cache import TokenCache, open_token_cache
 from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
 from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import Tokens
+from simcse_pl.models.tokenization import Tokens, unknown_text
 from simcse_pl.utils.errors import UserError, prefixed
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,9 @@ class TrainingSet:
         batch_size: the rows of a contrastive batch, over all devices together.
         tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
             for each CPU if there are many rows. The rows do not depend on it.
+        streaming: whether rows are read and tokenized while they are trained on (see streaming.py). Without end, they
+            have neither a count nor a position.
+        shuffled_rows: the number of rows in the buffer that shuffles streamed rows.
         name: its name in data.sets; None if there is one set only.
 
     Raises:
@@ -83,6 +88,8 @@ class TrainingSet:
         view_roles: the role of each view of a batch, after `read`.
         kind: what the rows have, after `read`.
         fingerprint: a hash of the content of `train`, after `read`.
+        key: a text that changes with the rows, after `read`.
+        stream: the rows that are streamed, after `read`; None if they are not.
     """
 
     train: str | Path | Sequence[str]
@@ -102,6 +109,8 @@ class TrainingSet:
     views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
     tokenizing_processes: NonNegativeInt | None = None
+    streaming: bool = False
+    shuffled_rows: PositiveInt = 10_000
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -117,7 +126,14 @@ class TrainingSet:
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
+        classes = self.labels == "classes" and self.label_names is None
+        if self.streaming and any((self.limit, self.hold_out, self._documents, classes)):
+            raise UserError(
+                "streaming=true: not all rows are known, so set limit=null, hold_out=0, label_names=[...] for classes, "
+                "and use no view of the next sentences"
+            )
         self.held_out: Rows = ()
+        self.stream: RowStream | None = None
 
     def read(
         self,
@@ -138,42 +154,71 @@ class TrainingSet:
             templates: the encoder's templates.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
         """
-        columns = (*(self.columns or ()), self.label_column, self.score_column)
-        layout = Layout(self.format, self.separator, self.header, self.encoding)
-        table = open_source(self.train, layout, self.split, columns)
-        how = self.columns, self.on_invalid_row, self.label_column, self.score_column, self.label_names
-
-        def read(warn: Warn) -> NamedRows:
-            if self._documents:
-                yield from documents_of(table, self.on_invalid_row, warn)
-            else:
-                yield from rows_of(table, *how, warn)
-            if fingerprint(self.train, self.split) != self.fingerprint:
-                raise UserError(f"{self.train} changed while it was read: start again")
-
-        self.fingerprint = fingerprint(self.train, self.split)
-        key = self.fingerprint, table.layout, self.encoding, self._documents, *how
-        self.rows = open_token_cache(read, key, tokenizer, max_length, self.tokenizing_processes)
         self.seed = seed
+        cache = None
+        if self.streaming:
+            self.rows: TokenCache | HeldRows = self._open_stream(tokenizer, max_length)
+        else:
+            self.rows = cache = self._open_cache(tokenizer, max_length)
         self._set_roles(len(self.rows[0]))
-        self._number_labels()
-        self.chosen, self.held_out = self._choose()
+        self._number_labels(cache)
+        self.chosen, self.held_out = (range(len(self.rows)), ()) if cache is None else self._choose(cache)
         templates = templates or Templates(tokenizer)
         self._collate = ViewCollator(tokenizer, max_length, templates, segment)
         self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
         for split, sentences in (evaluated or {}).items():
-            if seen := self.rows.count(set(sentences)):
+            if cache is not None and (seen := cache.count(set(sentences))):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
+        log.info("train: %s rows of %d from %s", self.row_count, len(self.rows[0]), self.train)
         if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
-        which = (self.chosen, self.held_out), self._columns, repr(key), self.name or ""
-        self.kind = RowKind(
-            self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, self.rows, *which
-        )
+        which = () if cache is None else cache, (self.chosen, self.held_out), self._columns, self.key, self.name or ""
+        self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
+        if self.streaming:
+            self.chosen = range(sys.maxsize)
+
+    def _reading(self) -> tuple[Layout, tuple[int | str | None, ...], tuple[Any, ...]]:
+        """Return the layout of the files, the columns that are chosen, and the arguments of `rows_of`."""
+        layout = Layout(self.format, self.separator, self.header, self.encoding)
+        columns = (*(self.columns or ()), self.label_column, self.score_column)
+        how = self.columns, self.on_invalid_row, self.label_column, self.score_column, self.label_names
+        return layout, columns, how
+
+    def _open_cache(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> TokenCache:
+        """Return all rows and their tokens."""
+        layout, columns, how = self._reading()
+        table = open_source(self.train, layout, self.split, columns)
+
+        def read(warn: Warn) -> NamedRows:
+            if self._documents:
+                yield from documents_of(table, self.on_invalid_row, warn)
+            else:
+                yield from rows_of(table, *how, warn=warn)
+            if fingerprint(self.train, self.split) != self.fingerprint:
+                raise UserError(f"{self.train} changed while it was read: start again")
+
+        self.fingerprint = fingerprint(self.train, self.split)
+        key = self.fingerprint, table.layout, self.encoding, self._documents, *how
+        self.key = repr(key)
+        return open_token_cache(read, key, tokenizer, max_length, self.tokenizing_processes)
+
+    def _open_stream(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> HeldRows:
+        """Open the stream, and return its first rows, by which the options are checked."""
+        self.stream = open_stream(self.train, self.split, *self._reading(), self.shuffled_rows, self.seed)
+        self.fingerprint = self.key = self.stream.fingerprint
+        rows = HeldRows(tokenizer, max_length)
+        tokens = rows.hold(dict(enumerate(self.stream.first(_ROWS_TRIED))))
+        if unknown := unknown_text(tokenizer, tokens):
+            log.warning(unknown)
+        return rows
+
+    @property
+    def row_count(self) -> str:
+        """The number of rows to train on, or that it is not known."""
+        return "streamed" if self.streaming else str(len(self.chosen))
 
     def _check_views(self) -> None:
         """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
@@ -189,26 +234,26 @@ class TrainingSet:
                 made = self._collate.tokens_of([row[place] for row in rows])
                 log.info("views.%s: changes %d of %d sentences", name, count_changed(anchors, made), len(made))
 
-    def _number_labels(self) -> None:
-        names = self.rows.classes() if self.labels == "classes" else []
+    def _number_labels(self, cache: TokenCache | None) -> None:
+        names = cache.classes() if cache is not None and self.labels == "classes" else []
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
-        if names and self.label_names is not None:
+        if self.labels == "classes" and self.label_names is not None:
             names = class_names(self.label_names)
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
-        if self.labels == "scores":
-            self.label_range = self.rows.score_range()
+        if cache is not None and self.labels == "scores":
+            self.label_range = cache.score_range()
         if names:
             log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
 
-    def _choose(self) -> tuple[Rows, Rows]:
+    def _choose(self, cache: TokenCache) -> tuple[Rows, Rows]:
         """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
-        count = len(self.rows)
+        count = len(cache)
         left_out: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         if self._documents:  # only rows that have a next sentence in their document are trained on
-            left_out = self.rows.last_of_documents()
-            if self.rows.name(0) == self.rows.name(count - 1):
+            left_out = cache.last_of_documents()
+            if cache.name(0) == cache.name(count - 1):
                 log.warning("train: the file has no blank lines between documents, so all its lines are one document")
             log.info("train: %d of %d sentences are left out, because no sentence follows them", len(left_out), count)
         elif self.hold_out:
@@ -250,13 +295,21 @@ class TrainingSet:
         places = [int(chosen[row]) for _, row in keys]
         rows = self.with_views(keys, held_out) if self._views else self._tokens(places)
         batch: dict[str, Any] = self._collate(rows)
-        if self.label_range:
+        if self.labels:
             names = map(self.rows.name, places)
             batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
-        batch["roles"], batch["rows"] = self.view_roles, np.array(places)
+        batch["roles"] = self.view_roles
+        if not self.streaming:
+            batch["rows"] = np.array(places)
         if self.name is not None:
             batch["dataset"] = self.name
         return batch
+
+    def batch_of(self, rows: Mapping[int, tuple[Row, str | None]]) -> dict[str, Any]:
+        """Return the batch of streamed rows, given by their numbers, each with its label or score; see `batch`."""
+        assert isinstance(self.rows, HeldRows)
+        self.rows.hold(rows)
+        return self.batch([(0, number) for number in rows])
 
     def _tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
         """Return the tokens of rows; they are not those of the cache if a segmenter marks their words."""

@@ -125,8 +125,8 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tokenizer, tmp_path, m
     path = tmp_path / "a.txt"
     path.write_text("One sentence.\nAnother.\n")
 
-    def changing(table, source, *options):
-        yield from rows_of(table, source, *options)
+    def changing(*arguments, **options):
+        yield from rows_of(*arguments, **options)
         path.write_text("One.\nAnother.\n")
 
     monkeypatch.setattr(training_set, "rows_of", changing)

@@ -43,12 +43,8 @@ def open_source(
     place = locate(source)
     if isinstance(place, str):
         dataset = load_hub_dataset(place, split).flatten()  # the field b of a is the column a.b
-        names = list(dataset.column_names)
-        words = {i: kind.names for i, kind in enumerate(dataset.features.values()) if hasattr(kind, "names")}
-        rows: Records = ((f"row {i}", _with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
-        return OpenedTable(str(source), rows, len(names), names, f"a data set with the columns {', '.join(names)}")
-    if layout.header is None and any(isinstance(column, str) for column in columns):
-        layout = replace(layout, header=True)
+        return table_of(dataset, str(source))
+    layout = with_header(layout, columns)
     first, *others = place
     table = open_table(first, layout)
     if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
@@ -67,7 +63,25 @@ def open_source(
     return OpenedTable(f"{len(place)} files", records(), table.width, table.header, table.layout)
 
 
-def _with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
+def table_of(dataset: Any, source: str) -> OpenedTable:
+    """Return the rows of a data set on the Hub, which may be streamed."""
+    names, words = list(dataset.column_names or next(iter(dataset))), label_words(dataset)
+    rows: Records = ((f"row {i}", with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
+    return OpenedTable(source, rows, len(names), names, f"a data set with the columns {', '.join(names)}")
+
+
+def label_words(dataset: Any) -> dict[int, Sequence[str]]:
+    """Return the names of the labels of a data set on the Hub, by the position of their column."""
+    return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
+
+
+def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:
+    """Return a layout with a header if a column is chosen by its name, unless the layout says otherwise."""
+    named = layout.header is None and any(isinstance(column, str) for column in columns)
+    return replace(layout, header=True) if named else layout
+
+
+def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
     """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
     for i, names in words.items():
         cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
@@ -129,12 +143,13 @@ def locate(source: Source) -> list[Path] | str:
     return files
 
 
-def load_hub_dataset(name: str, split: str) -> Any:
+def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
     """Load a split of a data set on the Hugging Face Hub, downloaded or from the cache.
 
     Args:
         name: OWNER/NAME, or OWNER/NAME:SUBSET.
         split: the name of the split.
+        options: further arguments of `datasets.load_dataset`.
 
     Raises:
         UserError: it does not exist, or the Hub cannot be reached and the cache has no copy.
@@ -149,7 +164,7 @@ def load_hub_dataset(name: str, split: str) -> Any:
     datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
     try:
         with hub.quiet("huggingface_hub", "datasets"):
-            return datasets.load_dataset(repository, subset or None, split=split)
+            return datasets.load_dataset(repository, subset or None, split=split, **options)
     except Exception as error:  # the library has dozens of kinds
         why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
