@@ -83,3 +83,29 @@ def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path)
         process.join()
     assert (tmp_path / "log").read_text() == "read\n"
     assert all(each == opened[0] for each in opened) and opened[0][0] == ROWS
+
+
+@pytest.mark.parametrize("processes", [2, None])
+def test_the_file_does_not_depend_on_the_number_of_processes(source, tokenizer, monkeypatch, processes):
+    monkeypatch.setattr(token_cache, "_BLOCKS_ALONE", 1)
+    files = []
+    for key, count in (("alone", 0), ("several", processes)):
+        cache = open_token_cache(reader(source), [key], tokenizer, 9, count)
+        files.append({path.name: path.read_bytes() for path in cache._path.parent.iterdir()})
+    assert files[0] == files[1] and len(cache) == 20
+
+
+def test_what_is_counted_over_all_rows_is_counted_once(tmp_path, tokenizer, folder):
+    scores = ["0.5", "-3", "1e-7", "4.999999999", "7"]
+    documents = ["a", "a", "b", "c", "c"]
+    rows = {
+        name: [((sentence,), label) for sentence, label in zip(SENTENCES, labels, strict=False)]
+        for name, labels in (("scores", scores), ("documents", documents))
+    }
+    caches = {name: open_token_cache(lambda warn, name=name: iter(rows[name]), [name], tokenizer, 9) for name in rows}
+    for _ in range(2):
+        assert caches["scores"].score_range() == (-3.0, 7.0)
+        assert caches["documents"].classes() == ["a", "b", "c"]
+        assert caches["documents"].last_of_documents().tolist() == [1, 2, 4]
+        assert [caches["scores"].count({*SENTENCES[:n], "another"}) for n in (0, 3)] == [0, 3]
+    assert len(list((folder.parent / "row_counts").iterdir())) == 4
