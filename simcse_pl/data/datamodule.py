@@ -175,7 +175,7 @@ class SentenceDataModule(LightningDataModule):
                 self.batches_of_epoch()
             size = streamed.batch_size
             _, counts = next(ContrastiveBatches(size, size, world_size()).draw(0))
-            batches = StreamedBatches(stream, streamed.batch_of, counts, rank(), self._start[1])
+            batches = StreamedBatches(stream, streamed.streamed_batch, counts, rank(), self._start[1])
             return DataLoader(batches, **loader_options(*workers))
         return ContrastiveDataLoader(make, self._batches(), *workers)
 

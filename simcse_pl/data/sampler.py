@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from simcse_pl.data.row_order import RowOrder
+from simcse_pl.data.row_order import LISTED, permuted
 from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
@@ -49,13 +49,17 @@ class ContrastiveBatches:
 
     def draw(self, epoch: int, start: int = 0) -> Iterator[tuple[list[int], tuple[int, ...]]]:
         """Yield this rank's rows of each batch of an epoch from `start` on, and the number of rows of each rank."""
-        order = RowOrder(self.rows, self.seed + epoch)
+        seed, listed = self.seed + epoch, None
+        if self.rows <= LISTED:
+            listed = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
         for batch in range(start, self.batches):
             first = batch * self.batch_size
             size = (self.rows if batch == self.batches - 1 else first + self.batch_size) - first
             ends = [size * rank // self.ranks for rank in range(self.ranks + 1)]
             counts = tuple(end - begin for begin, end in pairwise(ends))
-            yield order[first + ends[self.rank] : first + ends[self.rank + 1]], counts
+            part = first + ends[self.rank], first + ends[self.rank + 1]
+            rows = permuted(*part, self.rows, seed) if listed is None else listed[slice(*part)]
+            yield rows.tolist(), counts
 
 
 class MixedBatchSampler(Sampler[BatchKey]):

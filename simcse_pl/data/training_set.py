@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pyarrow
 import torch
-from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -18,23 +18,19 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.collator import Sentence, ViewCollator
 from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
-from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn, documents_of, rows_of
-from simcse_pl.data.readers.sources import fingerprint, open_source
-from simcse_pl.data.row_order import AllBut, sample
+from simcse_pl.data.row_order import Rows, choose
 from simcse_pl.data.sampler import RowKey
-from simcse_pl.data.streaming import HeldRows, RowStream, open_stream
-from simcse_pl.data.token_cache import TokenCache, open_token_cache
+from simcse_pl.data.streaming import RowStream
+from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
 from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
 from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import Tokens, unknown_text
+from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError, prefixed
 
 log = logging.getLogger(__name__)
-
-Rows = Sequence[int] | NDArray[np.int64]
 
 _LABELS_SHOWN = 10
 _ROWS_TRIED = 128  # by each view
@@ -155,19 +151,18 @@ class TrainingSet:
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
         """
         self.seed = seed
-        cache = None
-        if self.streaming:
-            self.rows: TokenCache | HeldRows = self._open_stream(tokenizer, max_length)
-        else:
-            self.rows = cache = self._open_cache(tokenizer, max_length)
+        self._tokenize = Tokenize(tokenizer, max_length)
+        self.rows = self._open()
         self._set_roles(len(self.rows[0]))
-        self._number_labels(cache)
-        self.chosen, self.held_out = (range(len(self.rows)), ()) if cache is None else self._choose(cache)
+        self._number_labels()
+        self.chosen: Rows = range(len(self.rows))
+        if not self.streaming:
+            self.chosen, self.held_out = choose(self.rows, self._documents, self.hold_out, self.limit, seed)
         templates = templates or Templates(tokenizer)
         self._collate = ViewCollator(tokenizer, max_length, templates, segment)
         self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
-        for split, sentences in (evaluated or {}).items():
-            if cache is not None and (seen := cache.count(set(sentences))):
+        for split, sentences in ({} if self.streaming else evaluated or {}).items():
+            if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         log.info("train: %s rows of %d from %s", self.row_count, len(self.rows[0]), self.train)
         if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
@@ -175,45 +170,33 @@ class TrainingSet:
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
-        which = () if cache is None else cache, (self.chosen, self.held_out), self._columns, self.key, self.name or ""
+        which = (
+            () if self.streaming else self.rows,
+            (self.chosen, self.held_out),
+            self._columns,
+            self.key,
+            self.name or "",
+        )
         self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
         if self.streaming:
             self.chosen = range(sys.maxsize)
 
-    def _reading(self) -> tuple[Layout, tuple[int | str | None, ...], tuple[Any, ...]]:
-        """Return the layout of the files, the columns that are chosen, and the arguments of `rows_of`."""
+    def _open(self) -> TokenCache:
+        """Return all rows; or open the stream, and return its first rows, by which the options are checked."""
         layout = Layout(self.format, self.separator, self.header, self.encoding)
         columns = (*(self.columns or ()), self.label_column, self.score_column)
-        how = self.columns, self.on_invalid_row, self.label_column, self.score_column, self.label_names
-        return layout, columns, how
-
-    def _open_cache(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> TokenCache:
-        """Return all rows and their tokens."""
-        layout, columns, how = self._reading()
-        table = open_source(self.train, layout, self.split, columns)
-
-        def read(warn: Warn) -> NamedRows:
-            if self._documents:
-                yield from documents_of(table, self.on_invalid_row, warn)
-            else:
-                yield from rows_of(table, *how, warn=warn)
-            if fingerprint(self.train, self.split) != self.fingerprint:
-                raise UserError(f"{self.train} changed while it was read: start again")
-
-        self.fingerprint = fingerprint(self.train, self.split)
-        key = self.fingerprint, table.layout, self.encoding, self._documents, *how
-        self.key = repr(key)
-        return open_token_cache(read, key, tokenizer, max_length, self.tokenizing_processes)
-
-    def _open_stream(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> HeldRows:
-        """Open the stream, and return its first rows, by which the options are checked."""
-        self.stream = open_stream(self.train, self.split, *self._reading(), self.shuffled_rows, self.seed)
+        names = "columns", "on_invalid_row", "label_column", "score_column", "label_names"
+        options = {name: getattr(self, name) for name in names}
+        reading = Reading(self.train, self.split, layout, columns, self._documents, options)
+        if not self.streaming:
+            rows, self.fingerprint, self.key = reading.open_cache(self._tokenize, self.tokenizing_processes)
+            return rows
+        self.stream = RowStream(reading, self.shuffled_rows, self.seed)
         self.fingerprint = self.key = self.stream.fingerprint
-        rows = HeldRows(tokenizer, max_length)
-        tokens = rows.hold(dict(enumerate(self.stream.first(_ROWS_TRIED))))
-        if unknown := unknown_text(tokenizer, tokens):
+        first, _, _, unknown = self._tokenize[self.stream.first(_ROWS_TRIED)]
+        if unknown:
             log.warning(unknown)
-        return rows
+        return TokenCache(pyarrow.Table.from_batches([first]))
 
     @property
     def row_count(self) -> str:
@@ -234,41 +217,18 @@ class TrainingSet:
                 made = self._collate.tokens_of([row[place] for row in rows])
                 log.info("views.%s: changes %d of %d sentences", name, count_changed(anchors, made), len(made))
 
-    def _number_labels(self, cache: TokenCache | None) -> None:
-        names = cache.classes() if cache is not None and self.labels == "classes" else []
+    def _number_labels(self) -> None:
+        names = self.rows.classes() if self.labels == "classes" and not self.streaming else []
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
         if self.labels == "classes" and self.label_names is not None:
             names = class_names(self.label_names)
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
-        if cache is not None and self.labels == "scores":
-            self.label_range = cache.score_range()
+        if self.labels == "scores" and not self.streaming:
+            self.label_range = self.rows.score_range()
         if names:
             log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
-
-    def _choose(self, cache: TokenCache) -> tuple[Rows, Rows]:
-        """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
-        count = len(cache)
-        left_out: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        if self._documents:  # only rows that have a next sentence in their document are trained on
-            left_out = cache.last_of_documents()
-            if cache.name(0) == cache.name(count - 1):
-                log.warning("train: the file has no blank lines between documents, so all its lines are one document")
-            log.info("train: %d of %d sentences are left out, because no sentence follows them", len(left_out), count)
-        elif self.hold_out:
-            number = round(self.hold_out if self.hold_out >= 1 else self.hold_out * count)
-            if not 1 <= number < count:
-                raise UserError(f"data.hold_out={self.hold_out:g}: {number} of {count} rows; hold out some, not all")
-            left_out = sample(count, number, f"{self.seed}-hold_out")
-        held_out = left_out if self.hold_out else ()
-        rows = AllBut(count, left_out) if len(left_out) else range(count)
-        if self.limit is None:
-            return rows, held_out
-        if self.limit > len(rows):
-            raise UserError(f"data.limit={self.limit}: there are {len(rows)} rows to choose from")
-        places = sample(len(rows), self.limit, self.seed)
-        return places if isinstance(rows, range) else rows[places], held_out
 
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
@@ -305,11 +265,10 @@ class TrainingSet:
             batch["dataset"] = self.name
         return batch
 
-    def batch_of(self, rows: Mapping[int, tuple[Row, str | None]]) -> dict[str, Any]:
-        """Return the batch of streamed rows, given by their numbers, each with its label or score; see `batch`."""
-        assert isinstance(self.rows, HeldRows)
-        self.rows.hold(rows)
-        return self.batch([(0, number) for number in rows])
+    def streamed_batch(self, number: int, block: Block) -> dict[str, Any]:
+        """Return a batch of streamed rows, each with its label or score; see `batch`."""
+        self.rows = TokenCache(pyarrow.Table.from_batches([self._tokenize[block][0]]))
+        return self.batch([(number, row) for row in range(len(block))])
 
     def _tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
         """Return the tokens of rows; they are not those of the cache if a segmenter marks their words."""

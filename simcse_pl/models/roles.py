@@ -53,7 +53,7 @@ class RowKind:
     classes: int | None = None
     examples: Sequence[Tokens] = field(default=(), compare=False)
     sentences: Sequence[tuple[str, ...]] = field(default=(), compare=False)
-    used: Sequence[Sequence[int] | NDArray[np.int64]] = field(default=(), compare=False)
+    used: Sequence[Sequence[int] | NDArray[np.integer]] = field(default=(), compare=False)
     columns: tuple[int | None, ...] = (0, 1)
     key: str = ""
     dataset: str = ""

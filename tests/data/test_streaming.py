@@ -95,7 +95,7 @@ def test_labels_of_a_data_set_on_the_hub_are_words(tokenizer, monkeypatch):
     data.read(tokenizer, 16)
     drawn = list(islice(data.stream.share(1, 2), 2)) + list(islice(data.stream.share(0, 2), 2))
     assert sorted(drawn) == [(("a dog",), "yes"), (("a man",), "no"), (("a street",), "yes"), (("dogs",), "no")]
-    assert data.batch_of(dict(enumerate(sorted(drawn))))["labels"].tolist() == [1, 0, 1, 0]
+    assert data.streamed_batch(0, sorted(drawn))["labels"].tolist() == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("options", [{"limit": 3}, {"hold_out": 0.1}, {"label_column": 2, "score_column": None}])
