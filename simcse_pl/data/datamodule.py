@@ -123,7 +123,8 @@ class SentenceDataModule(LightningDataModule):
         for name, given in every.items():
             with prefixed_by_dataset(name), reraise_invalid_options():
                 self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
-        if len(self.sets) > 1 and any(dataset.streaming for dataset in self.sets.values()):
+        self._streamed = next((dataset for dataset in self.sets.values() if dataset.streaming), None)
+        if len(self.sets) > 1 and self._streamed:
             raise UserError("streaming=true: it needs a single data set, so set data.train, and not data.sets")
         self.sampling = sampling
         self.max_length = max_length
@@ -168,21 +169,15 @@ class SentenceDataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[dict[str, Any]]:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
-        make = {name: dataset.batch for name, dataset in self.sets.items()}
         workers = self.num_workers, self._on_gpu
-        if (streamed := self._streamed) and (stream := streamed.stream):
-            if self.trainer is not None and self.trainer.max_steps == -1:
-                self.batches_of_epoch()
-            size = streamed.batch_size
-            _, counts = next(ContrastiveBatches(size, size, world_size()).draw(0))
-            batches = StreamedBatches(stream, streamed.streamed_batch, counts, rank(), self._start[1])
-            return DataLoader(batches, **loader_options(*workers))
-        return ContrastiveDataLoader(make, self._batches(), *workers)
-
-    @property
-    def _streamed(self) -> TrainingSet | None:
-        """The training set that is streamed, if there is one."""
-        return next((dataset for dataset in self.sets.values() if dataset.streaming), None)
+        if not self._streamed:
+            make = {name: dataset.batch for name, dataset in self.sets.items()}
+            return ContrastiveDataLoader(make, self._batches(), *workers)
+        if self.trainer is not None and self.trainer.max_steps == -1:
+            self.batches_of_epoch()  # an error
+        size = self._streamed.batch_size
+        _, counts = next(ContrastiveBatches(size, size, world_size()).draw(0))
+        return DataLoader(StreamedBatches(self._streamed, counts, rank(), self._start[1]), **loader_options(*workers))
 
     def batches_of_epoch(self) -> int:
         """Return the number of batches of an epoch; raise UserError if the rows are streamed."""

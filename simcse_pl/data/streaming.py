@@ -2,7 +2,7 @@
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,22 +104,14 @@ class StreamedBatches(IterableDataset[dict[str, Any]]):
     them out before they are tokenized.
 
     Args:
-        stream: the rows.
-        make: from the number of a batch and its rows to the batch.
+        rows: the TrainingSet, which has been read.
         counts: the number of rows of a batch on each rank.
         rank: the rank of this process.
         start: the number of batches that are done.
     """
 
-    def __init__(
-        self,
-        stream: RowStream,
-        make: Callable[[int, Block], dict[str, Any]],
-        counts: tuple[int, ...],
-        rank: int,
-        start: int = 0,
-    ) -> None:
-        self.stream, self.make, self.counts, self.rank, self.start = stream, make, counts, rank, start
+    def __init__(self, rows: Any, counts: tuple[int, ...], rank: int, start: int = 0) -> None:
+        self.rows, self.counts, self.rank, self.start = rows, counts, rank, start
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         worker = get_worker_info()
@@ -127,6 +119,6 @@ class StreamedBatches(IterableDataset[dict[str, Any]]):
         done, turn = divmod(self.start + number, workers)  # worker 0 makes the next batch
         share, shares = self.rank * workers + turn, len(self.counts) * workers
         size = self.counts[self.rank]
-        rows = itertools.islice(self.stream.share(share, shares), done * size, None)
+        rows = itertools.islice(self.rows.stream.share(share, shares), done * size, None)
         for batch in itertools.count(self.start + number, workers):
-            yield self.make(batch, list(itertools.islice(rows, size))) | {"counts": self.counts}
+            yield self.rows.streamed_batch(batch, list(itertools.islice(rows, size))) | {"counts": self.counts}

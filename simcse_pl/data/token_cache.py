@@ -121,14 +121,9 @@ class TokenCache(Sequence[Row]):
 
     def score_range(self) -> tuple[float, float]:
         """Return the lowest and the highest score."""
-
-        def limits() -> list[float]:
-            parts = (chunk.cast(pyarrow.float64()).to_numpy() for chunk in self._table["name"].iterchunks())
-            lowest, highest = zip(*((part.min(), part.max()) for part in parts), strict=True)
-            return [float(min(lowest)), float(max(highest))]
-
-        lowest, highest = self._computed("score_range", limits)
-        return lowest, highest
+        scores = self._table["name"].cast
+        limits = self._computed("score_range", lambda: pyarrow.compute.min_max(scores(pyarrow.float64())).as_py())
+        return limits["min"], limits["max"]
 
     def last_of_documents(self) -> NDArray[np.int64]:
         """Return the last row of each document."""

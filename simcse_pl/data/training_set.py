@@ -85,7 +85,7 @@ class TrainingSet:
         kind: what the rows have, after `read`.
         fingerprint: a hash of the content of `train`, after `read`.
         key: a text that changes with the rows, after `read`.
-        stream: the rows that are streamed, after `read`; None if they are not.
+        stream: the rows that are streamed, after `read`.
     """
 
     train: str | Path | Sequence[str]
@@ -129,7 +129,6 @@ class TrainingSet:
                 "and use no view of the next sentences"
             )
         self.held_out: Rows = ()
-        self.stream: RowStream | None = None
 
     def read(
         self,
