@@ -1,12 +1,16 @@
 """Text to batches: time to the first batch and memory of simcse_pl and `datasets.map`, up to a million lines.
 
     python -m benchmarks.data
+    python -m benchmarks.data --many 2000000 10000000
 
 The lines are sentences of the packaged Wikipedia sample, repeated, with a number before each. Each row of the table is
 a separate process, with an empty cache (cold) and once more (warm). `datasets.map` is the way of the released code:
 it tokenizes every view of every row once, with attention masks and token types, into a cache of Arrow files. Seconds
 are from the file to the first batch, without imports. Memory is what the process has gained after 200 batches: its
 own, and with the pages of mapped files, which the system can reclaim.
+
+`--many` measures simcse_pl on many lines, of up to 100 characters, in CPU seconds of all its processes: a start that
+tokenizes in one process, in two further ones, and a warm start; then the order of the rows of an epoch.
 """
 
 import argparse
@@ -14,8 +18,9 @@ import json
 import logging
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,6 +31,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.sampler import ContrastiveBatches
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.tables import Table
@@ -34,11 +40,11 @@ from simcse_pl.utils.terminal import tracked
 BATCHES, BATCH_SIZE, MAX_LENGTH = 200, 64, 32
 
 
-def simcse_pl(source: Path, cache: Path) -> Iterator[Any]:
+def simcse_pl(source: Path, cache: Path, **options: Any) -> Iterator[Any]:
     """Return the batches of train.py's datamodule."""
     os.environ["XDG_CACHE_HOME"] = str(cache)
     scored = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
-    data = SentenceDataModule(load_tokenizer(PACKAGED), source, max_length=MAX_LENGTH, **scored)
+    data = SentenceDataModule(load_tokenizer(PACKAGED), source, max_length=MAX_LENGTH, **scored, **options)
     data.setup()
     return iter(data.train_dataloader())
 
@@ -67,9 +73,14 @@ WAYS = {"datasets.map": datasets_map, "simcse_pl": simcse_pl}
 
 def memory() -> tuple[float, float]:
     """Return the resident MB of this process: its own, and with pages of mapped files."""
-    found = dict(re.findall(r"(Rss\w+):\s+(\d+)", Path("/proc/self/status").read_text()))
-    own, mapped = (int(found[name]) / 1e3 for name in ("RssAnon", "RssFile"))
-    return own, own + mapped
+    found = dict(re.findall(r"(\w+):\s+(\d+)", Path("/proc/self/smaps_rollup").read_text()))
+    own, total = (int(found[name]) / 1e3 for name in ("Private_Dirty", "Rss"))
+    return own, total
+
+
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of those that it started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
@@ -84,12 +95,60 @@ def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
     return {"s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
 
 
-def source_of(folder: Path, lines: int) -> Path:
+def measure_many(source: Path, cache: Path, processes: int) -> dict[str, float]:
+    """Read the batches of simcse_pl in this process, and return CPU seconds and MB."""
+    logging.disable(logging.WARNING)
+    before, begin = memory(), cpu_seconds()
+    batches = simcse_pl(source, cache, tokenizing_processes=processes)
+    next(batches)
+    seconds = cpu_seconds() - begin
+    for _ in islice(batches, BATCHES - 1):
+        pass
+    own, total = (after - was for after, was in zip(memory(), before, strict=True))
+    return {"CPU s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
+
+
+def measure_order(rows: int) -> dict[str, float]:
+    """Draw batches of an epoch in this process, and return CPU seconds and MB."""
+    before, begin = memory(), cpu_seconds()
+    batches = ContrastiveBatches(rows, BATCH_SIZE).draw(0)
+    next(batches)
+    first = cpu_seconds() - begin
+    for _ in islice(batches, 10 * BATCHES):
+        pass
+    later = (cpu_seconds() - begin - first) / (10 * BATCHES)
+    return {"CPU s to the first": first, "CPU ms of each further": later * 1e3, "MB": memory()[0] - before[0]}
+
+
+def many(folder: Path, lines: Sequence[int]) -> list[Table]:
+    """Return a table of the starts with many lines, and one of the order of rows."""
+    starts = []
+    for count in lines:
+        source = source_of(folder, count, longest=100)
+        for processes in (0, 2):
+            cache = folder / f"cache-{processes}"
+            for start in (f"cold, {processes or 'no'} further processes", *(["warm"] if processes else [])):
+                row = run_json("-m", "benchmarks.data", "--one", "many", source, cache, processes)
+                starts.append({"lines, start": f"{count:,}, {start}", **row})
+            shutil.rmtree(cache)
+        source.unlink()
+    orders = [
+        {"rows": f"{rows:,}", **run_json("-m", "benchmarks.data", "--one", "order", rows)}
+        for rows in (2_000_000, 10_000_000, 100_000_000)
+    ]
+    return [
+        Table("data_many", "From many lines to batches", pd.DataFrame(starts)),
+        Table("data_order", f"Batches of {BATCH_SIZE} rows, drawn at random", pd.DataFrame(orders)),
+    ]
+
+
+def source_of(folder: Path, lines: int, longest: int | None = None) -> Path:
     """Return a file of distinct lines of text. It is written once: `datasets` tokenizes a newer file again."""
     path = folder / f"{lines}.txt"
     if not path.exists():
-        sentences = wikipedia_sentences()
-        path.write_text("".join(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines)), encoding="utf-8")
+        sentences = [text for text in wikipedia_sentences() if longest is None or len(text) <= longest]
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines))
     return path
 
 
@@ -97,11 +156,22 @@ def main() -> None:
     """Run the command line."""
     command_line = parser(__doc__, rounds=False)
     command_line.add_argument("--lines", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    command_line.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # one row, in this process
+    command_line.add_argument("--many", type=int, nargs="+", help="numbers of lines, many, for simcse_pl alone")
+    command_line.add_argument("--one", nargs="+", help=argparse.SUPPRESS)  # one row, in this process
     arguments = command_line.parse_args()
-    if arguments.one:
-        way, source, cache = arguments.one
-        print(json.dumps(measure(way, Path(source), Path(cache))))
+    match arguments.one:
+        case "order", rows:
+            print(json.dumps(measure_order(int(rows))))
+            return
+        case "many", source, cache, processes:
+            print(json.dumps(measure_many(Path(source), Path(cache), int(processes))))
+            return
+        case way, source, cache:
+            print(json.dumps(measure(way, Path(source), Path(cache))))
+            return
+    if arguments.many:
+        with tempfile.TemporaryDirectory() as folder:
+            save(arguments.out, *many(Path(folder), arguments.many))
         return
     found = []
     cases = [(lines, way, start) for lines in arguments.lines for way in WAYS for start in ("cold", "warm")]

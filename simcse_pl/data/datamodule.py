@@ -13,7 +13,14 @@ from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
-from simcse_pl.data.sampler import ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler, Sampling
+from simcse_pl.data.sampler import (
+    ContrastiveBatches,
+    ContrastiveDataLoader,
+    MixedBatchSampler,
+    Sampling,
+    loader_options,
+)
+from simcse_pl.data.streaming import StreamedBatches
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.models.roles import RowKind
@@ -116,6 +123,9 @@ class SentenceDataModule(LightningDataModule):
         for name, given in every.items():
             with prefixed_by_dataset(name), reraise_invalid_options():
                 self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
+        self._streamed = next((dataset for dataset in self.sets.values() if dataset.streaming), None)
+        if len(self.sets) > 1 and self._streamed:
+            raise UserError("streaming=true: it needs a single data set, so set data.train, and not data.sets")
         self.sampling = sampling
         self.max_length = max_length
         self.make_evaluators = evaluators or {}
@@ -157,10 +167,23 @@ class SentenceDataModule(LightningDataModule):
                     dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment)
             self._read = True
 
-    def train_dataloader(self) -> ContrastiveDataLoader:
+    def train_dataloader(self) -> DataLoader[dict[str, Any]]:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
-        make = {name: dataset.batch for name, dataset in self.sets.items()}
-        return ContrastiveDataLoader(make, self._batches(), self.num_workers, self._on_gpu)
+        workers = self.num_workers, self._on_gpu
+        if not self._streamed:
+            make = {name: dataset.batch for name, dataset in self.sets.items()}
+            return ContrastiveDataLoader(make, self._batches(), *workers)
+        if self.trainer is not None and self.trainer.max_steps == -1:
+            self.batches_of_epoch()  # an error
+        size = self._streamed.batch_size
+        _, counts = next(ContrastiveBatches(size, size, world_size()).draw(0))
+        return DataLoader(StreamedBatches(self._streamed, counts, rank(), self._start[1]), **loader_options(*workers))
+
+    def batches_of_epoch(self) -> int:
+        """Return the number of batches of an epoch; raise UserError if the rows are streamed."""
+        if self._streamed:
+            raise UserError("streaming=true: the rows have no end: set trainer.max_steps")
+        return len(self._batches())
 
     @property
     def _on_gpu(self) -> bool:
@@ -188,14 +211,26 @@ class SentenceDataModule(LightningDataModule):
             yield dataset.batch([(0, row) for row in rows], held_out=True) | {"counts": counts}
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch and the number of its batches that are done."""
+        """Return the epoch and the number of its batches that are done; with a stream, also by how many processes."""
         assert self.trainer is not None
         done: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
-        return {"epoch": self.trainer.current_epoch, "batch": done.processed}
+        return {"epoch": self.trainer.current_epoch, "batch": done.processed} | self._shares()
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue at the epoch and batch of `state_dict`."""
+        """Continue at the epoch and batch of `state_dict`.
+
+        Raises:
+            UserError: the rows are streamed, and had other shares.
+        """
+        for name, count in self._shares().items():
+            if state_dict.get(name) != count:
+                before = state_dict.get(name)
+                raise UserError(f"streaming=true: the checkpoint needs {before} {name}, as before, not {count}")
         self._start = state_dict["epoch"], state_dict["batch"]
+
+    def _shares(self) -> dict[str, int]:
+        """Return what decides the shares of a stream."""
+        return {"devices": world_size(), "data.num_workers": self.num_workers} if self._streamed else {}
 
     @property
     def row_kinds(self) -> dict[str, RowKind]:

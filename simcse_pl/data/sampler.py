@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from simcse_pl.data.row_order import LISTED, permuted
 from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
@@ -38,19 +41,25 @@ class ContrastiveBatches:
     def __init__(self, rows: int, batch_size: int, ranks: int = 1, rank: int = 0, seed: int = 42) -> None:
         if min(batch_size, rows) < ranks:
             raise UserError(f"data.batch_size={batch_size}, {rows} rows: both must be at least {ranks}, one per device")
-        self.ranks, self.rank, self.seed = ranks, rank, seed
-        starts = list(range(0, rows, batch_size))
-        self.batches_of_one_rank = len(starts)
-        starts = starts[:-1] if rows - starts[-1] < ranks else starts
-        self.bounds = list(zip(starts, [*starts[1:], rows], strict=True))
+        self.rows, self.batch_size, self.seed = rows, batch_size, seed
+        self.ranks, self.rank = ranks, rank
+        self.batches_of_one_rank = -(-rows // batch_size)
+        joins = self.batches_of_one_rank > 1 and (rows - 1) % batch_size + 1 < ranks
+        self.batches = self.batches_of_one_rank - joins
 
-    def draw(self, epoch: int) -> Iterator[tuple[list[int], tuple[int, ...]]]:
-        """Yield this rank's rows of each batch of an epoch, and the number of rows of each rank."""
-        order = torch.randperm(self.bounds[-1][1], generator=torch.Generator().manual_seed(self.seed + epoch))
-        for start, end in self.bounds:
-            ends = [(end - start) * rank // self.ranks for rank in range(self.ranks + 1)]
-            counts = tuple(last - first for first, last in pairwise(ends))
-            yield order[start:end].split(counts)[self.rank].tolist(), counts
+    def draw(self, epoch: int, start: int = 0) -> Iterator[tuple[list[int], tuple[int, ...]]]:
+        """Yield this rank's rows of each batch of an epoch from `start` on, and the number of rows of each rank."""
+        seed, listed = self.seed + epoch, None
+        if self.rows <= LISTED:
+            listed = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+        for batch in range(start, self.batches):
+            first = batch * self.batch_size
+            size = (self.rows if batch == self.batches - 1 else first + self.batch_size) - first
+            ends = [size * rank // self.ranks for rank in range(self.ranks + 1)]
+            counts = tuple(end - begin for begin, end in pairwise(ends))
+            part = first + ends[self.rank], first + ends[self.rank + 1]
+            rows = permuted(*part, self.rows, seed) if listed is None else listed[slice(*part)]
+            yield rows.tolist(), counts
 
 
 class MixedBatchSampler(Sampler[BatchKey]):
@@ -78,34 +87,36 @@ class MixedBatchSampler(Sampler[BatchKey]):
         self.epoch = 0
 
     def __len__(self) -> int:
-        return len(self._names(self.epoch))
+        return len(self._sets_drawn(self.epoch))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that is drawn next."""
         self.epoch = epoch
 
-    def _names(self, epoch: int) -> list[str]:
-        """Return the set of each batch of an epoch, without last batches whose rows join the batch before."""
-        counts = {name: batches.batches_of_one_rank for name, batches in self.sets.items()}
+    def _sets_drawn(self, epoch: int) -> NDArray[np.integer]:
+        """Return the place in `sets` of the set of each batch, without last batches whose rows join the one before."""
+        counts = [batches.batches_of_one_rank for batches in self.sets.values()]
         if self.sampling == "round_robin":
-            names = list(counts) * min(counts.values())
+            drawn = np.tile(np.arange(len(counts)), min(counts))
         else:
-            names = [name for name, count in counts.items() for _ in range(count)]
-        if self.sampling == "proportional":
-            order = torch.randperm(len(names), generator=torch.Generator().manual_seed(self.seed + epoch))
-            names = [names[place] for place in order.tolist()]
-        for name, batches in self.sets.items():
-            if names.count(name) > len(batches.bounds):
-                del names[len(names) - 1 - names[::-1].index(name)]
-        return names
+            drawn = np.repeat(np.arange(len(counts)), counts)
+        if self.sampling == "proportional" and len(counts) > 1:
+            order = torch.randperm(len(drawn), generator=torch.Generator().manual_seed(self.seed + epoch))
+            drawn = drawn[order.numpy()]
+        for place, batches in enumerate(self.sets.values()):
+            if len(of_set := np.flatnonzero(drawn == place)) > batches.batches:
+                drawn = np.delete(drawn, of_set[-1])
+        return drawn
 
     def __iter__(self) -> Iterator[BatchKey]:
-        epoch, (resumed, batch) = self.epoch, self.start
-        drawn = {name: batches.draw(epoch) for name, batches in self.sets.items()}
-        for place, name in enumerate(self._names(epoch)):
-            rows, counts = next(drawn[name])
-            if place >= batch or epoch != resumed:
-                yield name, [(epoch, row) for row in rows], counts
+        epoch, names = self.epoch, list(self.sets)
+        sets = self._sets_drawn(epoch)
+        start = self.start[1] if epoch == self.start[0] else 0
+        done = np.bincount(sets[:start], minlength=len(names))
+        batches = [own.draw(epoch, int(first)) for own, first in zip(self.sets.values(), done, strict=True)]
+        for place in sets[start:]:
+            rows, counts = next(batches[place])
+            yield names[place], [(epoch, row) for row in rows], counts
 
 
 class _Batches(Dataset[dict[str, Any]]):
@@ -139,17 +150,24 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
     ) -> None:
         super().__init__(
             _Batches(make),
-            batch_size=None,  # the sampler yields the keys of a whole batch
             sampler=batches,
-            collate_fn=dict,  # the batch as it is
-            num_workers=num_workers,
-            pin_memory=pin_memory,
-            persistent_workers=num_workers > 0,
-            worker_init_fn=_ignore_sigterm,
+            **loader_options(num_workers, pin_memory),
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         yield from super().__iter__()
+
+
+def loader_options(num_workers: int, pin_memory: bool) -> dict[str, Any]:
+    """Return the options of a DataLoader whose data set makes whole batches."""
+    return {
+        "batch_size": None,
+        "collate_fn": dict,  # the batch as it is
+        "num_workers": num_workers,
+        "pin_memory": pin_memory,
+        "persistent_workers": num_workers > 0,
+        "worker_init_fn": _ignore_sigterm,
+    }
 
 
 def _ignore_sigterm(worker: int) -> None:

@@ -1,33 +1,46 @@
 """The rows of a source and their tokens, read and tokenized once, then mapped from a file in the user's cache.
 
-Memory hardly grows with the number of rows. A second start only computes the checksum of the source. The first start
-takes half as long as that of `datasets.map` (benchmarks/data.py).
+Memory hardly grows with the number of rows. A second start reads neither the source nor all of the rows
+(benchmarks/data.py).
 """
 
 import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Collection, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.compute
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Dataset
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn
+from simcse_pl.data.readers.layout import Layout
+from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn, documents_of, rows_of
+from simcse_pl.data.readers.sources import Source, fingerprint, open_source
 from simcse_pl.models.tokenization import Tokens, tokenize, unknown_text
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, read_json, write_json
 from simcse_pl.utils.terminal import counter
 
 log = logging.getLogger(__name__)
 
 Read = Callable[[Warn], NamedRows]
+Block = list[tuple[Row, str | None]]
+# The rows with the columns of _SCHEMA, the number of sentences, how many may be truncated, and a warning or None.
+TokenizedBlock = tuple[pyarrow.RecordBatch, int, int, str | None]
 
 _FORMAT = 3
 _ROWS_A_BLOCK = 4096
+_BLOCKS_ALONE = 64  # are tokenized by this process, before it starts others
+_MOST_PROCESSES = 16  # more would wait for the one that reads
 _ROWS, _MANIFEST = "rows.arrow", "manifest.json"
 _SCHEMA = pyarrow.schema(
     {
@@ -38,22 +51,44 @@ _SCHEMA = pyarrow.schema(
 )
 
 
+@dataclass(frozen=True)
+class Tokenize(Dataset[TokenizedBlock]):
+    """Tokenizes rows, also in worker processes of a DataLoader."""
+
+    tokenizer: PreTrainedTokenizerBase
+    max_length: int
+
+    def __getitem__(self, block: Block) -> TokenizedBlock:
+        tokens = tokenize(self.tokenizer, [sentence for row, _ in block for sentence in row], self.max_length)
+        left = iter(tokens)
+        columns = [
+            [row for row, _ in block],
+            [[next(left) for _ in row] for row, _ in block],
+            [name for _, name in block],
+        ]
+        full = sum(len(ids) >= self.max_length for ids in tokens)
+        rows = pyarrow.record_batch(columns, schema=_SCHEMA)
+        return rows, len(tokens), full, unknown_text(self.tokenizer, tokens)
+
+
 class TokenCache(Sequence[Row]):
     """Rows of sentences, mapped from an Arrow file. Worker processes map the file again rather than copy it.
 
     Args:
-        path: the file.
+        source: the file, or a table of the streamed rows of a batch.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, source: Path | pyarrow.Table) -> None:
+        self._source = source
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TokenCache, (self._path,)
+        return TokenCache, (self._source,)
 
     @cached_property
     def _table(self) -> pyarrow.Table:
-        return pyarrow.ipc.open_file(pyarrow.memory_map(str(self._path))).read_all()
+        if isinstance(self._source, pyarrow.Table):
+            return self._source
+        return pyarrow.ipc.open_file(pyarrow.memory_map(str(self._source))).read_all()
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -66,70 +101,144 @@ class TokenCache(Sequence[Row]):
         """Return the tokens of each sentence of a row."""
         return tuple([sentence.values.to_numpy() for sentence in self._table["tokens"][row]])
 
-    def names(self) -> list[Any]:
-        """Return the label, the score as text, or the document's name, of each row."""
-        names: list[Any] = self._table["name"].to_pylist()
-        return names
-
     def name(self, row: int) -> Any:
         """Return the label, the score as text, or the document's name, of a row."""
         return self._table["name"][row].as_py()
 
     def count(self, wanted: Collection[str]) -> int:
         """Return how many of the sentences are in `wanted`."""
-        values = pyarrow.array(list(wanted), pyarrow.string())
-        chunks = self._table["sentences"].iterchunks()
-        return sum(pyarrow.compute.is_in(chunk.flatten(), values).true_count for chunk in chunks)
+
+        def count() -> int:
+            values = pyarrow.array(list(wanted), pyarrow.string())
+            chunks = self._table["sentences"].iterchunks()
+            return sum(pyarrow.compute.is_in(chunk.flatten(), values).true_count for chunk in chunks)
+
+        return int(self._computed("count", count, sorted(wanted)))
+
+    def classes(self) -> list[str]:
+        """Return the distinct labels, sorted."""
+        return list(self._computed("classes", lambda: sorted(self._table["name"].unique().to_pylist())))
+
+    def score_range(self) -> tuple[float, float]:
+        """Return the lowest and the highest score."""
+        scores = self._table["name"].cast
+        limits = self._computed("score_range", lambda: pyarrow.compute.min_max(scores(pyarrow.float64())).as_py())
+        return limits["min"], limits["max"]
+
+    def last_of_documents(self) -> NDArray[np.int64]:
+        """Return the last row of each document."""
+        names = self._table["name"]
+        ends = pyarrow.compute.not_equal(names.slice(0, len(self) - 1), names.slice(1))
+        return np.append(np.flatnonzero(ends.to_numpy()), len(self) - 1)
+
+    def _computed(self, name: str, compute: Callable[[], Any], key: Any = None) -> Any:
+        """Return what is computed from all rows, from the user's cache if it is there."""
+        file = f"{name}.json"
+        whole_key = self._source.parent.name, name, key
+        return read_json(cached("row_counts", whole_key, file, lambda new: write_json(new / file, compute())) / file)
 
 
-def open_token_cache(read: Read, key: Sequence[Any], tokenizer: PreTrainedTokenizerBase, max_length: int) -> TokenCache:
+@dataclass(frozen=True)
+class Reading:
+    """The source of a training set, and how it is read.
+
+    Args:
+        source, split, layout, columns: see `open_source`.
+        documents: whether the rows are sentences in documents.
+        options: those of `rows_of`.
+    """
+
+    source: Source
+    split: str
+    layout: Layout
+    columns: Sequence[int | str | None]
+    documents: bool
+    options: Mapping[str, Any]
+
+    def open_cache(self, make: Tokenize, processes: int | None) -> tuple[TokenCache, str, str]:
+        """Return the rows with their tokens, the fingerprint of the source, and a text that changes with the rows."""
+        table = open_source(self.source, self.layout, self.split, self.columns)
+        before = fingerprint(self.source, self.split)
+
+        def read(warn: Warn) -> NamedRows:
+            if self.documents:
+                yield from documents_of(table, self.options["on_invalid_row"], warn)
+            else:
+                yield from rows_of(table, **self.options, warn=warn)
+            if fingerprint(self.source, self.split) != before:
+                raise UserError(f"{self.source} changed while it was read: start again")
+
+        key = before, table.layout, self.layout.encoding, self.documents, *self.options.values()
+        return open_token_cache(read, key, make, processes), before, repr(key)
+
+
+def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: int | None = None) -> TokenCache:
     """Open rows from the user's cache; read and tokenize them first if they are not in the cache.
 
     Args:
         read: takes a function to call with warnings, and returns the rows. It is called only if the cache lacks them.
         key: everything that determines the rows, including the fingerprint of their source.
-        tokenizer: tokenizes the sentences.
-        max_length: the maximum number of tokens of a sentence, special tokens included.
+        make: tokenizes the sentences.
+        processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there
+            are more than 262,144 rows. The file does not depend on it.
 
     Raises:
         UserError: from `read`.
         WriteError: the cache cannot be written.
     """
+    tokenizer = make.tokenizer
     settings: Any = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
     if tokenizer.is_fast:
         settings = json.loads(tokenizer.backend_tokenizer.to_str())
         settings.pop("truncation"), settings.pop("padding")  # of its last call
     fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
-    whole_key = _FORMAT, key, fingerprint, max_length
-    folder = cached("corpora", whole_key, _MANIFEST, lambda new: _write(new, read, tokenizer, max_length))
+    whole_key = _FORMAT, key, fingerprint, make.max_length
+    folder = cached("corpora", whole_key, _MANIFEST, lambda new: _write(new, read, make, processes))
     for warning in read_json(folder / _MANIFEST)["warnings"]:
         log.warning(warning)
     return TokenCache(folder / _ROWS)
 
 
-def _write(new: Path, read: Read, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
+def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -> Iterator[TokenizedBlock]:
+    """Yield the blocks in order, tokenized by further processes."""
+    if processes is None:
+        yield from map(make.__getitem__, itertools.islice(blocks, _BLOCKS_ALONE))
+        if not (first := list(itertools.islice(blocks, 1))):
+            return  # starting processes costs more than they would save
+        blocks = itertools.chain(first, blocks)
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        processes = min(cpus, _MOST_PROCESSES) if cpus > 1 else 0
+    loader: Iterable[TokenizedBlock] = DataLoader(
+        make,
+        batch_size=None,
+        sampler=blocks,  # type: ignore[arg-type]
+        collate_fn=tuple,  # the block as it is
+        num_workers=processes,
+        worker_init_fn=_one_thread,
+    )
+    yield from loader
+
+
+def _one_thread(worker: int) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def _write(new: Path, read: Read, make: Tokenize, processes: int | None) -> None:
     """Write the rows, then the manifest with the warnings to log at every start."""
     warnings: list[str] = []
     rows = read(warnings.append)
+    blocks = iter(lambda: list(itertools.islice(rows, _ROWS_A_BLOCK)), [])
     sentences = full = 0
-    with counter("tokenizing", " rows") as bar:
+    with counter("tokenizing", " rows") as bar, pyarrow.ipc.new_file(str(new / _ROWS), _SCHEMA) as file:
         task = bar.add_task("", total=None)
-        with pyarrow.ipc.new_file(str(new / _ROWS), _SCHEMA) as file:
-            while block := list(itertools.islice(rows, _ROWS_A_BLOCK)):
-                tokens = tokenize(tokenizer, [sentence for row, _ in block for sentence in row], max_length)
-                sentences += len(tokens)
-                full += sum(len(ids) >= max_length for ids in tokens)
-                if (unknown := unknown_text(tokenizer, tokens)) and unknown not in warnings:
-                    warnings.append(unknown)
-                left = iter(tokens)
-                columns = [
-                    [row for row, _ in block],
-                    [[next(left) for _ in row] for row, _ in block],
-                    [name for _, name in block],
-                ]
-                file.write(pyarrow.record_batch(columns, schema=_SCHEMA))
-                bar.advance(task, len(block))
+        for block, in_block, full_in_block, unknown in _tokenized(blocks, make, processes):
+            sentences += in_block
+            full += full_in_block
+            if unknown and unknown not in warnings:
+                warnings.append(unknown)
+            file.write(block)
+            bar.advance(task, block.num_rows)
     if full:
         rate = f"{full / sentences:.2%} of the sentences"
-        warnings.append(f"{rate} have data.max_length={max_length} tokens or more, and are truncated to that")
+        warnings.append(f"{rate} have data.max_length={make.max_length} tokens or more, and are truncated to that")
     write_json(new / _MANIFEST, {"warnings": warnings})

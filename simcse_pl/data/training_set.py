@@ -3,24 +3,25 @@
 import itertools
 import logging
 import random
-from array import array
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pyarrow
 import torch
-from pydantic import ConfigDict, Field, PositiveInt
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import Sentence, ViewCollator
 from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
-from simcse_pl.data.readers.row_reader import NamedRows, Warn, documents_of, rows_of
-from simcse_pl.data.readers.sources import fingerprint, open_source
+from simcse_pl.data.row_order import Rows, choose
 from simcse_pl.data.sampler import RowKey
-from simcse_pl.data.token_cache import open_token_cache
+from simcse_pl.data.streaming import RowStream
+from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
 from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
@@ -30,7 +31,6 @@ from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError, prefixed
 
 log = logging.getLogger(__name__)
-
 
 _LABELS_SHOWN = 10
 _ROWS_TRIED = 128  # by each view
@@ -63,6 +63,11 @@ class TrainingSet:
             `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
             a single view needs no name.
         batch_size: the rows of a contrastive batch, over all devices together.
+        tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
+            for each CPU if there are many rows. The rows do not depend on it.
+        streaming: whether rows are read and tokenized while they are trained on (see streaming.py). Without end, they
+            have neither a count nor a position.
+        shuffled_rows: the number of rows in the buffer that shuffles streamed rows.
         name: its name in data.sets; None if there is one set only.
 
     Raises:
@@ -79,6 +84,8 @@ class TrainingSet:
         view_roles: the role of each view of a batch, after `read`.
         kind: what the rows have, after `read`.
         fingerprint: a hash of the content of `train`, after `read`.
+        key: a text that changes with the rows, after `read`.
+        stream: the rows that are streamed, after `read`.
     """
 
     train: str | Path | Sequence[str]
@@ -97,6 +104,9 @@ class TrainingSet:
     hold_out: Annotated[float, Field(ge=0)] = 0.0
     views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
+    tokenizing_processes: NonNegativeInt | None = None
+    streaming: bool = False
+    shuffled_rows: PositiveInt = 10_000
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -112,7 +122,13 @@ class TrainingSet:
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
-        self.held_out: Sequence[int] = ()
+        classes = self.labels == "classes" and self.label_names is None
+        if self.streaming and any((self.limit, self.hold_out, self._documents, classes)):
+            raise UserError(
+                "streaming=true: not all rows are known, so set limit=null, hold_out=0, label_names=[...] for classes, "
+                "and use no view of the next sentences"
+            )
+        self.held_out: Rows = ()
 
     def read(
         self,
@@ -133,42 +149,58 @@ class TrainingSet:
             templates: the encoder's templates.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
         """
-        columns = (*(self.columns or ()), self.label_column, self.score_column)
-        layout = Layout(self.format, self.separator, self.header, self.encoding)
-        table = open_source(self.train, layout, self.split, columns)
-        how = self.columns, self.on_invalid_row, self.label_column, self.score_column, self.label_names
-
-        def read(warn: Warn) -> NamedRows:
-            if self._documents:
-                yield from documents_of(table, self.on_invalid_row, warn)
-            else:
-                yield from rows_of(table, *how, warn)
-            if fingerprint(self.train, self.split) != self.fingerprint:
-                raise UserError(f"{self.train} changed while it was read: start again")
-
-        self.fingerprint = fingerprint(self.train, self.split)
-        key = self.fingerprint, table.layout, self.encoding, self._documents, *how
-        self.rows = open_token_cache(read, key, tokenizer, max_length)
         self.seed = seed
+        self._tokenize = Tokenize(tokenizer, max_length)
+        self.rows = self._open()
         self._set_roles(len(self.rows[0]))
         self._number_labels()
-        self.chosen, self.held_out = self._choose()
+        self.chosen: Rows = range(len(self.rows))
+        if not self.streaming:
+            self.chosen, self.held_out = choose(self.rows, self._documents, self.hold_out, self.limit, seed)
         templates = templates or Templates(tokenizer)
         self._collate = ViewCollator(tokenizer, max_length, templates, segment)
         self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
-        for split, sentences in (evaluated or {}).items():
+        for split, sentences in ({} if self.streaming else evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        log.info("train: %d rows of %d from %s", len(self.chosen), len(self.rows[0]), self.train)
+        log.info("train: %s rows of %d from %s", self.row_count, len(self.rows[0]), self.train)
         if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
-        examples = [row[0] for row in self._tokens(self.chosen[:_ROWS_TRIED])]
-        which = (self.chosen, self.held_out), self._columns, repr(key), self.name or ""
-        self.kind = RowKind(
-            self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, self.rows, *which
+        examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
+        which = (
+            () if self.streaming else self.rows,
+            (self.chosen, self.held_out),
+            self._columns,
+            self.key,
+            self.name or "",
         )
+        self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
+        if self.streaming:
+            self.chosen = range(sys.maxsize)
+
+    def _open(self) -> TokenCache:
+        """Return all rows; or open the stream, and return its first rows, by which the options are checked."""
+        layout = Layout(self.format, self.separator, self.header, self.encoding)
+        columns = (*(self.columns or ()), self.label_column, self.score_column)
+        names = "columns", "on_invalid_row", "label_column", "score_column", "label_names"
+        options = {name: getattr(self, name) for name in names}
+        reading = Reading(self.train, self.split, layout, columns, self._documents, options)
+        if not self.streaming:
+            rows, self.fingerprint, self.key = reading.open_cache(self._tokenize, self.tokenizing_processes)
+            return rows
+        self.stream = RowStream(reading, self.shuffled_rows, self.seed)
+        self.fingerprint = self.key = self.stream.fingerprint
+        first, _, _, unknown = self._tokenize[self.stream.first(_ROWS_TRIED)]
+        if unknown:
+            log.warning(unknown)
+        return TokenCache(pyarrow.Table.from_batches([first]))
+
+    @property
+    def row_count(self) -> str:
+        """The number of rows to train on, or that it is not known."""
+        return "streamed" if self.streaming else str(len(self.chosen))
 
     def _check_views(self) -> None:
         """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
@@ -180,47 +212,22 @@ class TrainingSet:
             if isinstance(view, Dropout):
                 continue
             with prefixed(f"views.{name}"):
-                view.check_text([self.rows[self.chosen[row]][0] for row in range(count)])
+                view.check_text([self.rows[int(self.chosen[row])][0] for row in range(count)])
                 made = self._collate.tokens_of([row[place] for row in rows])
                 log.info("views.%s: changes %d of %d sentences", name, count_changed(anchors, made), len(made))
 
     def _number_labels(self) -> None:
-        names = sorted(set(self.rows.names())) if self.labels == "classes" else []
+        names = self.rows.classes() if self.labels == "classes" and not self.streaming else []
         if len(names) == 1:
             raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
-        if names and self.label_names is not None:
+        if self.labels == "classes" and self.label_names is not None:
             names = class_names(self.label_names)
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
-        if self.labels == "scores":
-            scores = [float(name) for name in self.rows.names()]
-            self.label_range = min(scores), max(scores)
+        if self.labels == "scores" and not self.streaming:
+            self.label_range = self.rows.score_range()
         if names:
             log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
-
-    def _choose(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the rows to train on, and those that are held out, which are chosen before `limit`."""
-        rows: Sequence[int] = range(len(self.rows))
-        if self._documents:  # those that have a next sentence in their document
-            names = self.rows.names()
-            rows = array("q", (i for i, (name, after) in enumerate(itertools.pairwise(names)) if name == after))
-            if names[0] == names[-1]:
-                log.warning("train: the file has no blank lines between documents, so all its lines are one document")
-            left_out = len(names) - len(rows)
-            log.info("train: %d of %d sentences are left out, because no sentence follows them", left_out, len(names))
-        held_out: Sequence[int] = ()
-        if self.hold_out:
-            count = round(self.hold_out if self.hold_out >= 1 else self.hold_out * len(rows))
-            if not 1 <= count < len(rows):
-                raise UserError(f"data.hold_out={self.hold_out:g}: {count} of {len(rows)} rows; hold out some, not all")
-            held_out = sorted(random.Random(f"{self.seed}-hold_out").sample(rows, count))
-            excluded = set(held_out)
-            rows = array("q", (row for row in rows if row not in excluded))
-        if self.limit is None:
-            return rows, held_out
-        if self.limit > len(rows):
-            raise UserError(f"data.limit={self.limit}: there are {len(rows)} rows to choose from")
-        return sorted(random.Random(self.seed).sample(rows, self.limit)), held_out
 
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
@@ -244,16 +251,23 @@ class TrainingSet:
             held_out: whether the keys are of the rows that are held out.
         """
         chosen = self.held_out if held_out else self.chosen
-        places = [chosen[row] for _, row in keys]
+        places = [int(chosen[row]) for _, row in keys]
         rows = self.with_views(keys, held_out) if self._views else self._tokens(places)
         batch: dict[str, Any] = self._collate(rows)
-        if self.label_range:
+        if self.labels:
             names = map(self.rows.name, places)
             batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
-        batch["roles"], batch["rows"] = self.view_roles, np.array(places)
+        batch["roles"] = self.view_roles
+        if not self.streaming:
+            batch["rows"] = np.array(places)
         if self.name is not None:
             batch["dataset"] = self.name
         return batch
+
+    def streamed_batch(self, number: int, block: Block) -> dict[str, Any]:
+        """Return a batch of streamed rows, each with its label or score; see `batch`."""
+        self.rows = TokenCache(pyarrow.Table.from_batches([self._tokenize[block][0]]))
+        return self.batch([(number, row) for row in range(len(block))])
 
     def _tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
         """Return the tokens of rows; they are not those of the cache if a segmenter marks their words."""
@@ -266,7 +280,7 @@ class TrainingSet:
     def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
         chosen = self.held_out if held_out else self.chosen
-        places = [(epoch, chosen[row]) for epoch, row in keys]
+        places = [(epoch, int(chosen[row])) for epoch, row in keys]
         tokens = self._tokens([place for _, place in places])
         made = []
         for number, view in enumerate(self._views.values()):

@@ -102,8 +102,13 @@ class FrozenEncoder(Frozen):
         Raises:
             UserError: there is no vector for each sentence.
         """
-        if self.reads_tokens or not rows.sentences:
+        if self.reads_tokens:
             return
+        if not rows.sentences:
+            raise UserError(
+                f"{self.name}: it looks vectors up by the row, which is not known: set data.streaming=false, or choose "
+                "an encoder with the vocabulary and the template of the trained one"
+            )
         wanted = rows.columns[:1] if self.anchors_only else rows.columns
         columns = [column for column in wanted if column is not None]
         if len(columns) < len(wanted):

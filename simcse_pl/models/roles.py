@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simcse_pl.models.tokenization import Tokens
 
 LabelKind = Literal["classes", "scores"]  # int64 numbers of classes, or float32 scores
@@ -50,7 +53,7 @@ class RowKind:
     classes: int | None = None
     examples: Sequence[Tokens] = field(default=(), compare=False)
     sentences: Sequence[tuple[str, ...]] = field(default=(), compare=False)
-    used: Sequence[Sequence[int]] = field(default=(), compare=False)
+    used: Sequence[Sequence[int] | NDArray[np.integer]] = field(default=(), compare=False)
     columns: tuple[int | None, ...] = (0, 1)
     key: str = ""
     dataset: str = ""

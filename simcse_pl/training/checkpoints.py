@@ -32,7 +32,7 @@ _DECIDING = (
 )
 _NOT_DECIDING = {
     *("name", "train", "validation", "test"),
-    *("num_workers", "chunk_size", "gradient_checkpointing", "compile"),
+    *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile"),
 }
 
 

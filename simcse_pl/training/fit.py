@@ -112,7 +112,7 @@ def run_settings(
 ) -> dict[str, str]:
     """Return what names, `auto` and -1 in the options became; `choices` are the files of Hydra's config groups."""
     encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
-    steps = (trainer.max_epochs or 0) * len(data.train_dataloader()) if trainer.max_steps == -1 else trainer.max_steps
+    steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
     auxiliary = list(getattr(module, "auxiliary", ()))
     parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
     lr = options_of(module.optimizer).get("lr")
@@ -121,7 +121,7 @@ def run_settings(
         "pooling": encoder.pooling,
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
-        "data": "; ".join(f"{rows.train}, {len(rows.chosen)} rows of {len(rows.rows[0])}" for rows in sets),
+        "data": "; ".join(f"{rows.train}, {rows.row_count} rows of {len(rows.rows[0])}" for rows in sets),
         "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in sets)),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),

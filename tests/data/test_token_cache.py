@@ -7,7 +7,7 @@ import pytest
 from simcse_pl.data import token_cache
 from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import iterate_rows
-from simcse_pl.data.token_cache import open_token_cache
+from simcse_pl.data.token_cache import Tokenize, open_token_cache
 from simcse_pl.models.sources import load_tokenizer
 from tests.conftest import SENTENCES
 
@@ -46,9 +46,9 @@ def contents(cache):
 
 
 def test_a_second_start_reads_nothing(source, tokenizer):
-    first = contents(open_token_cache(reader(source), ["x"], tokenizer, 9))
+    first = contents(open_token_cache(reader(source), ["x"], Tokenize(tokenizer, 9)))
     tokenizer(["a", "b c"], padding=True, truncation=True, max_length=5)  # the last call does not change the key
-    assert contents(open_token_cache(never, ["x"], tokenizer, 9)) == first
+    assert contents(open_token_cache(never, ["x"], Tokenize(tokenizer, 9))) == first
 
 
 def test_other_data_another_length_and_another_tokenizer_have_another_key(source, tokenizer, make_model, folder):
@@ -57,7 +57,7 @@ def test_other_data_another_length_and_another_tokenizer_have_another_key(source
     cases = [(["x"], tokenizer, 9), (["y"], tokenizer, 9), (["x"], tokenizer, 8), (["x"], other, 9)]
     for _ in range(2):
         for key, own, length in cases:
-            cache = open_token_cache(reader(source, calls), key, own, length)
+            cache = open_token_cache(reader(source, calls), key, Tokenize(own, length))
             assert cache.tokens(3)[0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
     assert len(calls) == len(list(folder.iterdir())) == 4
 
@@ -68,7 +68,7 @@ def open_and_count(source, log, tokenizer, results):
             file.write("read\n")
         return iterate_rows(source, layout=Layout(header=False), warn=warn)
 
-    results.put(contents(open_token_cache(read, ["x"], tokenizer, 9)))
+    results.put(contents(open_token_cache(read, ["x"], Tokenize(tokenizer, 9))))
 
 
 def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path):
@@ -83,3 +83,31 @@ def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path)
         process.join()
     assert (tmp_path / "log").read_text() == "read\n"
     assert all(each == opened[0] for each in opened) and opened[0][0] == ROWS
+
+
+@pytest.mark.parametrize("processes", [2, None])
+def test_the_file_does_not_depend_on_the_number_of_processes(source, tokenizer, monkeypatch, processes):
+    monkeypatch.setattr(token_cache, "_BLOCKS_ALONE", 1)
+    files = []
+    for key, count in (("alone", 0), ("several", processes)):
+        cache = open_token_cache(reader(source), [key], Tokenize(tokenizer, 9), count)
+        files.append({path.name: path.read_bytes() for path in cache._source.parent.iterdir()})
+    assert files[0] == files[1] and len(cache) == 20
+
+
+def test_what_is_counted_over_all_rows_is_counted_once(tmp_path, tokenizer, folder):
+    scores = ["0.5", "-3", "1e-7", "4.999999999", "7"]
+    documents = ["a", "a", "b", "c", "c"]
+    rows = {
+        name: [((sentence,), label) for sentence, label in zip(SENTENCES, labels, strict=False)]
+        for name, labels in (("scores", scores), ("documents", documents))
+    }
+    caches = {}
+    for name, own in rows.items():
+        caches[name] = open_token_cache(lambda warn, own=own: iter(own), [name], Tokenize(tokenizer, 9))
+    for _ in range(2):
+        assert caches["scores"].score_range() == (-3.0, 7.0)
+        assert caches["documents"].classes() == ["a", "b", "c"]
+        assert caches["documents"].last_of_documents().tolist() == [1, 2, 4]
+        assert [caches["scores"].count({*SENTENCES[:n], "another"}) for n in (0, 3)] == [0, 3]
+    assert len(list((folder.parent / "row_counts").iterdir())) == 4

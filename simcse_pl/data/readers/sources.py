@@ -4,6 +4,7 @@ import glob
 import hashlib
 import logging
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from simcse_pl.data.readers.labels import NO_LABEL
 from simcse_pl.data.readers.layout import DETECTED, FORMATS, Layout
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import check_is_file, sha256_of
+from simcse_pl.utils.files import cached, check_is_file, sha256_of, write_text
 
 log = logging.getLogger(__name__)
 
 Source = str | Path | Sequence[str]
 HUB = "hf://datasets/"
+_RECENT = 2.0  # seconds in which a second change may leave the times of a file as they are
 
 
 def open_source(
@@ -41,12 +43,8 @@ def open_source(
     place = locate(source)
     if isinstance(place, str):
         dataset = load_hub_dataset(place, split).flatten()  # the field b of a is the column a.b
-        names = list(dataset.column_names)
-        words = {i: kind.names for i, kind in enumerate(dataset.features.values()) if hasattr(kind, "names")}
-        rows: Records = ((f"row {i}", _with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
-        return OpenedTable(str(source), rows, len(names), names, f"a data set with the columns {', '.join(names)}")
-    if layout.header is None and any(isinstance(column, str) for column in columns):
-        layout = replace(layout, header=True)
+        return table_of(dataset, str(source))
+    layout = with_header(layout, columns)
     first, *others = place
     table = open_table(first, layout)
     if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
@@ -65,7 +63,25 @@ def open_source(
     return OpenedTable(f"{len(place)} files", records(), table.width, table.header, table.layout)
 
 
-def _with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
+def table_of(dataset: Any, source: str) -> OpenedTable:
+    """Return the rows of a data set on the Hub, which may be streamed."""
+    names, words = list(dataset.column_names or next(iter(dataset))), label_words(dataset)
+    rows: Records = ((f"row {i}", with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
+    return OpenedTable(source, rows, len(names), names, f"a data set with the columns {', '.join(names)}")
+
+
+def label_words(dataset: Any) -> dict[int, Sequence[str]]:
+    """Return the names of the labels of a data set on the Hub, by the position of their column."""
+    return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
+
+
+def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:
+    """Return a layout with a header if a column is chosen by its name, unless the layout says otherwise."""
+    named = layout.header is None and any(isinstance(column, str) for column in columns)
+    return replace(layout, header=True) if named else layout
+
+
+def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
     """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
     for i, names in words.items():
         cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
@@ -75,6 +91,9 @@ def _with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[An
 def fingerprint(source: Source, split: str = "train") -> str:
     """Return a string that changes with the content: of files, the SHA-256; of a data set on the Hub, its fingerprint.
 
+    The SHA-256 of a file is computed once and kept in the user's cache. It is computed again if the path, the size, the
+    inode or a time of the file has changed.
+
     Raises:
         UserError: the source does not exist.
     """
@@ -83,8 +102,17 @@ def fingerprint(source: Source, split: str = "train") -> str:
         return str(load_hub_dataset(place, split)._fingerprint)
     for path in place:
         check_is_file(path)
-    checksums = [sha256_of(path) for path in place]
+    checksums = [_checksum(path) for path in place]
     return checksums[0] if len(place) == 1 else hashlib.sha256("".join(checksums).encode()).hexdigest()
+
+
+def _checksum(path: Path) -> str:
+    status = path.stat()
+    if time.time() - max(status.st_mtime, status.st_ctime) < _RECENT:
+        return sha256_of(path)
+    key = str(path.resolve()), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+    file = "sha256"
+    return (cached("checksums", key, file, lambda new: write_text(new / file, sha256_of(path))) / file).read_text()
 
 
 def locate(source: Source) -> list[Path] | str:
@@ -115,12 +143,13 @@ def locate(source: Source) -> list[Path] | str:
     return files
 
 
-def load_hub_dataset(name: str, split: str) -> Any:
+def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
     """Load a split of a data set on the Hugging Face Hub, downloaded or from the cache.
 
     Args:
         name: OWNER/NAME, or OWNER/NAME:SUBSET.
         split: the name of the split.
+        options: further arguments of `datasets.load_dataset`.
 
     Raises:
         UserError: it does not exist, or the Hub cannot be reached and the cache has no copy.
@@ -135,7 +164,7 @@ def load_hub_dataset(name: str, split: str) -> Any:
     datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
     try:
         with hub.quiet("huggingface_hub", "datasets"):
-            return datasets.load_dataset(repository, subset or None, split=split)
+            return datasets.load_dataset(repository, subset or None, split=split, **options)
     except Exception as error:  # the library has dozens of kinds
         why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error

@@ -1,7 +1,10 @@
 """Several files as one source."""
 
+import os
+
 import pytest
 
+from simcse_pl.data.readers import sources
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.utils.errors import UserError
@@ -30,3 +33,19 @@ def test_a_list_a_pattern_and_a_folder_are_the_rows_of_all_files(folder):
         read_rows(folder)
     with pytest.raises(UserError, match="no files .*[*].csv"):
         read_rows(str(folder / "*.csv"))
+
+
+def test_a_checksum_is_computed_once_and_again_if_a_file_may_have_changed(folder, monkeypatch):
+    computed = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setattr(sources, "sha256_of", lambda path: computed.append(path.name) or path.read_text())
+    fingerprint(folder)
+    assert fingerprint(folder) and computed == ["0.tsv", "1.tsv", "2.tsv"] * 2  # just written
+    monkeypatch.setattr(sources, "_RECENT", 0)
+    first = [fingerprint(folder) for _ in range(3)][-1]
+    assert len(computed) == 9
+    path = folder / "1.tsv"
+    times = path.stat()
+    path.write_text("text\tlabel\nA cat 1.\tx1\n")  # of the same size
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert fingerprint(folder) != first and computed[9:] == ["1.tsv"]

@@ -1,0 +1,124 @@
+"""Rows that are read and tokenized while they are trained on, of data that need not fit the disk."""
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from simcse_pl.data.readers.formats import Records, open_table
+from simcse_pl.data.readers.layout import Layout
+from simcse_pl.data.readers.row_reader import NamedRows, rows_of
+from simcse_pl.data.readers.sources import (
+    label_words,
+    load_hub_dataset,
+    locate,
+    open_source,
+    table_of,
+    with_header,
+    with_words,
+)
+from simcse_pl.data.token_cache import Block, Reading
+from simcse_pl.utils.errors import UserError
+
+_READ_AT_ONCE = 256  # rows
+
+
+class RowStream:
+    """The rows of files, or of a data set on the Hub, in a random order without end.
+
+    `datasets` shuffles the files and, in a buffer, their rows, by the seed and the pass over the data.
+
+    Args:
+        reading: the source, and how it is read.
+        shuffled: the number of rows in the buffer.
+        seed: seed of the order.
+
+    Attributes:
+        fingerprint: the names and sizes of the files, hashed.
+    """
+
+    def __init__(self, reading: Reading, shuffled: int, seed: int) -> None:
+        import datasets  # slow to import
+
+        self._reading, self._shuffled, self._seed = reading, shuffled, seed
+        place, layout = locate(reading.source), with_header(reading.layout, reading.columns)
+        self._words: Mapping[int, Sequence[str]] = {}
+        content: Any = place, reading.split
+        if isinstance(place, str):
+            self._dataset = load_hub_dataset(place, reading.split, streaming=True)
+            table, self._words = table_of(self._dataset, place), label_words(self._dataset)
+        else:
+            table = open_source(place[0], layout)
+            how = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
+            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=how)
+            content = [(path.name, path.stat().st_size) for path in place]
+        self._table = replace(table, records=iter(()))
+        self.fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
+
+    def first(self, count: int) -> Block:
+        """Return the first rows in the order of the files."""
+        return list(itertools.islice(self._rows(self._dataset), count))
+
+    def share(self, number: int, shares: int) -> NamedRows:
+        """Yield the rows of a share, in a new order in each pass, without end.
+
+        If the number of files is a multiple of that of the shares, a share has some of the files. If not, it has
+        each `shares`-th row, and reads all files.
+        """
+        from datasets.distributed import split_dataset_by_node  # slow to import
+
+        for epoch in itertools.count():
+            shuffled = self._dataset.shuffle(seed=self._seed, buffer_size=self._shuffled)
+            share = split_dataset_by_node(shuffled, number, shares)
+            share.set_epoch(epoch)
+            yield from self._rows(share)
+
+    def _rows(self, dataset: Any) -> NamedRows:
+        return rows_of(replace(self._table, records=self._records(dataset)), **self._reading.options)
+
+    def _records(self, dataset: Any) -> Records:
+        """Yield the records of a data set; `iter` does not share the rows among workers once more."""
+        for block in dataset.iter(_READ_AT_ONCE):
+            if block.keys() == {"place", "cells"}:
+                yield from zip(block["place"], block["cells"], strict=True)
+            else:
+                yield from (("a row", with_words([*cells], self._words)) for cells in zip(*block.values(), strict=True))
+
+
+def _records_of_files(paths: list[Path], layout: Layout, columns: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
+    for path in paths:
+        table = open_table(path, layout)
+        if (table.width, table.header) != columns:
+            raise UserError(f"{path} has {table.layout}, but the first file has {columns[0]} columns")
+        yield from ({"place": f"{path.name}, {place}", "cells": cells} for place, cells in table.records)
+
+
+class StreamedBatches(IterableDataset[dict[str, Any]]):
+    """This rank's part of each contrastive batch of a stream, without end, also by several workers.
+
+    Each worker of each rank reads its share of the rows. A resumed run reads the rows that are done again, and leaves
+    them out before they are tokenized.
+
+    Args:
+        rows: the TrainingSet, which has been read.
+        counts: the number of rows of a batch on each rank.
+        rank: the rank of this process.
+        start: the number of batches that are done.
+    """
+
+    def __init__(self, rows: Any, counts: tuple[int, ...], rank: int, start: int = 0) -> None:
+        self.rows, self.counts, self.rank, self.start = rows, counts, rank, start
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        worker = get_worker_info()
+        number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        done, turn = divmod(self.start + number, workers)  # worker 0 makes the next batch
+        share, shares = self.rank * workers + turn, len(self.counts) * workers
+        size = self.counts[self.rank]
+        rows = itertools.islice(self.rows.stream.share(share, shares), done * size, None)
+        for batch in itertools.count(self.start + number, workers):
+            yield self.rows.streamed_batch(batch, list(itertools.islice(rows, size))) | {"counts": self.counts}
