@@ -70,8 +70,8 @@ class FullyShardedStrategy(ModelParallelStrategy):
                 self.root_device.type, (self.world_size,), mesh_dim_names=("data_parallel",)
             )
             half = self.precision_plugin.precision == "bf16-mixed"
-            policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False) if half else None
-            _shard(module, self, policy or MixedPrecisionPolicy())
+            policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if half else MixedPrecisionPolicy()
+            _shard(module, self, policy)
         module.to(self.root_device)
 
     @torch.no_grad()
