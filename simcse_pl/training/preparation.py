@@ -138,10 +138,10 @@ def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parame
         backbone.eval()  # in training, some architectures skip layers at random
     with torch.random.fork_rng(devices=[]), alone():
         output = compute()
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    gradients: Sequence[Tensor | None] = [None] * len(trainable)
+    if output.requires_grad:  # in the same mode, as chunks are computed again
+        gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
     for backbone in backbones:
         backbone.train()
-    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    if not output.requires_grad:
-        return [(parameter, False) for parameter in trainable]
-    gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
     return [(p, gradient is not None) for p, gradient in zip(trainable, gradients, strict=True)]
