@@ -126,7 +126,7 @@ def table_of_ranks(ranks: Sequence[int]) -> Table:
     frame["sum"] = frame[["weights", "gradients", "optimizer"]].sum(axis=1)
     names = {"first": "peak of rank 0", "others": "peak of others", "sum": "sum of the three"}
     frame = frame[["ranks", "weights", "gradients", "optimizer", "sum", "first", "others"]].rename(columns=names)
-    decimals = dict.fromkeys(frame.columns[1:], 0)
+    decimals = dict.fromkeys(frame.columns, 0)
     return Table("memory_ranks", "MB of a rank with trainer=fsdp", frame, decimals)
 
 

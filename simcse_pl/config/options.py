@@ -33,7 +33,11 @@ def check_options(config: DictConfig) -> None:
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):
         if not isinstance(node, dict) or "_target_" not in node:
             continue
-        parameters = _parameters(_target(place, node["_target_"]))
+        target = _target(place, node["_target_"])
+        try:
+            parameters = _parameters(target)
+        except ValueError:  # a class written in C, such as datetime.timedelta
+            continue
         for name in (name for name in node if not name.startswith("_")):
             if name in parameters:
                 _check_value(config, f"{place}.{name}", node[name], parameters[name])

@@ -1,11 +1,17 @@
 """The choice of device and precision, and trainers that cannot train."""
 
+import re
+from datetime import timedelta
+
 import pytest
 import torch
+from hydra.utils import instantiate
 from pytorch_lightning.strategies import ModelParallelStrategy
 
+from simcse_pl.config.options import check_options
 from simcse_pl.training.trainer import has_bf16, make_trainer, starts_ranks
 from simcse_pl.utils.errors import UserError
+from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])
@@ -54,3 +60,13 @@ def test_one_slurm_task_starts_the_ranks_of_its_devices(monkeypatch):
         monkeypatch.setenv(name, value)
     trainer = make_trainer("32-true", "cpu", logger=False, strategy="ddp", devices=2)
     assert trainer.world_size == 2 and starts_ranks(trainer)
+
+
+def test_the_options_of_ddp_in_the_documentation_reach_it(composed):
+    text = (ROOT / "docs" / "devices.md").read_text()
+    (option,) = re.findall(r"'(trainer\.strategy=\{_target_:pytorch_lightning[^']*)'", text)
+    config = composed("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", option)
+    check_options(config)
+    strategy = instantiate(config.trainer, logger=False).strategy
+    assert strategy._timeout == timedelta(hours=2)
+    assert strategy._ddp_kwargs == {"static_graph": True, "gradient_as_bucket_view": True}
