@@ -12,6 +12,7 @@ from simcse_pl.config.options import check_options
 from simcse_pl.training.trainer import has_bf16, make_trainer, starts_ranks
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT
+from tests.helpers import composed
 
 
 @pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])
@@ -62,7 +63,7 @@ def test_one_slurm_task_starts_the_ranks_of_its_devices(monkeypatch):
     assert trainer.world_size == 2 and starts_ranks(trainer)
 
 
-def test_the_options_of_ddp_in_the_documentation_reach_it(composed):
+def test_the_options_of_ddp_in_the_documentation_reach_it():
     text = (ROOT / "docs" / "devices.md").read_text()
     (option,) = re.findall(r"'(trainer\.strategy=\{_target_:pytorch_lightning[^']*)'", text)
     config = composed("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", option)
