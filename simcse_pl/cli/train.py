@@ -5,6 +5,7 @@ import inspect
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from simcse_pl.sweeps.rows import with_values
 from simcse_pl.tracking.wandb_runs import closing_run
 from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked, remove_checkpoints, resume_option
 from simcse_pl.training.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
+from simcse_pl.training.fsdp import weights_of_first_rank
 from simcse_pl.training.launch import JOBS, share_of_job
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preparation import check_views_differ
@@ -99,7 +101,8 @@ def train_here(
         pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
 
-    encoder: SentenceEncoder = instantiate(config.model)
+    with weights_of_first_rank(trainer):
+        encoder: SentenceEncoder = instantiate(config.model)
     evaluators = instantiate(config.evaluators)
     data: SentenceDataModule = instantiate(
         config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators
@@ -157,9 +160,11 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         "optimizer": instantiate(config.optimizer),
         "scheduler": instantiate(config.scheduler),
         "auxiliary": instantiate(config.get("auxiliary")) or None,
-        "positive_encoder": instantiate(config.model) if config.encoders == "two" else None,
         "queue": instantiate(config.get("queue")),
     }
+    if config.encoders == "two":
+        with torch.device("meta") if encoder.device.type == "meta" else nullcontext():
+            parts["positive_encoder"] = instantiate(config.model)
     if config.objectives:
         from simcse_pl.losses.per_dataset import LossPerDataset  # what most runs do not need
 

@@ -41,7 +41,10 @@ def check_options(config: DictConfig) -> None:
             raise UserError(f"{option}: {type(error).__name__}: {first_line(error)}{near}") from error
         if not callable(target):
             raise UserError(f"{option}: it must be a class or a function")
-        parameters = _parameters(target)
+        try:
+            parameters = _parameters(target)
+        except ValueError:  # a class written in C, such as datetime.timedelta
+            continue
         for name in (name for name in node if not name.startswith("_")):
             if name in parameters:
                 _check_value(config, f"{place}.{name}", node[name], parameters[name])
@@ -57,7 +60,10 @@ def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """Return the parameters by name; for `**kwargs`, those of the base class, or of the class that is returned."""
+    """Return the parameters by name; for `**kwargs`, those of the base class, or of the class that is returned.
+
+    A class of another library may use them otherwise, such as DDPStrategy for those of torch.
+    """
     try:
         signature = inspect.signature(target, eval_str=True)
     except Exception:  # an annotation whose class is not imported at runtime
@@ -65,7 +71,8 @@ def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     parameters = dict(signature.parameters)
     further = next((name for name, own in parameters.items() if own.kind is Parameter.VAR_KEYWORD), None)
     base = target.__mro__[1] if isinstance(target, type) else signature.return_annotation
-    if further and isinstance(base, type) and base is not object and (of_base := _parameters(base)):
+    ours = any(of.__module__.startswith("simcse_pl.") for of in (target, base) if hasattr(of, "__module__"))
+    if further and ours and isinstance(base, type) and base is not object and (of_base := _parameters(base)):
         del parameters[further]
         return of_base | parameters
     return parameters

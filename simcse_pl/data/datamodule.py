@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,11 @@ class EvaluationSentences:
     def loader(self, pin_memory: bool = False) -> DataLoader[Tokens]:
         """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device."""
         tokens: Any = self.tokens[rank() :: world_size()]
-        collate = self._templates.batch
-        return DataLoader(tokens, batch_size=_EVALUATED_AT_ONCE, collate_fn=collate, pin_memory=pin_memory)
+        # a rank with one sentence less has as many batches as the others: sharded weights need it (see fsdp.py)
+        starts = range(0, -(-len(self) // world_size()), _EVALUATED_AT_ONCE)
+        ends = [min(start, len(tokens) - 1) for start in starts[1:]]
+        batches = [list(range(start, end)) for start, end in pairwise([0, *ends, len(tokens)])]
+        return DataLoader(tokens, batch_sampler=batches, collate_fn=self._templates.batch, pin_memory=pin_memory)
 
     def encode(self, vectors: Tensor) -> Encode:
         """Return a function from sentences to their vectors.

@@ -35,7 +35,7 @@ class EmbeddedBatch:
         rows: [batch], the position of each row in RowKind.sentences; None if it is not known.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
         positive_encoder: the encoder of all views but the first, if it is another one.
-        chunk_size: the number of rows that are encoded at once (see gradient_cache.py); None for all.
+        chunk_size: the number of rows that are encoded at once, or their mean (see gradient_cache.py); None for all.
         shared_dropout: whether all views of a row have the same dropout masks.
         progress: the share of the training steps that are done, in [0, 1], for weights that change during training.
         counts: the number of rows that each device holds; None to ask the other devices.
@@ -56,7 +56,7 @@ class EmbeddedBatch:
     rows: NDArray[np.int64] | None = None
     queue: Tensor | None = None
     positive_encoder: SentenceEncoder | None = None
-    chunk_size: int | None = None
+    chunk_size: float | None = None
     shared_dropout: bool = False
     progress: float = 1.0
     counts: tuple[int, ...] | None = None

@@ -209,7 +209,7 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         encoder: SentenceEncoder,
         backbone: PreTrainedModel,
         inputs: Batch,
-        chunk_size: int | None = None,
+        chunk_size: float | None = None,
         **further: Tensor,
     ) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.

@@ -72,7 +72,7 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def update(
-        self, encoder: SentenceEncoder, batch: Batch, chunk_size: int | None = None, split: BatchSplit | None = None
+        self, encoder: SentenceEncoder, batch: Batch, chunk_size: float | None = None, split: BatchSplit | None = None
     ) -> None:
         """Move the copy towards the backbone, and add the anchors of a batch, tensors [batch, views, tokens].
 

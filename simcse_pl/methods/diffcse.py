@@ -86,7 +86,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         return batch.split.weight * apply_in_chunks(self._losses, sequences, chunk_size).mean()
 
     @torch.no_grad()
-    def edit(self, ids: Tensor, attention_mask: Tensor, chunk_size: int | None = None) -> Tensor:
+    def edit(self, ids: Tensor, attention_mask: Tensor, chunk_size: float | None = None) -> Tensor:
         """Return the ids [sequences, tokens] that the generator predicts for a masked copy of `ids`.
 
         Without a generator, random ids replace the chosen tokens.

@@ -108,16 +108,17 @@ def load_backbone(
             config.use_cache = False  # of keys and values, for generation
         if attn_implementation not in (None, UNPADDED):
             config._attn_implementation = attn_implementation
-        if pretrained and not weights:
+        empty = torch.get_default_device().type == "meta"  # see training/fsdp.py
+        if pretrained and not weights and not empty:
             model = _load_model(name, source_of_weights, config, subfolder, dtype, quantization)
         else:
             model = draw_model(config, getattr(torch, dtype or "float32"))
     if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
         use_unpadded(model, first_position(model))
-    if bidirectional and not _sees_next_tokens(model):
+    if bidirectional and not empty and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
-    if weights and pretrained:
+    if weights and pretrained and not empty:
         load_bare_weights(model, weights)
     if new_layers:
         drawn = draw_model(config, model.dtype)
@@ -218,9 +219,10 @@ def rebuild_backbone(
     """
     if num_layers is not None:
         keep_layers(config, num_layers)
+    on_meta = torch.device("meta") if any(x.is_meta for x in weights.values()) else nullcontext()
     with reraise_as(f"{name}: its weights do not fit its config"), quiet_transformers():
         if adapter is None:
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]), on_meta:
                 model = draw_model(config)
         else:
             config.quantization_config = None

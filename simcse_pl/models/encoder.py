@@ -254,11 +254,11 @@ class SentenceEncoder(nn.Module):
         """
         return self.project(self.pool(inputs, in_groups=in_groups))
 
-    def embed(self, views: Batch, chunk_size: int | None = None) -> Tensor:
+    def embed(self, views: Batch, chunk_size: float | None = None) -> Tensor:
         """Return the vectors of all views of a training batch, [batch, views, dim]; see `pool_views`."""
         return self.project(self.pool_views(views, chunk_size))
 
-    def pool_views(self, views: Batch, chunk_size: int | None = None, shared_dropout: bool = False) -> Tensor:
+    def pool_views(self, views: Batch, chunk_size: float | None = None, shared_dropout: bool = False) -> Tensor:
         """Return the vectors of `embed` before the projection head, [batch, views, hidden].
 
         Args:

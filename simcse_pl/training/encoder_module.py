@@ -85,9 +85,13 @@ class EncoderModule(LightningModule):
         """Add what `SentenceEncoder.from_pretrained` needs beside the weights; leave out the base of an adapter."""
         encoder = self.encoder
         checkpoint[CHECKPOINT_KEY] = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)
+        self.leave_out_bases(checkpoint["state_dict"])
+
+    def leave_out_bases(self, state: dict[str, Any]) -> None:
+        """Remove the weights of the base models of adapters from a state dict of this module."""
         for name, part in self.named_modules():
             if isinstance(part, SentenceEncoder) and has_adapter(part.backbone):
-                without_base(part.backbone, f"{name}.backbone.", checkpoint["state_dict"])
+                without_base(part.backbone, f"{name}.backbone.", state)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Raise UserError if the checkpoint lacks the weights of this run's adapter."""

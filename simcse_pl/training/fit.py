@@ -17,6 +17,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.metrics import lower_is_better
 from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.checkpoints import BestCheckpoint, RunMetadata
+from simcse_pl.training.fsdp import FullyShardedStrategy, gather
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.optimizer import options_of
 from simcse_pl.utils.code import versions
@@ -53,7 +54,7 @@ def train_and_test(
     record: RunMetadata,
     resume: Path | None = None,
 ) -> dict[str, Any]:
-    """Validate, train, and test the best checkpoint. Afterwards the module has its weights.
+    """Validate, train, and test the best checkpoint. Afterwards the module has its weights, if sharded on rank 0 only.
 
     Args:
         trainer: its first checkpoint callback must be a BestCheckpoint.
@@ -84,8 +85,13 @@ def train_and_test(
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
     # on rank 0, because other machines may not have the file
     weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
-    module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
+    if isinstance(trainer.strategy, FullyShardedStrategy):
+        trainer.strategy.load_from_first_rank(weights)
+    else:
+        module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
     test = _test(trainer, module, data)
+    if isinstance(trainer.strategy, FullyShardedStrategy):
+        gather(module)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
         "validation": source_of(data.evaluators, VALIDATION),

@@ -14,12 +14,13 @@ from torch.nn.parallel import DistributedDataParallel
 from simcse_pl.data.datamodule import prefixed_by_dataset
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import mean_chunk
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.non_finite import non_finite_error
 from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
 from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone
-from simcse_pl.utils.distributed import mean_over_ranks, rank
+from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
 
@@ -61,6 +62,8 @@ class SimCSEModule(EncoderModule):
         batch: that of the last step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
         stops: whether one had asked a process of the run, as of the last step.
+        not_in_every_loss: the parameters that some data sets depend on, but not all.
+        sharded: whether each process holds a part of the weights (see fsdp.py).
     """
 
     def __init__(
@@ -110,8 +113,8 @@ class SimCSEModule(EncoderModule):
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, equal)
         self.batch: EmbeddedBatch | None = None
         self.stop_asked = self.stops = False
-        self._not_in_every_loss: list[nn.Parameter] = []
-        self._prepared = False
+        self.not_in_every_loss: list[nn.Parameter] = []
+        self._prepared = self.sharded = False
 
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
@@ -127,11 +130,14 @@ class SimCSEModule(EncoderModule):
             for name, loss in self.losses.items():
                 with prefixed_by_dataset(dataset), prefixed(name):
                     loss.for_dataset(dataset).check_rows(kind)
+        # without weights, the first rank finds out (see fsdp.py)
         examples = [
             self.batch_of(example_batch(self.encoder, kind) | {"dataset": name, "rows": np.zeros(2, dtype=np.int64)})
             for name, kind in rows.items()
+            if self.encoder.device.type != "meta"
         ]
-        self._not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
+        if examples:
+            self.not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         if self.compiled:
             torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
@@ -159,13 +165,17 @@ class SimCSEModule(EncoderModule):
         """
         inputs = dict(rows)
         given = {name: inputs.pop(name, None) for name in ("labels", "dataset", "rows", "counts")}
+        chunk_size: float | None = self.chunk_size
+        if self.sharded and self.chunk_size:
+            count = len(inputs["input_ids"])
+            chunk_size = mean_chunk(self.chunk_size, given["counts"] or split_batch(count, self.device).rows, count)
         roles = inputs.pop("roles", None) or default_roles(inputs["input_ids"].shape[1])
         return EmbeddedBatch(
             self.encoder,
             inputs,
             tuple(roles),
             positive_encoder=self.positive_encoder,
-            chunk_size=self.chunk_size,
+            chunk_size=chunk_size,
             shared_dropout=self.shared_dropout_mask,
             progress=progress,
             **given,
@@ -194,7 +204,8 @@ class SimCSEModule(EncoderModule):
         if self.queue:
             self.queue.update(self.encoder, self.batch.inputs, self.chunk_size, self.batch.split)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
-        loss = sum((0 * parameter.sum() for parameter in self._not_in_every_loss), start=loss)
+        if not self.sharded:
+            loss = sum((0 * parameter.sum() for parameter in self.not_in_every_loss), start=loss)
         stop = torch.full_like(loss, self.stop_asked)
         self._loss, self._stop = mean_over_ranks(torch.stack([loss.detach(), stop]))
         self.log("train/loss", self._loss)
@@ -214,8 +225,12 @@ class SimCSEModule(EncoderModule):
         norm may be infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
         gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
         """
+        for parameter in self.not_in_every_loss:
+            if parameter.grad is None:  # in training_step, a sharded one is not whole
+                parameter.grad = torch.zeros_like(parameter)
         trained = [p for p in self.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        norm = norm.full_tensor() if self.sharded else norm
         self.log("train/grad_norm", norm)
         scaled = self.trainer.precision == "16-mixed"
         finite = self._loss.isfinite() & (norm.isfinite() | scaled)

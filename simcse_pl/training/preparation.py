@@ -18,6 +18,7 @@ from simcse_pl.models.pooling import run_backbone
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.models.unpadded import packs_sequences
+from simcse_pl.utils.distributed import alone
 from simcse_pl.utils.errors import UserError
 
 _MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
@@ -79,6 +80,8 @@ def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     available = backbone.config.num_hidden_layers
     if not 0 <= layers < available:
         raise UserError(f"module.freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
+    if encoder.device.type == "meta":  # the first rank freezes them
+        return
     inputs = {name: x[:, 0] for name, x in example_batch(encoder, RowKind()).items() if name != "roles"}
     for parameter, used in _uses(backbone, lambda: run_backbone(backbone, inputs)[layers]):
         parameter.requires_grad_(not used)
@@ -119,7 +122,7 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) ->
 
     Most decoders have no dropout that is on by default.
     """
-    if any(isinstance(part, nn.Dropout) and part.p for part in encoder.modules()):
+    if encoder.device.type == "meta" or any(isinstance(part, nn.Dropout) and part.p for part in encoder.modules()):
         return  # also that of a new adapter, which adds 0 to each layer before the first step
     for dataset in sets:
         batch = dataset.batch([(0, row) for row in range(min(2, len(dataset.chosen)))])
@@ -139,12 +142,12 @@ def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parame
     backbones = [part for part in module.modules() if isinstance(part, PreTrainedModel) and part.training]
     for backbone in backbones:
         backbone.eval()  # in training, some architectures skip layers at random
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), alone():
         output = compute()
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    gradients: Sequence[Tensor | None] = [None] * len(trainable)
+    if output.requires_grad:  # in the same mode, as chunks are computed again
+        gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
     for backbone in backbones:
         backbone.train()
-    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    if not output.requires_grad:
-        return [(parameter, False) for parameter in trainable]
-    gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
     return [(p, gradient is not None) for p, gradient in zip(trainable, gradients, strict=True)]

@@ -12,6 +12,7 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
 from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher, _SubprocessScriptLauncher
 
+from simcse_pl.training.fsdp import FullyShardedStrategy
 from simcse_pl.utils.errors import UserError, first_line
 
 
@@ -45,6 +46,8 @@ def make_trainer(
     if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004
         mixed = precision.replace("true", "mixed")
         raise UserError(f"precision={precision}: small updates of such weights are lost: set it to {mixed}")
+    if isinstance(options.get("strategy"), FullyShardedStrategy):
+        options["inference_mode"] = False  # it would gather weights that cannot be trained
     options |= {"val_check_interval": val_check_interval, "log_every_n_steps": log_every_n_steps}
     if os.environ.get("SLURM_NTASKS") == "1" and not TorchElasticEnvironment.detect():
         # As outside of SLURM, this process starts the ranks. Lightning would train on one device only.
@@ -76,8 +79,9 @@ def _check_ranks(trainer: Trainer) -> None:
     started = trainer._accelerator_connector.cluster_environment.world_size()
     if isinstance(strategy.launcher, _MultiProcessingLauncher):
         raise UserError("strategy: the results of spawned and forked processes are lost: set it to ddp")
-    if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy) or isinstance(strategy, DeepSpeedStrategy):
-        raise UserError("strategy: gradients are clipped by their norm, which needs whole weights: set it to ddp")
+    known = SingleDeviceStrategy | DDPStrategy | FullyShardedStrategy
+    if not isinstance(strategy, known) or isinstance(strategy, DeepSpeedStrategy):
+        raise UserError("strategy: its gradients cannot be clipped by their norm: set trainer=ddp or trainer=fsdp")
     if trainer.num_nodes > 1 and starts_ranks(trainer) and "NODE_RANK" not in os.environ:
         raise UserError(f"num_nodes={trainer.num_nodes}: nothing starts the other nodes: use torchrun or SLURM")
     if started != devices:

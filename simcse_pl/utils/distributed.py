@@ -11,10 +11,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+_alone = False
+
 
 def world_size() -> int:
-    """Return the number of ranks; 1 outside a distributed run."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    """Return the number of ranks; 1 outside a distributed run, and within `alone`."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() and not _alone else 1
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within the block, this rank computes as the only one, and waits for no other."""
+    global _alone
+    _alone = True
+    try:
+        yield
+    finally:
+        _alone = False
 
 
 def rank() -> int:

@@ -1,11 +1,18 @@
 """The choice of device and precision, and trainers that cannot train."""
 
+import re
+from datetime import timedelta
+
 import pytest
 import torch
+from hydra.utils import instantiate
 from pytorch_lightning.strategies import ModelParallelStrategy
 
+from simcse_pl.config.options import check_options
 from simcse_pl.training.trainer import has_bf16, make_trainer, starts_ranks
 from simcse_pl.utils.errors import UserError
+from tests.conftest import ROOT
+from tests.helpers import composed
 
 
 @pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])
@@ -33,7 +40,7 @@ SLURM = {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"
         ({}, TORCHRUN, "^devices=1, num_nodes=1: 2 processes were started: .* set trainer=ddp$"),
         ({"strategy": "ddp", "devices": 2}, SLURM | {"SLURM_NTASKS": "4"}, "^devices=2, num_nodes=1: 4 processes "),
         ({"strategy": "ddp", "devices": 2}, {"SLURM_NTASKS": "2"}, "^trainer: .* Use `--ntasks-per-node=2` instead"),
-        ({"strategy": ModelParallelStrategy(), "devices": 2}, {}, "^strategy: .* whole weights: set it to ddp$"),
+        ({"strategy": ModelParallelStrategy(), "devices": 2}, {}, "^strategy: .* set trainer=ddp or trainer=fsdp$"),
         ({"strategy": "ddp_spawn", "devices": 2}, {}, "^strategy: the results of spawned .* set it to ddp$"),
         (
             {"strategy": "ddp", "num_nodes": 2},
@@ -54,3 +61,12 @@ def test_one_slurm_task_starts_the_ranks_of_its_devices(monkeypatch):
         monkeypatch.setenv(name, value)
     trainer = make_trainer("32-true", "cpu", logger=False, strategy="ddp", devices=2)
     assert trainer.world_size == 2 and starts_ranks(trainer)
+
+
+def test_the_options_in_the_documentation_reach_ddp():
+    text = (ROOT / "docs" / "devices.md").read_text()
+    (option,) = re.findall(r"'(trainer\.strategy=\{_target_:pytorch_lightning[^']*)'", text)
+    config = composed("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", option)
+    check_options(config)
+    strategy = instantiate(config.trainer, logger=False).strategy
+    assert strategy._timeout == timedelta(hours=2) and strategy._ddp_kwargs == {"gradient_as_bucket_view": True}
