@@ -91,6 +91,51 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
+def wait_for(device: str) -> None:
+    """Wait until a device has done its work."""
+    if device != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+class StepClock:
+    """The time and the peak memory of training steps, from the end of the warm-up to the end of the last step.
+
+    It waits for the device at both ends only, so that the host can go on within a step and between steps.
+
+    Args:
+        steps: number of timed steps.
+        device: `cpu`, or a GPU, whose peak memory in bytes is measured, too.
+        warm_up: number of steps before the timed ones.
+    """
+
+    def __init__(self, steps: int, device: str = "cpu", warm_up: int = 1) -> None:
+        self.steps, self.device, self.warm_up = steps, device, warm_up
+        self.done, self.memory = 0, 0
+        self._ends: list[float] = []
+
+    @property
+    def batches(self) -> int:
+        """The number of all steps."""
+        return self.warm_up + self.steps
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of the timed steps."""
+        first, last = self._ends
+        return last - first
+
+    def tick(self) -> None:
+        """Count a step that has ended."""
+        self.done += 1
+        if self.done not in (self.warm_up, self.batches):
+            return
+        wait_for(self.device)
+        self._ends.append(time.perf_counter())
+        if self.device != "cpu":
+            self.memory = torch.cuda.max_memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+
+
 def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
     """Return the seconds of each way in each round, after an additional round to warm up.
 

@@ -1,0 +1,66 @@
+"""Models with random weights and text that need no download."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors, trainers
+from tokenizers.models import WordPiece
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+from simcse_pl.data import sample
+from simcse_pl.data.readers.row_reader import Row, read_rows
+from simcse_pl.models.backbone import draw_model, without_pooler
+from simcse_pl.models.encoder import SentenceEncoder
+
+MAX_LENGTH = 32  # tokens per sentence in training
+_SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+_SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
+
+
+def sentences() -> list[str]:
+    """Return the distinct sentences of the project's sample."""
+    rows = read_rows(sample.path("nli.csv"), [0, 1, 2])
+    return list(dict.fromkeys(sentence for row in rows for sentence in row))
+
+
+def full_rows(count: int, views: int) -> list[Row]:
+    """Return rows of texts that are longer than MAX_LENGTH tokens, so that all sequences have that length."""
+    drawn, pool = random.Random(42), sentences()
+    return [tuple(" ".join(drawn.choices(pool, k=MAX_LENGTH // 4)) for _ in range(views)) for _ in range(count)]
+
+
+def mixed_texts(count: int) -> list[str]:
+    """Return texts of 1 to 8 sentences."""
+    drawn, pool = random.Random(42), sentences()
+    return [" ".join(drawn.choices(pool, k=drawn.randint(1, 8))) for _ in range(count)]
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Return a tokenizer as BERT's, trained on the sample. Training again gives another vocabulary."""
+    tokens = list(_SPECIAL.values())
+    tokenizer = Tokenizer(WordPiece(unk_token=_SPECIAL["unk_token"]))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(lowercase=False), pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=tokens, show_progress=False)
+    tokenizer.train_from_iterator(sentences(), trainer)
+    ends = [(name, tokens.index(name)) for name in (_SPECIAL["cls_token"], _SPECIAL["sep_token"])]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_SPECIAL)
+
+
+def save_small_encoder(folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Save an encoder of 3 layers, and the head of a masked language model.
+
+    The weights are so large that sentences have different vectors.
+    """
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, initializer_range=0.1, **_SMALL)
+    model = BertForMaskedLM(config)
+    SentenceEncoder(model.bert, tokenizer, pooling="cls").save_pretrained(folder, model)
+
+
+def save_encoder(folder: Path, tiny: bool) -> SentenceEncoder:
+    """Save an encoder of the size of BERT-base, or a small one, and return it."""
+    shape: dict[str, Any] = _SMALL if tiny else {}
+    encoder = SentenceEncoder(without_pooler(draw_model(BertConfig(**shape))), make_tokenizer(), pooling="mean")
+    encoder.save_pretrained(folder)
+    return encoder
