@@ -143,11 +143,13 @@ def _trimmed(batch: Batch, view: int) -> Batch:
 
 def token_rows(encoder: SentenceEncoder, rows: Sequence[Row], max_length: int) -> list[Any]:
     """Return the token ids of rows as arrays, like the token cache."""
-    return [tuple(map(np.array, tokenize(encoder.tokenizer, list(row), max_length))) for row in rows]
+    flat = tokenize(encoder.tokenizer, [sentence for row in rows for sentence in row], max_length)
+    arrays = iter(map(np.array, flat))
+    return [tuple(next(arrays) for _ in row) for row in rows]
 
 
 def simcse_pl(
-    rows: Sequence[Row],
+    rows: Sequence[Any],
     arguments: argparse.Namespace,
     clock: StepClock,
     encoder: SentenceEncoder,
@@ -159,7 +161,7 @@ def simcse_pl(
     """Train with the objects that train.py builds, without validation, logs and checkpoints.
 
     Args:
-        rows: rows of text.
+        rows: rows of tokens.
         arguments: those of the command line.
         clock: what measures the steps, on its device.
         encoder: the encoder, which is copied.
@@ -189,7 +191,7 @@ def simcse_pl(
         enable_model_summary=False,
     )
     loader = DataLoader(
-        token_rows(encoder, rows, arguments.max_length),  # type: ignore[arg-type]
+        rows,  # type: ignore[arg-type]
         batch_size=arguments.batch_size,
         collate_fn=ViewCollator(encoder.tokenizer, arguments.max_length),
         shuffle=True,
@@ -229,7 +231,7 @@ def main() -> None:
     rows = rows[: (steps + 1) * arguments.batch_size]
     encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="mean")
     plain = partial(plain_loop, rows, arguments, encoder=encoder)
-    ours = partial(simcse_pl, rows, arguments, encoder=encoder)
+    ours = partial(simcse_pl, token_rows(encoder, rows, arguments.max_length), arguments, encoder=encoder)
     ways: dict[str, Callable[[StepClock], None]] = {
         "sentence-transformers trainer": partial(sentence_transformers_trainer, rows, arguments),
         "plain loop, views apart": partial(plain, apart=True),

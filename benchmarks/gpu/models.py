@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import torch
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
@@ -37,10 +38,13 @@ def mixed_texts(count: int) -> list[str]:
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer as BERT's, trained on the sample. Training again gives another vocabulary."""
+    """Return a tokenizer as BERT's, trained on the sample."""
     tokens = list(_SPECIAL.values())
     tokenizer = Tokenizer(WordPiece(unk_token=_SPECIAL["unk_token"]))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(lowercase=False), pre_tokenizers.BertPreTokenizer()
+    tokenizer.normalizer, tokenizer.pre_tokenizer = (
+        normalizers.BertNormalizer(lowercase=False),
+        pre_tokenizers.BertPreTokenizer(),
+    )
     trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=tokens, show_progress=False)
     tokenizer.train_from_iterator(sentences(), trainer)
     ends = [(name, tokens.index(name)) for name in (_SPECIAL["cls_token"], _SPECIAL["sep_token"])]
@@ -48,14 +52,17 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_SPECIAL)
 
 
-def save_small_encoder(folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Save an encoder of 3 layers, and the head of a masked language model.
+def save_small_encoders(*folders: Path) -> None:
+    """Save encoders of 3 layers, each with the head of a masked language model, and with the same tokenizer.
 
     The weights are so large that sentences have different vectors.
     """
+    torch.manual_seed(1)
+    tokenizer = make_tokenizer()
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, initializer_range=0.1, **_SMALL)
-    model = BertForMaskedLM(config)
-    SentenceEncoder(model.bert, tokenizer, pooling="cls").save_pretrained(folder, model)
+    for folder in folders:
+        model = BertForMaskedLM(config)
+        SentenceEncoder(model.bert, tokenizer, pooling="cls").save_pretrained(folder, model)
 
 
 def save_encoder(folder: Path, tiny: bool) -> SentenceEncoder:

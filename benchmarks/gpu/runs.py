@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from benchmarks.gpu.correctness import ROWS, Record, checked, prepared
+from benchmarks.gpu.correctness import ROWS, Record, checked, prepare
 from simcse_pl.config import CONF
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.utils.errors import UserError
@@ -23,7 +24,7 @@ _STEPS, _CHECKPOINT_EVERY, _KILLED_AFTER = 8, 4, 6
 _TOLERANCE = 1e-2  # of the relative error of a curve, which grows with the steps
 _CURVES = ("train/loss", "train/grad_norm")
 _CLONE = Path(__file__).parents[2]
-_SHARDING = ("ddp", "fsdp")  # choices of conf/trainer, if they exist
+_STRATEGIES = ("ddp", "fsdp")  # choices of conf/trainer, if they exist
 
 
 class KillAfter(pl.Callback):
@@ -38,70 +39,72 @@ class KillAfter(pl.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def options_of(device: str, kind: str = "gpu", devices: int = 1) -> list[str]:
-    """Return the options of a trainer."""
-    return [f"trainer={kind}", f"trainer.accelerator={device.replace('cuda', 'gpu')}", f"trainer.devices={devices}"]
-
-
-def train(folder: Path, run: str, *options: str, killed: bool = False) -> dict[str, list[float]]:
-    """Run train.py in float32 without dropout, and return its curves.
+def train(folder: Path, run: str, *options: str, status: int = 0) -> dict[str, list[float]]:
+    """Run train.py in float32 without dropout, and return its curves, if it ends with status 0.
 
     Args:
-        folder: that of the model and the data (see `prepared`).
+        folder: that of the encoder and the data (see `prepare`).
         run: the name of the run's folder.
         options: further options.
-        killed: whether the process is expected to be killed.
+        status: the expected status.
     """
-    given = ["setting=unsupervised", "data=text", "model=bert", f"model.name={folder}", "model.dropout=0"]
+    given = ["setting=unsupervised", "data=text", "model=bert", f"model.name={folder}", "model.head=mlp", "logger=csv"]
     given += [f"data.train={folder}/sentences.txt", f"data.validation={folder}/pairs.tsv", f"data.batch_size={ROWS}"]
-    given += [f"trainer.max_steps={_STEPS}", f"val_every={_CHECKPOINT_EVERY}", "log_every=1", "logger=csv"]
-    given += ["trainer.precision=32-true", "model.attention_dropout=0", f"hydra.run.dir={folder}/{run}", "model.head=mlp"]
-    exact = {"NVIDIA_TF32_OVERRIDE": "0", "HF_HUB_OFFLINE": "1"}
+    given += [
+        f"trainer.max_steps={_STEPS}",
+        f"val_every={_CHECKPOINT_EVERY}",
+        "log_every=1",
+        f"hydra.run.dir={folder}/{run}",
+    ]
+    given += ["trainer.precision=32-true", "model.dropout=0", "model.attention_dropout=0"]
+    environment = os.environ | {"NVIDIA_TF32_OVERRIDE": "0", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-W", "ignore", "train.py", *given, *options]
-    done = subprocess.run(command, cwd=_CLONE, env=os.environ | exact, capture_output=True, text=True, check=False)
-    if done.returncode != (-signal.SIGKILL if killed else 0):
+    done = subprocess.run(command, cwd=_CLONE, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != status:
         raise UserError(f"status {done.returncode}: {(done.stderr or done.stdout).strip().splitlines()[-1:]}")
-    if killed:
+    if status:
         return {}
     with open(folder / run / CURVES_FILE, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row[_CURVES[0]]]
     return {name: [float(row[name]) for row in rows] for name in _CURVES}
 
 
-def resumed(folder: Path, options: Sequence[str]) -> dict[str, list[float]]:
+def resumed(folder: Path, *options: str) -> dict[str, list[float]]:
     """Return the curves of a run that is killed after a checkpoint, and resumed."""
-    train(folder, "killed", *options, *_killed_by(_KILLED_AFTER), killed=True)
-    return train(folder, "killed", *options, "resume=auto")
+    kill = [f"+callbacks.kill._target_={__name__}.KillAfter", f"+callbacks.kill.steps={_KILLED_AFTER}"]
+    train(folder, "resumed", *options, *kill, status=-signal.SIGKILL)
+    return train(folder, "resumed", *options, "resume=auto")
 
 
-def _killed_by(steps: int) -> list[str]:
-    return [f"+callbacks.kill._target_={__name__}.KillAfter", f"+callbacks.kill.steps={steps}"]
-
-
-def difference(curves: dict[str, list[float]], expected: dict[str, list[float]]) -> Record:
-    """Return the largest relative error of each curve."""
-    assert all(len(own) == _STEPS for own in (*curves.values(), *expected.values()))
-    errors = [
-        max(abs(own - other) / abs(other) for own, other in zip(curves[name], expected[name], strict=True))
-        for name in _CURVES
-    ]
+def difference(run: Future[dict[str, list[float]]], expected: Future[dict[str, list[float]]]) -> Record:
+    """Return the largest relative error of each curve of a run."""
+    pairs = [zip(run.result()[name], expected.result()[name], strict=True) for name in _CURVES]
+    errors = [max(abs(own / other - 1) for own, other in pair) for pair in pairs]
     return {"errors": {"float32": errors}, "passed": max(errors) <= _TOLERANCE}
 
 
 def runs(device: str, tiny: bool) -> Iterator[Record]:
-    """Compare the curves of runs on one device and on all, and of one that is killed and resumed, with the CPU's."""
-    count = 2 if device == "cpu" else torch.cuda.device_count()
-    one = options_of(device)
+    """Compare runs on one device and on all with the CPU's, and one that is killed and resumed with that on one device."""
+    count, accelerator = (2, "cpu") if device == "cpu" else (torch.cuda.device_count(), "gpu")
     with TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
-        folder = prepared(Path(name))
-        reference = pool.submit(train, folder, "reference", *options_of("cpu", "cpu"))
-        waiting: dict[str, Callable[[], dict[str, list[float]]]] = {}
-        if device != "cpu":
-            waiting["one device"] = pool.submit(train, folder, "one", *one).result
-        waiting["killed and resumed"] = pool.submit(resumed, folder, one).result
-        for kind in (kind for kind in _SHARDING if (CONF / "trainer" / f"{kind}.yaml").exists()):
-            for devices in sorted({1, count}):
-                run = f"trainer={kind} trainer.devices={devices}"
-                waiting[run] = pool.submit(train, folder, run.replace(" ", "_"), *options_of(device, kind, devices)).result
-        for run, curves in waiting.items():
-            yield checked(run, lambda curves=curves: difference(curves(), reference.result()))
+        folder = Path(name)
+        prepare(folder)
+        start = partial(pool.submit, train, folder)
+        reference = start("reference", "trainer=cpu")
+        one = reference if device == "cpu" else start("one", "trainer=gpu")
+        again = pool.submit(resumed, folder, f"trainer={accelerator}")
+        kinds = [kind for kind in _STRATEGIES if (CONF / "trainer" / f"{kind}.yaml").exists()]
+        several = {
+            f"trainer={kind} trainer.devices={devices}": start(
+                f"{kind}-{devices}",
+                f"trainer={kind}",
+                f"trainer.devices={devices}",
+                f"trainer.accelerator={accelerator}",
+            )
+            for kind in kinds
+            for devices in sorted({1, count})
+        }
+        yield checked("one device", difference, one, reference)
+        yield checked("killed and resumed", difference, again, one)
+        for run, curves in several.items():
+            yield checked(run, difference, curves, reference)
