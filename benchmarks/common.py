@@ -73,6 +73,22 @@ def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:
     return f"GFLOP/s of matrix products alone: {', '.join(rates)}"
 
 
+def matrix_rate(size: int, device: str, dtype: torch.dtype, rounds: int = 20) -> float:
+    """Return the highest rate of products of square matrices on a device, in operations per second.
+
+    Products of float32 are in TF32 if `torch.set_float32_matmul_precision` allows it and the device has it.
+    """
+    first, second = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+
+    def products() -> None:
+        for _ in range(10):
+            first @ second
+        wait_for(device)
+
+    products()  # warms up
+    return 10 * 2 * size**3 / min(timed(products) for _ in range(rounds))
+
+
 def operations_of(config: PreTrainedConfig, lengths: Sequence[int]) -> float:
     """Return the floating-point operations of an encoder's forward pass over sequences, without padding.
 

@@ -1,7 +1,7 @@
 """Compare a GPU with the CPU, and measure its speed; write records and docs/gpu.md. It takes less than 9 minutes.
 
-    python -m benchmarks.gpu                                               make gpu
-    python -m benchmarks.gpu --device cpu --tiny --out records --page gpu.md     try the code out without a GPU
+    python -m benchmarks.gpu                                              as `make gpu`
+    python -m benchmarks.gpu --device cpu --tiny --out OUT --page PAGE    try the code out without a GPU
 
 Each part is a process with a time limit, and its records are written as soon as each of them is there.
 """
@@ -12,92 +12,97 @@ import json
 import logging
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
-from datetime import datetime, timezone
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-PAGE = Path("docs/gpu.md")
-RECORDS = Path(__file__).parent / "records"
-PARTS = {  # the function of each part, and its limit in seconds; those of a tuple run at the same time
-    ("losses", "kernels", "runs"): 180,
-    ("training",): 150,
-    ("encoding",): 60,
-    ("profiles",): 60,
-    ("compiled",): 150,
-}
-FUNCTIONS = {"losses": "correctness", "kernels": "correctness", "runs": "runs"}  # their modules; others: speed
-TOTAL = 530  # seconds
+PAGE, RECORDS = Path("docs/gpu.md"), Path(__file__).parent / "records"
+STAGES = [  # parts that run at the same time, by their modules, and their time limit in seconds
+    ({"losses": "correctness", "kernels": "correctness", "runs": "runs"}, 180),
+    ({"training": "speed"}, 150),
+    ({"encoding": "speed"}, 60),
+    ({"profiles": "speed"}, 60),
+    ({"compiled": "speed"}, 150),
+]
+TOTAL = 530  # seconds, for all
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return the name of the card and the versions of what computes on it."""
+    """Return the name of the card, and the versions of what computes on it."""
     import torch
 
-    packages = ("torch", "transformers", "pytorch-lightning", "sentence-transformers")
-    found = {own.metadata["name"]: own.version for own in importlib.metadata.distributions()}
-    about = {"card": "CPU", "count": 1, "python": platform.python_version(), "cores": os.cpu_count()}
-    about["versions"] = {name: found[name] for name in packages if name in found}
+    from simcse_pl.utils.versions import versions
+
+    about = {"card": "a CPU", "count": 1, "python": platform.python_version(), "versions": versions()}
     if device == "cpu":
         return about
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()[:1]
-    card = torch.cuda.get_device_properties(0)
-    about |= {"card": card.name, "count": torch.cuda.device_count(), "memory": card.total_memory}
-    return about | {"driver": driver[0] if driver else None, "cuda": torch.version.cuda}
+    driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()[:1]
+    about |= {"card": torch.cuda.get_device_name(), "count": torch.cuda.device_count()}
+    return about | {"driver": "".join(driver), "cuda": torch.version.cuda}
 
 
 def run_part(part: str, device: str, tiny: bool, out: Path) -> None:
     """Run a part in this process, and write its records each time there is a new one."""
-    import torch
-    import transformers
+    from transformers import logging as transformers_logging
 
-    for name in ("simcse_pl", "pytorch_lightning", "lightning_fabric"):
+    for name in ("simcse_pl", "pytorch_lightning", "lightning.pytorch", "sentence_transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    transformers.logging.disable_progress_bar()
-    if device != "cpu":
-        torch.cuda.init()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    module = next(parts[part] for parts, _ in STAGES if part in parts)
+    measure = getattr(importlib.import_module(f"benchmarks.gpu.{module}"), part)
     begin, records = time.monotonic(), []
-    content = {"part": part, "date": f"{datetime.now(timezone.utc):%Y-%m-%d}", "machine": machine(device)}
-    measure = getattr(importlib.import_module(f"benchmarks.gpu.{FUNCTIONS.get(part, 'speed')}"), part)
+    out.mkdir(parents=True, exist_ok=True)
+    content = {"date": f"{date.today()}", "machine": machine(device), "complete": False, "records": records}
+
+    def write() -> None:
+        content["seconds"] = round(time.monotonic() - begin)
+        (out / f"{part}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
     for record in measure(device, tiny):
         records.append(record)
         print(f"{part}: {record['case']}{'' if record.get('passed', True) else ' FAILED'}", flush=True)
-        content |= {"seconds": round(time.monotonic() - begin), "complete": False, "records": records}
-        write(out, content)
-    write(out, content | {"complete": True})
+        write()
+    content["complete"] = True
+    write()
 
 
-def write(out: Path, content: dict[str, Any]) -> None:
-    """Write the records of a part."""
-    out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, indent=1) + "\n"
-    (out / f"{content['part']}.json").write_text(text, encoding="utf-8")
-
-
-def run_parts(given: argparse.Namespace) -> None:
+def run_stages(given: argparse.Namespace) -> None:
     """Run each part in a process of its own, until its time limit."""
     end = time.monotonic() + TOTAL
-    common = ["--device", given.device, "--out", str(given.out), *(["--tiny"] if given.tiny else [])]
-    for parts, limit in PARTS.items():
-        started = {}
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "benchmarks.gpu",
+        "--device",
+        given.device,
+        "--out",
+        str(given.out),
+    ]
+    command += ["--tiny"] * given.tiny
+    for parts, limit in STAGES:
+        environment = dict(os.environ)
+        if len(parts) == 1:  # the speed of one card; transformers' trainer would use all
+            environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+        processes = {}
         for part in parts:
             (given.out / f"{part}.json").unlink(missing_ok=True)
-            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", "--part", part, *common]
-            environment = dict(os.environ)
-            if len(parts) == 1:  # one card; transformers' trainer would use all
-                environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-            started[part] = subprocess.Popen(command, env=environment, start_new_session=True)
+            processes[part] = subprocess.Popen([*command, "--part", part], env=environment, start_new_session=True)
         until = min(end, time.monotonic() + limit)
-        for part, process in started.items():
+        for part, process in processes.items():
             try:
-                status = process.wait(max(0.0, until - time.monotonic()))
-                print(f"{part}: {'failed' if status else 'done'}", flush=True)
+                result = "failed" if process.wait(max(0.0, until - time.monotonic())) else "done"
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)  # with the processes that it started
-                print(f"{part}: its time is over", flush=True)
+                os.killpg(process.pid, signal.SIGKILL)  # with the processes that it started
+                result = "its time is over"
+            print(f"{part}: {result}", flush=True)
 
 
 def main() -> None:
@@ -112,9 +117,13 @@ def main() -> None:
     if given.part:
         run_part(given.part, given.device, given.tiny, given.out)
         return
+    import torch
+
     from benchmarks.gpu.page import updated
 
-    run_parts(given)
+    if given.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("error: torch finds no GPU; --device cpu --tiny tries the code out")
+    run_stages(given)
     given.page.write_text(updated(given.page.read_text(encoding="utf-8"), given.out), encoding="utf-8")
 
 

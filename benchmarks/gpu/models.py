@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
@@ -38,16 +38,14 @@ def mixed_texts(count: int) -> list[str]:
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer as BERT's, trained on the sample."""
-    tokens = list(_SPECIAL.values())
-    tokenizer = Tokenizer(WordPiece(unk_token=_SPECIAL["unk_token"]))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = (
-        normalizers.BertNormalizer(lowercase=False),
-        pre_tokenizers.BertPreTokenizer(),
-    )
-    trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=tokens, show_progress=False)
-    tokenizer.train_from_iterator(sentences(), trainer)
-    ends = [(name, tokens.index(name)) for name in (_SPECIAL["cls_token"], _SPECIAL["sep_token"])]
+    """Return a tokenizer as BERT's, with the words and the characters of the sample."""
+    split, special = pre_tokenizers.BertPreTokenizer(), list(_SPECIAL.values())
+    words = sorted({word for text in sentences() for word, _ in split.pre_tokenize_str(text)})
+    characters = sorted(set("".join(words)))
+    entries = dict.fromkeys([*special, *characters, *(f"##{character}" for character in characters), *words])
+    tokenizer = Tokenizer(WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token=_SPECIAL["unk_token"]))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(lowercase=False), split
+    ends = [(name, special.index(name)) for name in (_SPECIAL["cls_token"], _SPECIAL["sep_token"])]
     tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_SPECIAL)
 

@@ -1,28 +1,32 @@
-"""The generated parts of docs/gpu.md, from the records: `python -m benchmarks.gpu.page` writes them again."""
+"""The generated parts of docs/gpu.md. `python -m benchmarks.gpu.page` writes them again from the records."""
 
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
+from benchmarks.common import comparison
 from benchmarks.gpu.__main__ import PAGE, RECORDS
 
+Records = Sequence[dict[str, Any]]
+_NOT_MEASURED = "Not measured.\n"
 _PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
-_NOT_MEASURED = "**Not measured.**\n"
 
 
 def updated(page: str, folder: Path = RECORDS) -> str:
     """Return the page with its generated parts up to date with a folder of records."""
-    contents = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")}
-
-    def part(match: re.Match[str]) -> str:
-        name = match["name"]
-        text = machines(contents) if name == "machine" else section(contents, name)
-        return f"{name} -->\n{text or _NOT_MEASURED}<!-- end -->"
-
-    return _PART.sub(part, page)
+    contents = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+    rates = next(
+        (own for own in contents.get("training", {}).get("records", ()) if "operations_per_second" in own), None
+    )
+    texts = {"machine": machines(contents), "peak": peak(rates) if rates else ""}
+    tables = {"losses": errors, "kernels": errors, "runs": errors, "profiles": operators}
+    for name, content in contents.items():
+        make = tables.get(name, lambda records: speeds(records, rates))
+        ended = "" if content["complete"] else "\nThis part ended before everything was measured.\n"
+        texts[name] = make(content["records"]) + ended
+    return _PART.sub(lambda own: f"{own['name']} -->\n{texts.get(own['name']) or _NOT_MEASURED}<!-- end -->", page)
 
 
 def machines(contents: dict[str, Any]) -> str:
@@ -30,72 +34,59 @@ def machines(contents: dict[str, Any]) -> str:
     lines = []
     for content in contents.values():
         own = content["machine"]
-        versions = ", ".join(f"{name} {version}" for name, version in own["versions"].items())
-        driver = f", driver {own['driver']}, CUDA {own['cuda']}" if "driver" in own else ""
-        lines.append(f"{own['count']} x {own['card']}{driver}, {versions}, Python {own['python']}, {content['date']}")
-    return "".join(f"Measured on {line}.\n" for line in dict.fromkeys(lines))
+        card = f"{own['count']} x {own['card']}" + (
+            f", driver {own['driver']}, CUDA {own['cuda']}" if "cuda" in own else ""
+        )
+        lines.append(f"Measured on {card}, {own['versions']}, Python {own['python']}, {content['date']}.\n")
+    return "\n".join(dict.fromkeys(lines))
 
 
-def section(contents: dict[str, Any], name: str) -> str:
-    """Return the tables of a part."""
-    if name not in contents:
-        return ""
-    content, make = contents[name], {"training": rates, "compiled": rates, "encoding": rates, "profiles": operators}
-    peak = [own["operations_per_second"] for own in contents.get("training", {}).get("records", ())[:1]]
-    text = make.get(name, errors)(content["records"], peak[0]["bfloat16"] if peak else None)
-    return text + ("" if content["complete"] else "\nThe rest was not measured: the part ended early.\n")
+def peak(record: dict[str, Any]) -> str:
+    """Return the measured rates of matrix products."""
+    rates = (f"{rate / 1e12:,.1f} in {kind}" for kind, rate in record["operations_per_second"].items())
+    return f"TFLOP/s of products of {record['case']}: {', '.join(rates)}.\n"
 
 
-def errors(records: Sequence[dict[str, Any]], peak: float | None) -> str:
-    """Return a table of the relative errors of each case."""
+def errors(records: Records) -> str:
+    """Return a table of the largest relative error of each case."""
     precisions = list(dict.fromkeys(name for own in records for name in own.get("errors", ())))
     rows = []
     for own in records:
-        cells = [f"{max(own['errors'][name]):.1e}" if name in own.get("errors", ()) else "–" for name in precisions]
-        result = "skipped" if "skipped" in own else "passed" if own["passed"] else "**failed**"
-        why = own.get("skipped") or own.get("error")
-        rows.append([f"`{own['case']}`", *cells, result + (f": {why}" if why else "").replace("|", "/")])
+        found = {name: f"{max(values):.1e}" for name, values in own.get("errors", {}).items()}
+        result = own.get("error", "").replace("|", "/") or "passed"
+        cells = [found.get(name, "–") for name in precisions]
+        rows.append([f"`{own['case']}`", *cells, result if own["passed"] else f"**failed** {result}"])
     return table(["case", *precisions, "result"], rows)
 
 
-def rates(records: Sequence[dict[str, Any]], peak: float | None) -> str:
-    """Return a table of the rate of each way, its ratio to the first way of the same round, and its share of the peak."""
-    rows, notes = [], ""
-    for own in records:
-        if "operations_per_second" in own:
-            measured = (f"{rate / 1e12:.1f} in {name}" for name, rate in own["operations_per_second"].items())
-            notes = f"TFLOP/s of products of {own['case']}: {', '.join(measured)}.\n\n"
-            continue
-        first = next(iter(own["seconds"].values()))
-        for way, seconds in own["seconds"].items():
-            ratios = sorted(a / b for a, b in zip(first, seconds, strict=True))
-            per_second = own["operations"] / median(seconds)
-            share = f"{100 * per_second / peak:.1f} %" if peak and "float32" not in way else "–"
-            memory = own.get("memory", {}).get(way)
-            cells = [own["case"], way, f"{own['rows'] / median(seconds):,.0f}", f"{median(ratios):.2f}"]
-            cells += [f"{ratios[0]:.2f} to {ratios[-1]:.2f}", share, f"{memory / 1e9:.2f}" if memory else "–"]
+def speeds(records: Records, rates: dict[str, Any] | None) -> str:
+    """Return a table of the rate of each way, and of its share of the rate of matrix products in bf16."""
+    rows = []
+    for own in (record for record in records if "seconds" in record):
+        ways = comparison("", "", "rate", own["seconds"], own["rows"], own["operations"]).frame
+        for way in ways.to_dict("records"):
+            share, memory = "–", own.get("memory", {}).get(way["way"])
+            if rates and "float32" not in way["way"]:
+                share = f"{100 * way['GFLOP/s'] * 1e9 / rates['operations_per_second']['bfloat16']:.1f} %"
+            cells = [own["case"], way["way"], f"{way['rate']:,.0f}", f"{way['times the first']:.2f}"]
+            cells += [f"{way['lowest']:.2f} to {way['highest']:.2f}", share, f"{memory / 1e9:.2f}" if memory else "–"]
             rows.append(cells)
-    headings = ["", "way", "rows/s", "times the first", "range", "share of the peak", "peak memory, GB"]
-    return notes + table(headings, rows)
+    return table(["", "way", "rows/s", "times the first", "range", "share of the peak", "peak memory, GB"], rows)
 
 
-def operators(records: Sequence[dict[str, Any]], peak: float | None) -> str:
-    """Return where the time of a step goes."""
+def operators(records: Records) -> str:
+    """Return a table of where the time of a step goes."""
     rows = []
     for own in records:
-        top = ", ".join(
-            f"`{name.removeprefix('aten::')}` {100 * share:.0f} %" for name, share in own["operators"].items()
-        )
-        rows.append(
-            [own["case"], *(f"{100 * own[name]:.0f} %" for name in ("idle", "matrix_products", "attention")), top]
-        )
+        shares = [f"{100 * own[name]:.0f} %" for name in ("idle", "matrix_products", "attention")]
+        top = (f"`{name.removeprefix('aten::')}` {100 * share:.0f} %" for name, share in own["operators"].items())
+        rows.append([own["case"], *shares, ", ".join(top)])
     return table(["", "idle", "matrix products", "attention", "operators"], rows)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (headings, ["---"] * len(headings), *rows))
 
 
 if __name__ == "__main__":

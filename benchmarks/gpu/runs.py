@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -84,26 +84,20 @@ def difference(run: Future[dict[str, list[float]]], expected: Future[dict[str, l
 
 
 def runs(device: str, tiny: bool) -> Iterator[Record]:
-    """Compare runs on one device and on all with the CPU's, and one that is killed and resumed with that on one device."""
-    count, accelerator = (2, "cpu") if device == "cpu" else (torch.cuda.device_count(), "gpu")
+    """Compare runs on one device and on all with that on the CPU, and a killed and resumed run with a whole one."""
+    accelerator, count = ("cpu", 2) if device == "cpu" else ("gpu", torch.cuda.device_count())
     with TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(name)
         prepare(folder)
-        start = partial(pool.submit, train, folder)
-        reference = start("reference", "trainer=cpu")
-        one = reference if device == "cpu" else start("one", "trainer=gpu")
+        reference = pool.submit(train, folder, "reference", "trainer=cpu")
+        one = pool.submit(train, folder, "one", f"trainer={accelerator}")
         again = pool.submit(resumed, folder, f"trainer={accelerator}")
-        kinds = [kind for kind in _STRATEGIES if (CONF / "trainer" / f"{kind}.yaml").exists()]
-        several = {
-            f"trainer={kind} trainer.devices={devices}": start(
-                f"{kind}-{devices}",
-                f"trainer={kind}",
-                f"trainer.devices={devices}",
-                f"trainer.accelerator={accelerator}",
-            )
-            for kind in kinds
-            for devices in sorted({1, count})
-        }
+        several = {}
+        for kind, devices in product(_STRATEGIES, sorted({1, count})):
+            if (CONF / "trainer" / f"{kind}.yaml").exists():
+                options = [f"trainer={kind}", f"trainer.devices={devices}"]
+                accelerated = [*options, f"trainer.accelerator={accelerator}"]
+                several[" ".join(options)] = pool.submit(train, folder, f"{kind}-{devices}", *accelerated)
         yield checked("one device", difference, one, reference)
         yield checked("killed and resumed", difference, again, one)
         for run, curves in several.items():
