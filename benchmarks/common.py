@@ -21,8 +21,9 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
+from simcse_pl.data import sample
 from simcse_pl.data.prepare.wikipedia import gensim_sample
-from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.data.readers.row_reader import Row, read_rows
 from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
@@ -44,6 +45,24 @@ def wikipedia_sentences(count: int | None = None) -> list[str]:
     """Return the distinct sentences of the packaged Wikipedia sample, or a random sample of them."""
     sentences = list(dict.fromkeys(row[0] for row in read_rows(gensim_sample())))
     return sentences if count is None else random.Random(42).sample(sentences, count)
+
+
+def sample_sentences() -> list[str]:
+    """Return the distinct sentences of the project's own sample, which needs no further package."""
+    rows = read_rows(sample.path("nli.csv"), [0, 1, 2])
+    return list(dict.fromkeys(sentence for row in rows for sentence in row))
+
+
+def full_rows(count: int, views: int, tokens: int) -> list[Row]:
+    """Return rows of texts that have at least some number of tokens, so that all sequences of this length are full."""
+    drawn, pool = random.Random(42), sample_sentences()
+    return [tuple(" ".join(drawn.choices(pool, k=tokens // 4)) for _ in range(views)) for _ in range(count)]
+
+
+def mixed_texts(count: int) -> list[str]:
+    """Return texts of 1 to 8 sentences."""
+    drawn, pool = random.Random(42), sample_sentences()
+    return [" ".join(drawn.choices(pool, k=drawn.randint(1, 8))) for _ in range(count)]
 
 
 def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -> dict[str, float]:

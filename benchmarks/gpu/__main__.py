@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -75,34 +76,26 @@ def run_part(part: str, device: str, tiny: bool, out: Path) -> None:
 def run_stages(given: argparse.Namespace) -> None:
     """Run each part in a process of its own, until its time limit."""
     end = time.monotonic() + TOTAL
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "benchmarks.gpu",
-        "--device",
-        given.device,
-        "--out",
-        str(given.out),
-    ]
-    command += ["--tiny"] * given.tiny
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", f"--out={given.out}", f"--device={given.device}"]
     for parts, limit in STAGES:
         environment = dict(os.environ)
         if len(parts) == 1:  # the speed of one card; transformers' trainer would use all
             environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         processes = {}
-        for part in parts:
-            (given.out / f"{part}.json").unlink(missing_ok=True)
-            processes[part] = subprocess.Popen([*command, "--part", part], env=environment, start_new_session=True)
         until = min(end, time.monotonic() + limit)
-        for part, process in processes.items():
-            try:
-                result = "failed" if process.wait(max(0.0, until - time.monotonic())) else "done"
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)  # with the processes that it started
-                result = "its time is over"
-            print(f"{part}: {result}", flush=True)
+        try:
+            for part in parts:
+                (given.out / f"{part}.json").unlink(missing_ok=True)
+                whole = [*command, f"--part={part}", *(["--tiny"] if given.tiny else [])]
+                processes[part] = subprocess.Popen(whole, env=environment, start_new_session=True)
+            for part, process in processes.items():
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, until - time.monotonic()))
+                print(f"{part}: status {process.poll()}", flush=True)  # None: its time is over
+        finally:
+            for process in processes.values():
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # with the processes that it started
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
-"""Models with random weights and text that need no download."""
+"""Models with random weights, and a tokenizer, that need no download."""
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -9,38 +8,18 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
 from tokenizers.models import WordPiece
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from simcse_pl.data import sample
-from simcse_pl.data.readers.row_reader import Row, read_rows
+from benchmarks.common import sample_sentences
 from simcse_pl.models.backbone import draw_model, without_pooler
 from simcse_pl.models.encoder import SentenceEncoder
 
-MAX_LENGTH = 32  # tokens per sentence in training
 _SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 _SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
-
-
-def sentences() -> list[str]:
-    """Return the distinct sentences of the project's sample."""
-    rows = read_rows(sample.path("nli.csv"), [0, 1, 2])
-    return list(dict.fromkeys(sentence for row in rows for sentence in row))
-
-
-def full_rows(count: int, views: int) -> list[Row]:
-    """Return rows of texts that are longer than MAX_LENGTH tokens, so that all sequences have that length."""
-    drawn, pool = random.Random(42), sentences()
-    return [tuple(" ".join(drawn.choices(pool, k=MAX_LENGTH // 4)) for _ in range(views)) for _ in range(count)]
-
-
-def mixed_texts(count: int) -> list[str]:
-    """Return texts of 1 to 8 sentences."""
-    drawn, pool = random.Random(42), sentences()
-    return [" ".join(drawn.choices(pool, k=drawn.randint(1, 8))) for _ in range(count)]
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer as BERT's, with the words and the characters of the sample."""
     split, special = pre_tokenizers.BertPreTokenizer(), list(_SPECIAL.values())
-    words = sorted({word for text in sentences() for word, _ in split.pre_tokenize_str(text)})
+    words = sorted({word for text in sample_sentences() for word, _ in split.pre_tokenize_str(text)})
     characters = sorted(set("".join(words)))
     entries = dict.fromkeys([*special, *characters, *(f"##{character}" for character in characters), *words])
     tokenizer = Tokenizer(WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token=_SPECIAL["unk_token"]))

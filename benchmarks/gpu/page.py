@@ -20,7 +20,10 @@ def updated(page: str, folder: Path = RECORDS) -> str:
     rates = next(
         (own for own in contents.get("training", {}).get("records", ()) if "operations_per_second" in own), None
     )
-    texts = {"machine": machines(contents), "peak": peak(rates) if rates else ""}
+    texts = {"machine": machines(contents)}
+    if rates:
+        numbers = (f"{rate / 1e12:,.1f} in {kind}" for kind, rate in rates["operations_per_second"].items())
+        texts["peak"] = f"TFLOP/s of products of {rates['case']}: {', '.join(numbers)}.\n"
     tables = {"losses": errors, "kernels": errors, "runs": errors, "profiles": operators}
     for name, content in contents.items():
         make = tables.get(name, lambda records: speeds(records, rates))
@@ -39,12 +42,6 @@ def machines(contents: dict[str, Any]) -> str:
         )
         lines.append(f"Measured on {card}, {own['versions']}, Python {own['python']}, {content['date']}.\n")
     return "\n".join(dict.fromkeys(lines))
-
-
-def peak(record: dict[str, Any]) -> str:
-    """Return the measured rates of matrix products."""
-    rates = (f"{rate / 1e12:,.1f} in {kind}" for kind, rate in record["operations_per_second"].items())
-    return f"TFLOP/s of products of {record['case']}: {', '.join(rates)}.\n"
 
 
 def errors(records: Records) -> str:

@@ -40,13 +40,9 @@ class KillAfter(pl.Callback):
 
 
 def train(folder: Path, run: str, *options: str, status: int = 0) -> dict[str, list[float]]:
-    """Run train.py in float32 without dropout, and return its curves, if it ends with status 0.
+    """Run train.py in float32 without dropout on files of a folder (see `prepare`), and return the curves of the run.
 
-    Args:
-        folder: that of the encoder and the data (see `prepare`).
-        run: the name of the run's folder.
-        options: further options.
-        status: the expected status.
+    If it is expected to end with a status other than 0, it has none.
     """
     given = ["setting=unsupervised", "data=text", "model=bert", f"model.name={folder}", "model.head=mlp", "logger=csv"]
     given += [f"data.train={folder}/sentences.txt", f"data.validation={folder}/pairs.tsv", f"data.batch_size={ROWS}"]

@@ -1,5 +1,6 @@
 """Speed beside sentence-transformers and a plain loop, and where the time of a step goes."""
 
+import gc
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -9,25 +10,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.common import StepClock, in_turn, matrix_rate, operations_of, timed, wait_for
+from benchmarks.common import StepClock, full_rows, in_turn, matrix_rate, mixed_texts, operations_of, timed
 from benchmarks.gpu.correctness import Record
-from benchmarks.gpu.models import MAX_LENGTH, full_rows, mixed_texts, save_encoder
+from benchmarks.gpu.models import save_encoder
+from benchmarks.step_profile import Profiled, shares
 from benchmarks.train import plain_loop, sentence_transformers_trainer, simcse_pl, token_rows
 from simcse_pl.data.readers.row_reader import Row
 from simcse_pl.models.tokenization import tokenize
 
 Way = Callable[[StepClock], None]
-_MATRIX_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation")
-_SHOWN = 12  # operators
+MAX_LENGTH = 32  # tokens per sentence in training
 
 
 class Bench:
-    """An encoder of the size of BERT-base, saved in a folder, and the sizes of what is measured; all tiny on request."""
+    """An encoder of the size of BERT-base, saved in a folder, and the sizes of what is measured, tiny on request."""
 
     def __init__(self, device: str, tiny: bool, folder: str) -> None:
         torch.set_float32_matmul_precision("high")  # as train.py
@@ -39,7 +37,7 @@ class Bench:
 
     def rows(self, batch_size: int, views: int, further: int = 0) -> tuple[list[Row], list[Any], Namespace]:
         """Return rows of MAX_LENGTH tokens per sentence for all steps, as text and as tokens, and the options."""
-        text = full_rows(batch_size * (self.warm_up + self.steps + further), views)
+        text = full_rows(batch_size * (self.warm_up + self.steps + further), views, MAX_LENGTH)
         options = Namespace(batch_size=batch_size, max_length=MAX_LENGTH)
         return text, token_rows(self.encoder, text, MAX_LENGTH), options
 
@@ -48,6 +46,7 @@ class Bench:
         clocks: dict[str, list[StepClock]] = {name: [] for name in ways}
 
         def turn(name: str) -> float:
+            gc.collect()  # trainers are in cycles of references, and would count as memory of the next one
             clocks[name].append(StepClock(self.steps, self.device, self.warm_up))
             ways[name](clocks[name][-1])
             return clocks[name][-1].seconds
@@ -97,16 +96,15 @@ def encoding(device: str, tiny: bool) -> Iterator[Record]:
     with TemporaryDirectory() as folder:
         bench = Bench(device, tiny, folder)
         texts, encoder = mixed_texts(bench.texts), bench.encoder.to(device)
-        ways: dict[str, Callable[[], Any]] = {}
+        halves = {"simcse_pl, bf16": partial(encoder.encode, bf16=True)}
+        ways: dict[str, Callable[[list[str]], Any]] = {"simcse_pl, float32": encoder.encode, **halves}
         if find_spec("sentence_transformers"):
             from sentence_transformers import SentenceTransformer
 
             full, half = (SentenceTransformer(folder, device=device) for _ in range(2))
-            ways["sentence-transformers, float32"] = partial(full.encode, texts)
-            ways["sentence-transformers, bf16"] = partial(half.bfloat16().encode, texts)
-        ways |= {"simcse_pl, float32": partial(encoder.encode, texts)}
-        ways |= {"simcse_pl, bf16": partial(encoder.encode, texts, bf16=True)}  # vectors are on the CPU at the end
-        seconds = in_turn({name: partial(timed, way) for name, way in ways.items()}, bench.rounds)
+            theirs = {"float32": full.encode, "bf16": half.bfloat16().encode}
+            ways = {f"sentence-transformers, {name}": way for name, way in theirs.items()} | ways
+        seconds = in_turn({name: partial(timed, partial(way, texts)) for name, way in ways.items()}, bench.rounds)
         lengths = [len(ids) for ids in tokenize(encoder.tokenizer, texts, encoder.max_length)]
         yield {
             "case": f"{len(texts)} texts of 1 to 8 sentences, {sum(lengths) / len(lengths):.0f} tokens on average",
@@ -114,43 +112,6 @@ def encoding(device: str, tiny: bool) -> Iterator[Record]:
             "operations": operations_of(encoder.backbone.config, lengths),
             "seconds": seconds,
         }
-
-
-class Profiled(pl.Callback):
-    """Profile a number of steps, beginning with step `first`."""
-
-    def __init__(self, device: str, first: int, steps: int) -> None:
-        self.device, self.first, self.last = device, first, first + steps
-        activities = [ProfilerActivity.CPU, *([] if device == "cpu" else [ProfilerActivity.CUDA])]
-        self.profile = profile(activities=activities)
-
-    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Start before the first of the steps, and end after the last."""
-        if trainer.global_step in (self.first, self.last):
-            wait_for(self.device)
-            (self.profile.start if trainer.global_step == self.first else self.profile.stop)()
-
-
-def shares(profiled: Any, seconds: float, device: str) -> Record:
-    """Return which operators the device is busy with, as shares of its busy time, and the share in which it is idle.
-
-    Args:
-        profiled: a profile of some steps.
-        seconds: the seconds that as many steps take without the profiler, which slows the host down.
-        device: whose time it is.
-    """
-    time_of = "self_cpu_time_total" if device == "cpu" else "self_device_time_total"
-    averages = profiled.key_averages()
-    operators = {own.key: getattr(own, time_of) / 1e6 for own in averages if own.key.startswith("aten::")}
-    kernels = [own for own in averages if own.device_type != DeviceType.CPU and not own.is_user_annotation]
-    busy = sum(getattr(own, time_of) for own in kernels) / 1e6 if kernels else sum(operators.values())
-    of_busy = {name: own / busy for name, own in sorted(operators.items(), key=lambda own: -own[1]) if own}
-    return {
-        "idle": max(0.0, 1 - busy / seconds),
-        "matrix_products": sum(own for name, own in of_busy.items() if name.split("::")[1] in _MATRIX_PRODUCTS),
-        "attention": sum(own for name, own in of_busy.items() if "attention" in name),
-        "operators": dict(list(of_busy.items())[:_SHOWN]),
-    }
 
 
 def profiles(device: str, tiny: bool) -> Iterator[Record]:
