@@ -168,20 +168,18 @@ def kernels(device: str, tiny: bool) -> Iterator[Record]:
     On a CPU, FlexAttention has no gradients, there are no CUDA graphs, and compiling takes minutes.
     """
     both = ("float32", "bf16")
-    variants = {"attn_implementation=sdpa": both, "attn_implementation=flash_attention_2": ("bf16",)}
+    variants = {"model.attn_implementation=sdpa": both, "model.attn_implementation=flash_attention_2": ("bf16",)}
     if device != "cpu":
-        variants |= {
-            "compile=true": both,
-            "compile=reduce-overhead": ("bf16",),
-            "attn_implementation=flex_attention": both,
-        }
+        graphs = "module.compile=reduce-overhead"
+        variants |= {"module.compile=true": both, graphs: ("bf16",), f"{graphs} module.chunk_size=4": ("bf16",)}
+        variants |= {"model.attn_implementation=flex_attention": both}
     with TemporaryDirectory() as name:
         folder, plain = Path(name), [_PAIRS, "model.attn_implementation=eager"]
         prepare(folder)
         yield checked("encode", encoded, folder, device)
         yield checked(plain[1], compared, plain, folder, device, both)
-        for option, precisions in variants.items():
-            yield checked(option, compared, [_PAIRS, option], folder, device, precisions, plain)
+        for variant, precisions in variants.items():
+            yield checked(variant, compared, [_PAIRS, *variant.split()], folder, device, precisions, plain)
 
 
 def encoded(folder: Path, device: str) -> Record:

@@ -37,10 +37,11 @@ def machines(contents: dict[str, Any]) -> str:
     lines = []
     for content in contents.values():
         own = content["machine"]
+        versions = own["versions"].replace("-dirty", "")  # the records themselves change the clone
         card = f"{own['count']} x {own['card']}" + (
             f", driver {own['driver']}, CUDA {own['cuda']}" if "cuda" in own else ""
         )
-        lines.append(f"Measured on {card}, {own['versions']}, Python {own['python']}, {content['date']}.\n")
+        lines.append(f"Measured on {card}, {versions}, Python {own['python']}, {content['date']}.\n")
     return "\n".join(dict.fromkeys(lines))
 
 
