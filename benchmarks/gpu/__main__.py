@@ -81,7 +81,9 @@ def run_stages(given: argparse.Namespace) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", f"--out={given.out}", f"--device={given.device}"]
     for parts, limit in STAGES:
         environment = dict(os.environ)
-        if len(parts) == 1:  # the speed of one card; transformers' trainer would use all
+        if len(parts) > 1:  # processes with several threads each would wait for each other
+            environment["OMP_NUM_THREADS"] = "1"
+        else:  # the speed of one card; transformers' trainer would use all
             environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         processes = {}
         until = min(end, time.monotonic() + factor * limit)

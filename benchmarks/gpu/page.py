@@ -51,9 +51,8 @@ def errors(records: Records) -> str:
     rows = []
     for own in records:
         found = {name: f"{max(values):.1e}" for name, values in own.get("errors", {}).items()}
-        result = own.get("error", "").replace("|", "/") or "passed"
-        cells = [found.get(name, "–") for name in precisions]
-        rows.append([f"`{own['case']}`", *cells, result if own["passed"] else f"**failed** {result}"])
+        result = "passed" if own["passed"] else f"**failed** {own.get('error', '').replace('|', '/')}"
+        rows.append([f"`{own['case']}`", *(found.get(name, "–") for name in precisions), result])
     return table(["case", *precisions, "result"], rows)
 
 

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.common import StepClock, full_rows, in_turn, matrix_rate, mixed_texts, operations_of, timed
 from benchmarks.gpu.correctness import Record
-from benchmarks.gpu.models import save_encoder
+from benchmarks.models import save_encoder
 from benchmarks.step_profile import Profiled, shares
 from benchmarks.train import plain_loop, sentence_transformers_trainer, simcse_pl, token_rows
 from simcse_pl.data.readers.row_reader import Row
