@@ -109,6 +109,7 @@ def main() -> None:
     command_line.add_argument("--tiny", action="store_true", help="tiny sizes")
     command_line.add_argument("--out", type=Path, default=RECORDS, help="folder for the records (%(default)s)")
     command_line.add_argument("--page", type=Path, default=PAGE, help="the page to bring up to date (%(default)s)")
+    command_line.add_argument("--only-page", action="store_true", help="measure nothing")
     command_line.add_argument("--part", help=argparse.SUPPRESS)  # one part, in this process
     given = command_line.parse_args()
     if given.part:
@@ -118,9 +119,10 @@ def main() -> None:
 
     from benchmarks.gpu.page import updated
 
-    if given.device == "cuda" and not torch.cuda.is_available():
+    if given.device == "cuda" and not given.only_page and not torch.cuda.is_available():
         raise SystemExit("error: torch finds no GPU; --device cpu --tiny tries the code out")
-    run_stages(given)
+    if not given.only_page:
+        run_stages(given)
     given.page.write_text(updated(given.page.read_text(encoding="utf-8"), given.out), encoding="utf-8")
 
 

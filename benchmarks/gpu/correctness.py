@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.common import mixed_texts, sample_sentences
-from benchmarks.models import save_small_encoders
 from benchmarks.methods import built, composed, with_local_networks
+from benchmarks.models import save_small_encoders
 from simcse_pl.config import CONF
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule

@@ -1,4 +1,4 @@
-"""The generated parts of docs/gpu.md. `python -m benchmarks.gpu.page` writes them again from the records."""
+"""The generated parts of docs/gpu.md, from the records."""
 
 import json
 import re
@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import comparison
-from benchmarks.gpu.__main__ import PAGE, RECORDS
 
 Records = Sequence[dict[str, Any]]
 _NOT_MEASURED = "Not measured.\n"
 _PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def updated(page: str, folder: Path = RECORDS) -> str:
+def updated(page: str, folder: Path) -> str:
     """Return the page with its generated parts up to date with a folder of records."""
     contents = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
     rates = next(
@@ -84,7 +83,3 @@ def operators(records: Records) -> str:
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (headings, ["---"] * len(headings), *rows))
-
-
-if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

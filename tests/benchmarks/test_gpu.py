@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import correctness
-from benchmarks.gpu.__main__ import PAGE, STAGES
+from benchmarks.gpu.__main__ import PAGE, RECORDS, STAGES
 from benchmarks.gpu.page import updated
 from simcse_pl.config import CONF
 from tests.conftest import ROOT
@@ -53,7 +53,7 @@ def test_a_wrong_gradient_and_an_error_fail(folder):
 
 def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_path):
     page = (ROOT / PAGE).read_text()
-    assert updated(page) == page
+    assert updated(page, RECORDS) == page
     parts = [name for parts, _ in STAGES for name in parts]
     assert {*re.findall("<!-- (?!end)(.*) -->", page)} == {*parts, "machine", "peak"}
     assert updated(page, tmp_path).count("Not measured.") == len(parts) + 2
