@@ -43,9 +43,11 @@ def machine(device: str) -> dict[str, Any]:
     if device == "cpu":
         return about
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()[:1]
+    driver = "unknown"
+    with suppress(OSError):  # a container may lack the program
+        driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.partition("\n")[0]
     about |= {"card": torch.cuda.get_device_name(), "count": torch.cuda.device_count()}
-    return about | {"driver": "".join(driver), "cuda": torch.version.cuda}
+    return about | {"driver": driver, "cuda": torch.version.cuda}
 
 
 def run_part(part: str, device: str, tiny: bool, out: Path) -> None:
