@@ -7,9 +7,10 @@ INSTALLED := $(ENV)/.simcse_pl-installed
 TEST_READY := $(ENV)/.simcse_pl-test
 DOCS_READY := $(ENV)/.simcse_pl-docs
 DEV_READY := $(ENV)/.simcse_pl-dev
+GPU_PYTHON := $(or $(wildcard $(BIN)/python),$(PYTHON))
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help install run test claims commands browser findings docs check lock dist
+.PHONY: help install run test claims commands browser findings gpu docs check lock dist
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -35,6 +36,11 @@ findings: $(INSTALLED)  ## train the paper's tables on 2 cores, and write docs/f
 	$(BIN)/python train.py experiment=mini_backbone
 	$(BIN)/python -m benchmarks.findings
 	$(BIN)/python docs/findings.py outputs/findings/records.jsonl
+
+gpu:  ## compare a GPU with the CPU, measure its speed, and write docs/gpu.md (9 minutes; installs nothing if the packages are there)
+	@if $(GPU_PYTHON) -c 'import filelock, hydra, pyarrow, pydantic, pytorch_lightning, transformers' 2> /dev/null; \
+	then $(GPU_PYTHON) -m benchmarks.gpu; \
+	else $(MAKE) $(INSTALLED) && $(PIP) --editable '.[benchmarks]' && $(BIN)/python -m benchmarks.gpu; fi
 
 docs: $(DOCS_READY)  ## build the documentation as a site, in site/
 	$(BIN)/python -m mkdocs build --strict

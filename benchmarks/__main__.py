@@ -24,7 +24,7 @@ _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
 `python -m benchmarks` measured these tables on {machine} ({threads} threads, torch {torch}).
-Nothing has been measured on a GPU. Each table is below the command that produces it.
+GPUs have [a page of their own](gpu.md). Each table is below the command that produces it.
 
 - Tables with ratios compare several ways to do the same work. The ways take turns in each round,
   because the load of a machine varies. A note below the table gives the number of rounds. A rate is

@@ -21,7 +21,8 @@ from torch import nn
 from transformers import PreTrainedConfig
 
 from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
-from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.data import sample
+from simcse_pl.data.readers.row_reader import Row, read_rows
 from simcse_pl.data.sample import gensim_sample
 from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
 from simcse_pl.utils.files import atomic_write
@@ -44,6 +45,24 @@ def wikipedia_sentences(count: int | None = None) -> list[str]:
     """Return the distinct sentences of the packaged Wikipedia sample, or a random sample of them."""
     sentences = list(dict.fromkeys(row[0] for row in read_rows(gensim_sample())))
     return sentences if count is None else random.Random(42).sample(sentences, count)
+
+
+def sample_sentences() -> list[str]:
+    """Return the distinct sentences of the project's own sample, which needs no further package."""
+    rows = read_rows(sample.path("nli.csv"), [0, 1, 2])
+    return list(dict.fromkeys(sentence for row in rows for sentence in row))
+
+
+def full_rows(count: int, views: int, tokens: int) -> list[Row]:
+    """Return rows of texts that have at least some number of tokens, so that all sequences of this length are full."""
+    drawn, pool = random.Random(42), sample_sentences()
+    return [tuple(" ".join(drawn.choices(pool, k=tokens // 4)) for _ in range(views)) for _ in range(count)]
+
+
+def mixed_texts(count: int) -> list[str]:
+    """Return texts of 1 to 8 sentences."""
+    drawn, pool = random.Random(42), sample_sentences()
+    return [" ".join(drawn.choices(pool, k=drawn.randint(1, 8))) for _ in range(count)]
 
 
 def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -> dict[str, float]:
@@ -73,6 +92,22 @@ def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:
     return f"GFLOP/s of matrix products alone: {', '.join(rates)}"
 
 
+def matrix_rate(size: int, device: str, dtype: torch.dtype, rounds: int = 20) -> float:
+    """Return the highest rate of products of square matrices on a device, in operations per second.
+
+    Products of float32 are in TF32 if `torch.set_float32_matmul_precision` allows it and the device has it.
+    """
+    first, second = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+
+    def products() -> None:
+        for _ in range(10):
+            first @ second
+        wait_for(device)
+
+    products()  # warms up
+    return 10 * 2 * size**3 / min(timed(products) for _ in range(rounds))
+
+
 def operations_of(config: PreTrainedConfig, lengths: Sequence[int]) -> float:
     """Return the floating-point operations of an encoder's forward pass over sequences, without padding.
 
@@ -89,6 +124,51 @@ def timed(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
+
+
+def wait_for(device: str) -> None:
+    """Wait until a device has done its work."""
+    if device != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+class StepClock:
+    """The time and the peak memory of training steps, from the end of the warm-up to the end of the last step.
+
+    It waits for the device at both ends only, so that the host can go on within a step and between steps.
+
+    Args:
+        steps: number of timed steps.
+        device: `cpu`, or a GPU, whose peak memory in bytes is measured, too.
+        warm_up: number of steps before the timed ones.
+    """
+
+    def __init__(self, steps: int, device: str = "cpu", warm_up: int = 1) -> None:
+        self.steps, self.device, self.warm_up = steps, device, warm_up
+        self.done, self.memory = 0, 0
+        self._ends: list[float] = []
+
+    @property
+    def batches(self) -> int:
+        """The number of all steps."""
+        return self.warm_up + self.steps
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of the timed steps."""
+        first, last = self._ends
+        return last - first
+
+    def tick(self) -> None:
+        """Count a step that has ended."""
+        self.done += 1
+        if self.done not in (self.warm_up, self.batches):
+            return
+        wait_for(self.device)
+        self._ends.append(time.perf_counter())
+        if self.device != "cpu":
+            self.memory = torch.cuda.max_memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
 
 
 def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:

@@ -13,12 +13,14 @@ read from the records of the allocator, not from the process: a small change is 
 
 import logging
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -28,14 +30,16 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from torch.profiler import ProfilerActivity, profile
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
 from benchmarks.common import in_turn, parser, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
+from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.reports.published import methods_file, setting_of
+from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.tables import Table
 
@@ -49,6 +53,7 @@ WITHOUT_DOWNLOAD = {  # options that replace a network of the hub
         "auxiliary.ranking_distillation.pooling=mean",
     ],
 }
+_NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
 
 
 @dataclass
@@ -125,25 +130,43 @@ def state_bytes(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> in
     return sum({id(x): x.nbytes for x in tensors}.values())
 
 
-def composed(method: str) -> DictConfig:
-    """Return the config of a job of `sweep=methods_mini`."""
-    options = ["sweep=methods_mini", f"method={method}", "model=minilm_cls", "run_name=x", "run_dir=x"]
-    options += WITHOUT_DOWNLOAD.get(method, [])
+def composed(*options: str) -> DictConfig:
+    """Return the config of a run of train.py with these options, which is Hydra's, too."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("train", options, return_hydra_config=True)
+        config = compose("train", [*options, "run_name=x", "run_dir=x"], return_hydra_config=True)
     HydraConfig.instance().set_config(config)
     with open_dict(config):
         del config["hydra"]
     return config
 
 
-def fit(config: DictConfig, steps: int, *callbacks: pl.Callback, **options: Any) -> None:
-    """Train with a config of `composed` on the CPU; `callbacks` and `options` are further ones of the trainer."""
+def config_of(method: str) -> DictConfig:
+    """Return the config of a job of `sweep=methods_mini`."""
+    options = ["sweep=methods_mini", f"method={method}", "model=minilm_cls"]
+    return composed(*options, *WITHOUT_DOWNLOAD.get(method, []))
+
+
+def with_local_networks(node: Any, folder: Path | str) -> None:
+    """Replace the names of networks on the hub and in packages, in a config that is not resolved."""
+    for key, value in node.items() if OmegaConf.is_dict(node) else enumerate(node):
+        if OmegaConf.is_config(value):
+            with_local_networks(value, folder)
+        elif isinstance(value, str) and key != "_target_" and _NETWORK.fullmatch(value):
+            node[key] = str(folder)
+
+
+def built(config: DictConfig) -> tuple[SimCSEModule, SentenceDataModule]:
+    """Return the module and the data of a config, as train.py builds them."""
     pl.seed_everything(config.seed, verbose=False)
     encoder = instantiate(config.model)
     evaluators = instantiate(config.evaluators)
     data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
-    module = build_module(config, encoder)
+    return build_module(config, encoder), data
+
+
+def fit(config: DictConfig, steps: int, *callbacks: pl.Callback, **options: Any) -> None:
+    """Train with a config of `composed` on the CPU; `callbacks` and `options` are further ones of the trainer."""
+    module, data = built(config)
     options = {"precision": config.trainer.precision, "devices": 1} | options
     trainer = make_trainer(
         accelerator="cpu",
@@ -172,7 +195,7 @@ def train(method: str, steps: int, memory: bool = True) -> Cost:
         memory: measure memory, too, in one more step.
     """
     meter = StepMeter(steps)
-    fit(composed(method), steps + 1 + memory, meter)
+    fit(config_of(method), steps + 1 + memory, meter)
     setting = setting_of(HydraConfig.get().runtime.choices)
     return Cost((meter.ends[-1] - meter.ends[0]) / steps, meter.memory, setting)
 
@@ -229,7 +252,7 @@ def main() -> None:
 
     ways: dict[str, Callable[[], float]] = {method: partial(turn, method) for method in methods}
     seconds = in_turn(ways, arguments.rounds, warm_up=False)
-    rows = composed("simcse").data.batch_size
+    rows = config_of("simcse").data.batch_size
     note = f"In each round, each method runs {arguments.steps} steps of {rows} rows (all-MiniLM-L6-v2)"
     save(arguments.out, table(seconds, costs, note))
 

@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import BertConfig, BertModel
 
 from benchmarks.common import parser, save
-from benchmarks.methods import METHODS, composed, fit
+from benchmarks.methods import METHODS, config_of, fit
 from simcse_pl.utils.files import read_json, write_json
 from simcse_pl.utils.tables import Table
 
@@ -69,7 +69,7 @@ def count(rank: int, port: int, methods: list[str], out: str) -> None:
     counts = {}
     for method in methods:
         collectives = Collectives()
-        fit(composed(method), 3, collectives, precision="32-true", devices=2, strategy="ddp")
+        fit(config_of(method), 3, collectives, precision="32-true", devices=2, strategy="ddp")
         counts[method] = collectives.calls, collectives.bytes
     if rank == 0:
         write_json(Path(out), counts)

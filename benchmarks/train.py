@@ -14,9 +14,8 @@ import io
 import logging
 import math
 import random
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.common import (
     PACKAGED,
+    StepClock,
     comparison,
     in_turn,
     matrix_rates,
@@ -49,12 +49,15 @@ from simcse_pl.models.tokenization import tokenize
 from simcse_pl.training.callbacks import CpuSpeed, SeedEveryStep
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import has_bf16, make_trainer
+from simcse_pl.utils.tensors import to_device
 from simcse_pl.utils.types import Batch
 
 LR = 3e-5
 
 
-def sentence_transformers_trainer(rows: Sequence[Row], arguments: argparse.Namespace) -> float:
+def sentence_transformers_trainer(
+    rows: Sequence[Row], arguments: argparse.Namespace, clock: StepClock, model: str = PACKAGED, bf16: bool = False
+) -> None:
     """Train with its defaults and MultipleNegativesRankingLoss, as its documentation trains SimCSE."""
     import datasets
     from sentence_transformers import (
@@ -65,15 +68,14 @@ def sentence_transformers_trainer(rows: Sequence[Row], arguments: argparse.Names
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from transformers import TrainerCallback
 
-    model = SentenceTransformer(resolve(PACKAGED), device="cpu")
-    model.max_seq_length = arguments.max_length
+    network = SentenceTransformer(resolve(model), device=clock.device)
+    network.max_seq_length = arguments.max_length
     views = [row * 2 if len(row) == 1 else row for row in rows]
     columns = {f"view {i}": list(column) for i, column in enumerate(zip(*views, strict=True))}
-    times: list[float] = []
 
     class Clock(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            times.append(time.perf_counter())
+            clock.tick()
 
     with TemporaryDirectory() as folder, redirect_stdout(None), redirect_stderr(io.StringIO()):
         options = SentenceTransformerTrainingArguments(
@@ -85,36 +87,53 @@ def sentence_transformers_trainer(rows: Sequence[Row], arguments: argparse.Names
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
-            use_cpu=True,
+            use_cpu=clock.device == "cpu",
+            bf16=bf16,
         )
-        loss, data = MultipleNegativesRankingLoss(model, scale=20.0), datasets.Dataset.from_dict(columns)
+        loss, data = MultipleNegativesRankingLoss(network, scale=20.0), datasets.Dataset.from_dict(columns)
         SentenceTransformerTrainer(
-            model=model, args=options, train_dataset=data, loss=loss, callbacks=[Clock()]
+            model=network, args=options, train_dataset=data, loss=loss, callbacks=[Clock()]
         ).train()
-    return times[-1] - times[0]
 
 
-def plain_loop(rows: Sequence[Row], arguments: argparse.Namespace, encoder: SentenceEncoder, apart: bool) -> float:
-    """Train with a plain loop in float32; `apart` encodes each view separately, padded to its own longest sentence."""
-    encoder = copy.deepcopy(encoder).train()
+def plain_loop(
+    rows: Sequence[Any],
+    arguments: argparse.Namespace,
+    clock: StepClock,
+    encoder: SentenceEncoder,
+    apart: bool = False,
+    bf16: bool = False,
+) -> None:
+    """Train with a plain loop, in float32 unless `bf16`.
+
+    Args:
+        rows: rows of text or of tokens.
+        arguments: those of the command line.
+        clock: what measures the steps, on its device.
+        encoder: the encoder, which is copied.
+        apart: encode each view separately, padded to its own longest sentence.
+        bf16: compute in bfloat16 by autocast.
+    """
+    encoder = copy.deepcopy(encoder).to(clock.device).train()
     encoder.groups.tokens_per_pass = math.inf
-    optimizer = torch.optim.AdamW(encoder.parameters(), lr=LR, weight_decay=0.0)
+    on_gpu = clock.device != "cpu"
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=LR, weight_decay=0.0, fused=on_gpu)
     objective = ContrastiveLoss()
     collate = ViewCollator(encoder.tokenizer, arguments.max_length)
-    times = []
     for start in range(0, len(rows), arguments.batch_size):
-        batch = collate(rows[start : start + arguments.batch_size])
-        if apart:
-            views = range(batch["input_ids"].shape[1])
-            embeddings = torch.stack([encoder(_trimmed(batch, view)) for view in views], dim=1)
-        else:
-            embeddings = encoder.embed(batch)
+        batch = to_device(collate(rows[start : start + arguments.batch_size]), encoder.device)
+        with torch.autocast(clock.device, torch.bfloat16, enabled=bf16):
+            if apart:
+                views = range(batch["input_ids"].shape[1])
+                embeddings = torch.stack([encoder(_trimmed(batch, view)) for view in views], dim=1)
+            else:
+                embeddings = encoder.embed(batch)
+            loss = objective(*embeddings.unbind(dim=1))
         optimizer.zero_grad()
-        objective(*embeddings.unbind(dim=1)).backward()
+        loss.backward()
         nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
         optimizer.step()
-        times.append(time.perf_counter())
-    return times[-1] - times[0]
+        clock.tick()
 
 
 def _trimmed(batch: Batch, view: int) -> Batch:
@@ -122,47 +141,72 @@ def _trimmed(batch: Batch, view: int) -> Batch:
     return {name: x[:, view, :longest] for name, x in batch.items()}
 
 
+def token_rows(encoder: SentenceEncoder, rows: Sequence[Row], max_length: int) -> list[Any]:
+    """Return the token ids of rows as arrays, like the token cache."""
+    flat = tokenize(encoder.tokenizer, [sentence for row in rows for sentence in row], max_length)
+    arrays = iter(map(np.array, flat))
+    return [tuple(next(arrays) for _ in row) for row in rows]
+
+
 def simcse_pl(
-    rows: Sequence[Row],
+    rows: Sequence[Any],
     arguments: argparse.Namespace,
+    clock: StepClock,
     encoder: SentenceEncoder,
     precision: str = "auto",
     speed: Speed | None = None,
-) -> float:
+    callbacks: Sequence[pl.Callback] = (),
+    **options: Any,
+) -> None:
     """Train with the objects that train.py builds, without validation, logs and checkpoints.
 
-    Returns:
-        The seconds of all steps but the first.
+    Args:
+        rows: rows of tokens.
+        arguments: those of the command line.
+        clock: what measures the steps, on its device.
+        encoder: the encoder, which is copied.
+        precision: that of the trainer.
+        speed: how a CPU trains.
+        callbacks: further callbacks of the trainer.
+        options: options of SimCSEModule, such as `compile`.
     """
     optimizer = partial(torch.optim.AdamW, lr=LR)
-    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveLoss(), optimizer)
-    tokens = [
-        tuple(map(np.array, tokenize(encoder.tokenizer, list(row), arguments.max_length))) for row in rows
-    ]  # arrays, like the token cache
-    times: list[float] = []
+    module = SimCSEModule(copy.deepcopy(encoder), ContrastiveLoss(), optimizer, **options)
 
     class Clock(pl.Callback):
         def on_train_batch_end(self, *_: Any) -> None:
-            times.append(time.perf_counter())
+            clock.tick()
 
+    on_gpu = clock.device != "cpu"
     trainer = make_trainer(
         precision,
-        "cpu",
+        "gpu" if on_gpu else "cpu",
         devices=1,
         max_epochs=1,
         gradient_clip_val=1.0,
-        callbacks=[SeedEveryStep(42), CpuSpeed(speed or Speed()), Clock()],
+        callbacks=[SeedEveryStep(42), CpuSpeed(speed or Speed()), Clock(), *callbacks],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    collate = ViewCollator(encoder.tokenizer, arguments.max_length)
-    loader = DataLoader(tokens, batch_size=arguments.batch_size, collate_fn=collate, shuffle=True)  # type: ignore[arg-type]
+    loader = DataLoader(
+        rows,  # type: ignore[arg-type]
+        batch_size=arguments.batch_size,
+        collate_fn=ViewCollator(encoder.tokenizer, arguments.max_length),
+        shuffle=True,
+        pin_memory=on_gpu,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # there is no validation, and no worker
         trainer.fit(module, loader)
-    return times[-1] - times[0]
+
+
+def seconds_of(train: Callable[[StepClock], None], steps: int) -> float:
+    """Train on the CPU, and return the seconds of all steps but the first."""
+    clock = StepClock(steps)
+    train(clock)
+    return clock.seconds
 
 
 def main() -> None:
@@ -186,9 +230,9 @@ def main() -> None:
         raise SystemExit(f"error: {len(rows)} rows are fewer than two batches of {arguments.batch_size}")
     rows = rows[: (steps + 1) * arguments.batch_size]
     encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="mean")
-    plain = partial(plain_loop, rows, arguments, encoder)
-    ours = partial(simcse_pl, rows, arguments, encoder)
-    ways = {
+    plain = partial(plain_loop, rows, arguments, encoder=encoder)
+    ours = partial(simcse_pl, token_rows(encoder, rows, arguments.max_length), arguments, encoder=encoder)
+    ways: dict[str, Callable[[StepClock], None]] = {
         "sentence-transformers trainer": partial(sentence_transformers_trainer, rows, arguments),
         "plain loop, views apart": partial(plain, apart=True),
         "plain loop, one pass": partial(plain, apart=False),
@@ -197,7 +241,8 @@ def main() -> None:
         "simcse_pl, torch's dropout": partial(ours, speed=Speed(fast_dropout=False)),
         "simcse_pl": ours,
     }
-    seconds = in_turn(ways, arguments.rounds, warm_up=False)
+    timed = {name: partial(seconds_of, way, steps) for name, way in ways.items()}
+    seconds = in_turn(timed, arguments.rounds, warm_up=False)
     kind, views = ("triplets", 3) if arguments.triplets else ("sentences", 2)
     config = encoder.backbone.config
     lengths = [len(ids) for row in rows for ids in tokenize(encoder.tokenizer, list(row), arguments.max_length)]

@@ -9,6 +9,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from benchmarks.methods import with_local_networks
 from simcse_pl.config import CONF
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
@@ -25,7 +26,6 @@ TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
 }
 WITH_STATE = ("esimcse", "pcl", "diffcse", "infocse", "rankcse", "whitenedcse", "promptbert")  # beyond the encoder's
 STEPS = 4
-_NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -38,15 +38,6 @@ def test_the_config_is_that_of_its_command(name):
     assert (HydraConfig.get().runtime.choices.setting or "supervised") in methods_file()["baselines"]
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text()
     assert f"    simcse train method={name} model=" in page and len(page.split()) < 400, name
-
-
-def with_local_networks(node, folder):
-    """Replace the names of further networks, on the hub and in packages."""
-    for key, value in node.items() if OmegaConf.is_dict(node) else enumerate(node):
-        if OmegaConf.is_config(value):
-            with_local_networks(value, folder)
-        elif isinstance(value, str) and key != "_target_" and _NETWORK.fullmatch(value):
-            node[key] = str(folder)
 
 
 @pytest.fixture(scope="session")

@@ -86,7 +86,7 @@ def train_and_test(
     # on rank 0, because other machines may not have the file
     weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
     if isinstance(trainer.strategy, FullyShardedStrategy):
-        trainer.strategy.load_from_first_rank(weights)
+        trainer.strategy.load_from_first_rank(weights, module.strict_loading)
     else:
         module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
     test = _test(trainer, module, data)

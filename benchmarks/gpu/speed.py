@@ -1,0 +1,126 @@
+"""Speed beside sentence-transformers and a plain loop, and where the time of a step goes."""
+
+import gc
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from benchmarks.common import StepClock, full_rows, in_turn, matrix_rate, mixed_texts, operations_of, timed
+from benchmarks.gpu.correctness import Record
+from benchmarks.models import save_encoder
+from benchmarks.step_profile import Profiled, shares
+from benchmarks.train import plain_loop, sentence_transformers_trainer, simcse_pl, token_rows
+from simcse_pl.data.readers.row_reader import Row
+from simcse_pl.models.tokenization import tokenize
+
+Way = Callable[[StepClock], None]
+MAX_LENGTH = 32  # tokens per sentence in training
+
+
+class Bench:
+    """An encoder of the size of BERT-base, saved in a folder, and the sizes of what is measured, tiny on request."""
+
+    def __init__(self, device: str, tiny: bool, folder: str) -> None:
+        torch.set_float32_matmul_precision("high")  # as train.py
+        torch.manual_seed(42)
+        self.device, self.folder, self.encoder = device, folder, save_encoder(Path(folder), tiny)
+        self.batch_sizes = (4,) if tiny else (64, 512)
+        self.steps, self.warm_up, self.rounds = (2, 1, 1) if tiny else (20, 5, 3)
+        self.texts, self.matrix = (16, 256) if tiny else (8192, 8192)
+
+    def rows(self, batch_size: int, views: int, further: int = 0) -> tuple[list[Row], list[Any], Namespace]:
+        """Return rows of MAX_LENGTH tokens per sentence for all steps, as text and as tokens, and the options."""
+        text = full_rows(batch_size * (self.warm_up + self.steps + further), views, MAX_LENGTH)
+        options = Namespace(batch_size=batch_size, max_length=MAX_LENGTH)
+        return text, token_rows(self.encoder, text, MAX_LENGTH), options
+
+    def compared(self, batch_size: int, views: int, ways: Mapping[str, Way], rounds: int) -> Record:
+        """Train in several ways in turn, and return the seconds and the peak memory of each."""
+        clocks: dict[str, list[StepClock]] = {name: [] for name in ways}
+
+        def turn(name: str) -> float:
+            gc.collect()  # trainers are in cycles of references, and would count as memory of the next one
+            clocks[name].append(StepClock(self.steps, self.device, self.warm_up))
+            ways[name](clocks[name][-1])
+            return clocks[name][-1].seconds
+
+        lengths = [MAX_LENGTH] * batch_size * views
+        return {
+            "case": f"{batch_size} rows of {views} sentences",
+            "rows": self.steps * batch_size,
+            "operations": 3 * self.steps * operations_of(self.encoder.backbone.config, lengths),  # backward: twice
+            "seconds": in_turn({name: partial(turn, name) for name in ways}, rounds, warm_up=False),
+            "memory": {name: max(clock.memory for clock in own) for name, own in clocks.items()},
+        }
+
+
+def training(device: str, tiny: bool) -> Iterator[Record]:
+    """Measure the rate of matrix products, and training on pairs and triplets in bf16."""
+    with TemporaryDirectory() as folder:
+        bench = Bench(device, tiny, folder)
+        rates = {kind: matrix_rate(bench.matrix, device, getattr(torch, kind)) for kind in ("bfloat16", "float32")}
+        yield {"case": f"matrices of {bench.matrix} x {bench.matrix}", "operations_per_second": rates}
+        for batch_size, views in product(bench.batch_sizes, (2, 3)):
+            rows, tokens, options = bench.rows(batch_size, views)
+            ways: dict[str, Way] = {}
+            if find_spec("sentence_transformers") and find_spec("datasets"):  # its trainer needs both
+                theirs = partial(sentence_transformers_trainer, rows, options, model=folder, bf16=True)
+                ways["sentence-transformers trainer"] = theirs
+            ways["plain loop"] = partial(plain_loop, tokens, options, encoder=bench.encoder, bf16=True)
+            ways["simcse_pl"] = partial(simcse_pl, tokens, options, encoder=bench.encoder, precision="bf16-mixed")
+            yield bench.compared(batch_size, views, ways, bench.rounds)
+
+
+def compiled(device: str, tiny: bool) -> Iterator[Record]:
+    """Measure training on pairs with torch.compile and with CUDA graphs, without the time to compile."""
+    modes = {"true": True, "reduce-overhead": "reduce-overhead"} if device != "cpu" else {}  # minutes on a CPU
+    with TemporaryDirectory() as folder:
+        bench = Bench(device, tiny, folder)
+        for batch_size in bench.batch_sizes:
+            _, tokens, options = bench.rows(batch_size, 2)
+            ours = partial(simcse_pl, tokens, options, encoder=bench.encoder, precision="bf16-mixed")
+            ways: dict[str, Way] = {"simcse_pl": ours}
+            ways |= {f"module.compile={name}": partial(ours, compile=mode) for name, mode in modes.items()}
+            yield bench.compared(batch_size, 2, ways, rounds=1)
+
+
+def encoding(device: str, tiny: bool) -> Iterator[Record]:
+    """Measure encoding of texts of 1 to 8 sentences, each library with its defaults."""
+    with TemporaryDirectory() as folder:
+        bench = Bench(device, tiny, folder)
+        texts, encoder = mixed_texts(bench.texts), bench.encoder.to(device)
+        halves = {"simcse_pl, bf16": partial(encoder.encode, bf16=True)}
+        ways: dict[str, Callable[[list[str]], Any]] = {"simcse_pl, float32": encoder.encode, **halves}
+        if find_spec("sentence_transformers"):
+            from sentence_transformers import SentenceTransformer
+
+            full, half = (SentenceTransformer(folder, device=device) for _ in range(2))
+            theirs = {"float32": full.encode, "bf16": half.bfloat16().encode}
+            ways = {f"sentence-transformers, {name}": way for name, way in theirs.items()} | ways
+        seconds = in_turn({name: partial(timed, partial(way, texts)) for name, way in ways.items()}, bench.rounds)
+        lengths = [len(ids) for ids in tokenize(encoder.tokenizer, texts, encoder.max_length)]
+        yield {
+            "case": f"{len(texts)} texts of 1 to 8 sentences, {sum(lengths) / len(lengths):.0f} tokens on average",
+            "rows": len(texts),
+            "operations": operations_of(encoder.backbone.config, lengths),
+            "seconds": seconds,
+        }
+
+
+def profiles(device: str, tiny: bool) -> Iterator[Record]:
+    """Profile training of simcse_pl on pairs, after steps without the profiler."""
+    with TemporaryDirectory() as folder:
+        bench = Bench(device, tiny, folder)
+        for batch_size in bench.batch_sizes:
+            clock = StepClock(bench.steps, device, bench.warm_up)
+            _, tokens, options = bench.rows(batch_size, 2, further=bench.steps + 1)
+            profiled = Profiled(device, clock.batches, bench.steps)
+            simcse_pl(tokens, options, clock, bench.encoder, precision="bf16-mixed", callbacks=[profiled])
+            yield {"case": f"{batch_size} rows of 2 sentences", **shares(profiled.profile, clock.seconds, device)}

@@ -1,0 +1,82 @@
+"""`make gpu`: what it compares and measures, on a pretend device and on the CPU, and its page."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from benchmarks.gpu import correctness
+from benchmarks.gpu.__main__ import PAGE, RECORDS, STAGES
+from benchmarks.gpu.page import updated
+from simcse_pl.config import CONF
+from tests.conftest import ROOT
+from tests.pretend_device import DEVICE, Pretend
+
+
+def test_every_method_and_every_loss_is_compared():
+    cases = correctness.cases()
+    used = {name.partition("=")[2] for name in cases if "method" not in name}
+    for file in (CONF / "method").glob("*.yaml"):
+        assert f"method={file.stem}" in cases
+        for names in re.findall(r"override /(?:objective|auxiliary): \[?([\w, ]+)", file.read_text()):
+            used |= {*names.split(", ")}
+    assert {file.stem for group in ("objective", "auxiliary") for file in (CONF / group).glob("*.yaml")} == used
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoders")
+    with torch.random.fork_rng():
+        correctness.prepare(folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["method=diffcse", "method=dclr", "method=esimcse"])
+def test_another_device_computes_with_the_same_random_numbers(name, folder):
+    module, rows = correctness.case_of(correctness.cases()[name], folder)
+    loss, gradient = correctness.loss_and_gradient(module, rows, "cpu")
+    with Pretend():
+        torch.testing.assert_close(correctness.loss_and_gradient(module, rows, str(DEVICE))[0], loss, rtol=1e-4, atol=0)
+    assert gradient.norm() > 1e-3
+
+
+def test_a_wrong_gradient_and_an_error_fail(folder):
+    case = correctness.cases()["method=simcse"]
+    right = correctness.checked("x", correctness.compared, case, folder, "cpu")
+    assert right["passed"] and right["errors"]["float32"] == [0, 0] < right["errors"]["bf16"]
+    reference = [*case, "objective.temperature=0.06"]
+    assert not correctness.checked("x", correctness.compared, case, folder, "cpu", ("float32",), reference)["passed"]
+    unknown = correctness.checked("x", correctness.compared, [*case, "model.pooling=unknown"], folder, "cpu")
+    assert not unknown["passed"] and "unknown" in unknown["error"]
+
+
+def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_path):
+    page = (ROOT / PAGE).read_text()
+    assert updated(page, RECORDS) == page
+    parts = [name for parts, _ in STAGES for name in parts]
+    assert {*re.findall("<!-- (?!end)(.*) -->", page)} == {*parts, "machine", "peak"}
+    assert updated(page, tmp_path).count("Not measured.") == len(parts) + 2
+    common = {"machine": {"card": "Card", "count": 2, "versions": "v", "python": "3"}, "date": "d", "complete": False}
+    rates = {"case": "m", "operations_per_second": {"bfloat16": 4e12}}
+    speed = {"case": "c", "rows": 10, "operations": 2e12, "memory": {"b": 5e9}}
+    records = [rates, speed | {"seconds": {"a": [4.0, 2.0, 8.0], "b": [1.0, 1.0, 1.0]}}]
+    (tmp_path / "training.json").write_text(json.dumps(common | {"records": records}))
+    errors = [
+        {"case": "x", "errors": {"bf16": [0.1, 0.2]}, "passed": True},
+        {"case": "y", "error": "z", "passed": False},
+    ]
+    (tmp_path / "losses.json").write_text(json.dumps(common | {"complete": True, "records": errors}))
+    text = updated(page, tmp_path)
+    assert "| c | b | 10 | 4.00 | 2.00 to 8.00 | 50.0 % | 5.00 |" in text and text.count("ended before") == 1
+    assert "| `x` | 2.0e-01 | passed |" in text and "| `y` | – | **failed** z |" in text and "2 x Card" in text
+
+
+@pytest.mark.slow
+def test_the_command_measures_everything(run_command, tmp_path):
+    page = tmp_path / "gpu.md"
+    page.write_text((ROOT / PAGE).read_text())
+    run_command("-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--out", tmp_path, "--page", page, fresh=True)
+    contents = {file.stem: json.loads(file.read_text()) for file in tmp_path.glob("*.json")}
+    assert all(own["complete"] for own in contents.values()) and len(contents) == 7
+    assert "Not measured" not in page.read_text() and "failed" not in page.read_text()
