@@ -150,7 +150,7 @@ def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if share.at_once > 1:
-        threads = len(os.sched_getaffinity(0)) // (share.at_once * share.devices)
+        threads = (os.cpu_count() or 1) // (share.at_once * share.devices)
         environment.setdefault("OMP_NUM_THREADS", str(max(1, threads)))
     return environment
 
