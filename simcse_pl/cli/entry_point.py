@@ -245,7 +245,7 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
     if isinstance(error, InstantiationException) and isinstance(cause, OSError):
         return cause
     if launcher := _NO_LAUNCHER.search(str(error)):
-        text = f"hydra/launcher: {launcher[1]} is not installed: pip install hydra-{launcher[1]}-launcher"
+        text = f"hydra/launcher: the package hydra-{launcher[1]}-launcher is not installed"
     elif config is not None and type(error) is UserError:
         text = name_in_full(str(error), config)
     elif config is not None and isinstance(cause, UserError):

@@ -62,17 +62,18 @@ def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters by name; for `**kwargs`, those of the base class, or of the class that is returned.
 
-    A class of another library may use them otherwise, such as DDPStrategy for those of torch.
+    Lightning's strategies give them to torch instead, so any are allowed.
     """
     try:
         signature = inspect.signature(target, eval_str=True)
     except Exception:  # an annotation whose class is not imported at runtime
         signature = inspect.signature(target)
     parameters = dict(signature.parameters)
+    if target.__module__.startswith("pytorch_lightning."):
+        return parameters
     further = next((name for name, own in parameters.items() if own.kind is Parameter.VAR_KEYWORD), None)
     base = target.__mro__[1] if isinstance(target, type) else signature.return_annotation
-    ours = any(of.__module__.startswith("simcse_pl.") for of in (target, base) if hasattr(of, "__module__"))
-    if further and ours and isinstance(base, type) and base is not object and (of_base := _parameters(base)):
+    if further and isinstance(base, type) and base is not object and (of_base := _parameters(base)):
         del parameters[further]
         return of_base | parameters
     return parameters

@@ -102,7 +102,7 @@ class FrozenEncoder(Frozen):
         Raises:
             UserError: there is no vector for each sentence.
         """
-        if self.reads_tokens:
+        if self.reads_tokens or not (rows.sentences or rows.key):
             return
         if not rows.sentences:
             raise UserError(

@@ -75,7 +75,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         module.to(self.root_device)
 
     @torch.no_grad()
-    def load_from_first_rank(self, weights: Mapping[str, Tensor], strict: bool = True) -> None:
+    def load_from_first_rank(self, weights: Mapping[str, Tensor], strict: bool = False) -> None:
         """Give each rank its part of whole weights; only those of the first rank are read."""
         parameters = dict(self.lightning_module.named_parameters(remove_duplicate=False))  # type: ignore[union-attr]
         names = self.broadcast([name for name in weights if name in parameters])

@@ -78,7 +78,7 @@ NO_RAY = MissingConfigException("In 'hydra/launcher/ray_cluster': Could not load
 
 @pytest.mark.parametrize(("error", "name"), [(NO_SUBMITIT, "submitit"), (NO_RAY, "ray")])
 def test_a_launcher_that_is_not_installed_is_named(error, name, ends):
-    expected = f"error: hydra/launcher: {name} is not installed: pip install hydra-{name}-launcher\n"
+    expected = f"error: hydra/launcher: the package hydra-{name}-launcher is not installed\n"
     assert ends(lambda: raise_(error)) == (2, expected)
 
 

@@ -76,9 +76,9 @@ def test_layers_that_the_loss_of_one_set_does_not_reach_are_known(make_model):
     """The first layer's vector depends on one layer; the masked tokens of the other set on both."""
     module = make_module(make_model("bert"), pooling="layers_1", text=MaskedLanguageModeling(head="new"))
     module.prepare({"plain": RowKind(), "text": RowKind()})
-    parts = {name for name, p in module.named_parameters() if any(p is other for other in module._not_in_every_loss)}
+    parts = {name for name, p in module.named_parameters() if any(p is other for other in module.not_in_every_loss)}
     second = [p for name, p in module.named_parameters() if ".layer.1." in name]
-    assert second and all(any(p is other for other in module._not_in_every_loss) for p in second)
+    assert second and all(any(p is other for other in module.not_in_every_loss) for p in second)
     assert not any(".layer.0." in name for name in parts) and all(p.requires_grad for p in module.parameters())
 
 
