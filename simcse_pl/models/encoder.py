@@ -14,15 +14,8 @@ from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_l
 from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import BatchNormHead, Head, projection_head
-from simcse_pl.models.pooling import (
-    SELF_ATTENTION,
-    OfLayers,
-    Pooling,
-    find_pooling,
-    name_of,
-    run_backbone,
-    run_with_attention,
-)
+from simcse_pl.models.hidden_states import run_backbone, run_with_attention
+from simcse_pl.models.pooling import OfLayers, Pooling, find_pooling, name_of
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
@@ -309,8 +302,8 @@ class SentenceEncoder(nn.Module):
     def _pool_pass(self, of_backbone: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
         """Pool one pass of the backbone, given what the backbone and what the pooling reads."""
         if self.pooling_layer.reads_attention:
-            states, diagonals = run_with_attention(self.backbone, of_backbone)
-            of_pooling = of_pooling | {SELF_ATTENTION: diagonals}
+            states, attention = run_with_attention(self.backbone, of_backbone)
+            of_pooling = of_pooling | attention
         else:
             last_only = self.pooling_layer.layers == (-1,) and num_layers is None
             states = run_backbone(self.backbone, of_backbone, last_only)

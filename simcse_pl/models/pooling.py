@@ -17,60 +17,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
+from simcse_pl.models.hidden_states import SELF_ATTENTION
 from simcse_pl.models.latent_attention import LatentAttention
-from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
+from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
-from simcse_pl.utils.types import Backbone, Batch
 
-SELF_ATTENTION = "self_attention"  # of each token to itself, [batch, layers, heads, tokens]
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
 OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
-
-
-def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
-
-    Raise UserError if the backbone does not return the output of each layer.
-    """
-    inputs = _of_backbone(inputs)
-    if last_only:
-        return (backbone(**inputs).last_hidden_state,)
-    return _checked_states(backbone, inputs, backbone(**inputs, output_hidden_states=True))
-
-
-def run_with_attention(backbone: Backbone, inputs: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return the states of `run_backbone`, and the attention of tokens to themselves, [batch, layers, heads, tokens].
-
-    Raise UserError if the backbone does not return its attention, for which its implementation must be eager.
-    """
-    inputs = _of_backbone(inputs)
-    outputs = backbone(**inputs, output_hidden_states=True, output_attentions=True)
-    attentions = outputs.get("attentions") or ()
-    if len(attentions) != backbone.config.num_hidden_layers or not all(torch.is_tensor(x) for x in attentions):
-        raise UserError(f"{type(backbone).__name__} does not return its attention: choose another pooling than ditto")
-    diagonals = [attention.diagonal(dim1=2, dim2=3) for attention in attentions]
-    return _checked_states(backbone, inputs, outputs), torch.stack(diagonals, dim=1)
-
-
-def _of_backbone(inputs: Batch) -> Batch:
-    return {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}
-
-
-def _checked_states(backbone: Backbone, inputs: Batch, outputs: Any) -> tuple[Tensor, ...]:
-    states: tuple[Tensor, ...] = outputs.get("hidden_states") or ()
-    expected = (*inputs["attention_mask"].shape, backbone.config.hidden_size)
-    if len(states) != backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
-        model = type(backbone).__name__
-        raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
-    return states
 
 
 def first_token(states: Tensor, mask: Tensor) -> Tensor:
@@ -288,6 +248,7 @@ def find_pooling(
         with reraise_as(f"pooling={name}"):
             function = locate(name)
             return CustomPooling(function(config) if isinstance(function, type) else function)
+    layers = config.num_hidden_layers
     if name in POOLINGS:
         pooling = POOLINGS[name]
     elif name == "pooler":
@@ -296,9 +257,8 @@ def find_pooling(
         pooling = LatentAttentionPooling(config, latents=int(match[1] or 512))
     elif match := re.fullmatch(r"ditto_([1-9][0-9]{0,2})_([1-9][0-9]{0,2})", name):
         layer, head = int(match[1]), int(match[2])
-        if layer > config.num_hidden_layers or head > config.num_attention_heads:
-            size = f"{config.num_hidden_layers} layers of {config.num_attention_heads} heads"
-            raise UserError(f"pooling={name}: the model has {size}")
+        if layer > layers or head > config.num_attention_heads:
+            raise UserError(f"pooling={name}: the model has {layers} layers of {config.num_attention_heads} heads")
         mask_of = partial(self_attention, layer=layer, head=head)
         pooling = Pooling(sum_over_tokens, (0, -1), mask_of, reads_attention=True)
     elif match := re.fullmatch(r"mask(?:_([1-9][0-9]?))?", name):
@@ -309,7 +269,6 @@ def find_pooling(
         pooling = Pooling(mean_over_tokens, tuple(int(number) for number in name.split("_")[1:]))
     else:
         raise UserError(f"pooling={name}: choose one of {CHOICES}")
-    layers = config.num_hidden_layers
     if max(*pooling.layers, -min(pooling.layers)) > layers:
         raise UserError(f"pooling={name}: the model has layers 1 to {layers}, and 0, its embeddings")
     return pooling

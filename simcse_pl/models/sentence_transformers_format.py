@@ -15,15 +15,7 @@ from transformers import PreTrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.pooling import (
-    POOLINGS,
-    LatentAttentionPooling,
-    PoolerOutput,
-    Pooling,
-    find_pooling,
-    is_dotted,
-    mean_over_tokens,
-)
+from simcse_pl.models.pooling import POOLINGS, PoolerOutput, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, leaves_folder, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
@@ -161,9 +153,8 @@ def unsupported_option(
     """
     assert settings.pooling is not None
     pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
-    plain = isinstance(pooling, Pooling) and pooling.mask_of is None
+    plain = type(pooling) in (Pooling, PoolerOutput) and pooling.mask_of is None  # type: ignore[union-attr]
     plain = plain and (pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens)  # type: ignore[union-attr]
-    plain = plain and not isinstance(pooling, LatentAttentionPooling)
     names = settings.pooling.split("+")
     plain = plain or (len(names) > 1 and names == [name for name in _SWITCHES if name in names])
     template = templates.texts[0] if templates.texts else None
