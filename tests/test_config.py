@@ -40,7 +40,7 @@ EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 @pytest.mark.parametrize(("group", "choice"), CHOICES)
 def test_every_choice_composes(group, choice):
     given = [f"{group}={choice}", *MISSING.get(choice, [])]
-    evaluated = group in ("postprocess", "test_sets")
+    evaluated = group in ("postprocess", "templates", "test_sets")
     command, needed = ("evaluate", ["encoder=folder"]) if evaluated else ("train", [])
     config = composed(*given, *needed, config=command)
     OmegaConf.resolve(config)

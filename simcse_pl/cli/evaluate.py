@@ -139,7 +139,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     parts = [
         run_label(path.parent) if path.name == "encoder" and path.is_dir() else config.encoder,  # short for a column
         config.pooling,
-        config.template,
+        config.template and str(config.template),
         config.num_layers and f"first {config.num_layers} layers",
         config.truncate_dim and f"{config.truncate_dim} dimensions",
         after,

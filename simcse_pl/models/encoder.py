@@ -14,7 +14,8 @@ from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_l
 from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import BatchNormHead, Head, projection_head
-from simcse_pl.models.pooling import CustomPooling, OfLayers, find_pooling, name_of, run_backbone
+from simcse_pl.models.hidden_states import run_backbone, run_with_attention
+from simcse_pl.models.pooling import OfLayers, Pooling, find_pooling, name_of
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
@@ -103,6 +104,8 @@ class SentenceEncoder(nn.Module):
         examples = to_device(
             self.templates.batch(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))), backbone.device
         )
+        if self.pooling_layer.reads_attention:
+            backbone.set_attn_implementation("eager")  # the others return no attention
         use_masks_without_synchronization()
         use_onednn_linear(backbone)
         unfit = f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null"
@@ -115,7 +118,7 @@ class SentenceEncoder(nn.Module):
         self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
         self.projection, self.truncate_dim = None, truncate_dim
         self.pooled_dim: int = backbone.config.hidden_size
-        if isinstance(self.pooling_layer, CustomPooling):
+        if not isinstance(self.pooling_layer, Pooling):
             with torch.no_grad():
                 shape = self.eval().pool(examples).shape
             self.train()
@@ -298,8 +301,12 @@ class SentenceEncoder(nn.Module):
 
     def _pool_pass(self, of_backbone: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
         """Pool one pass of the backbone, given what the backbone and what the pooling reads."""
-        last_only = self.pooling_layer.layers == (-1,) and num_layers is None
-        states = run_backbone(self.backbone, of_backbone, last_only)
+        if self.pooling_layer.reads_attention:
+            states, attention = run_with_attention(self.backbone, of_backbone)
+            of_pooling = of_pooling | attention
+        else:
+            last_only = self.pooling_layer.layers == (-1,) and num_layers is None
+            states = run_backbone(self.backbone, of_backbone, last_only)
         vectors: Tensor = self.pooling_layer(states[: None if num_layers is None else num_layers + 1], of_pooling)
         if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
             vectors = vectors.float()

@@ -79,10 +79,10 @@ def load_encoder(
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:
     """Return a hash of the weights, settings and post-processing, which determine an encoder's vectors.
 
-    `postprocess` is applied after the encoder's own. The hash is None if the encoder is not a SentenceEncoder, or the
+    `postprocess` is applied after the encoder's own. The hash is None if the encoder is another class, or the
     post-processing is not fitted.
     """
-    if not isinstance(encoder, SentenceEncoder) or (postprocess and not postprocess.fitted):
+    if type(encoder) is not SentenceEncoder or (postprocess and not postprocess.fitted):
         return None
     tensors = encoder.backbone.state_dict() | encoder.pooling_layer.state_dict(prefix="pooling.")
     if encoder.projection is not None and encoder.head in ("mlp", "transform"):

@@ -3,7 +3,9 @@
 A pooling reduces the tokens of a layer to one vector, and averages over the layers that it reads. `cls`, `mean`,
 `first_last` and `top2` are those of Table 6 of the paper. `pooler` is the output of BERT's own pooler. `layers_1_2_12`
 and the like, any set of layers, come from WhiteningBERT (Huang et al. 2021), `mask` from PromptBERT (Jiang et al.
-2022), and `weighted_mean` from SGPT (Muennighoff 2022).
+2022), and `weighted_mean` from SGPT (Muennighoff 2022). `ditto_1_10`, any layer and head, is the sum of tokens weighted
+by their attention to themselves (Chen et al. 2023), over the embedding layer and the last one as in the released code.
+`latent_attention` is NV-Embed's. `cls+mean` concatenates poolings.
 
 The reductions are functions of plain tensors, the states [batch, tokens, dim] of a layer and a mask [batch, tokens], 1
 for the tokens to read and 0 for others:
@@ -20,30 +22,15 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
+from simcse_pl.models.hidden_states import SELF_ATTENTION
+from simcse_pl.models.latent_attention import LatentAttention
+from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
-from simcse_pl.utils.types import Backbone, Batch
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
 OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
-
-
-def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
-
-    Raise UserError if the backbone does not return the output of each layer.
-    """
-    inputs = {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}
-    if last_only:
-        return (backbone(**inputs).last_hidden_state,)
-    states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).get("hidden_states") or ()
-    expected = (*inputs["attention_mask"].shape, backbone.config.hidden_size)
-    if len(states) != backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
-        model = type(backbone).__name__
-        raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
-    return states
 
 
 def first_token(states: Tensor, mask: Tensor) -> Tensor:
@@ -82,6 +69,17 @@ def max_over_tokens(states: Tensor, mask: Tensor) -> Tensor:
     return largest.masked_fill(padding.all(dim=1), 0)
 
 
+def sum_over_tokens(states: Tensor, weights: Tensor) -> Tensor:
+    """Return the sum over tokens times their weights [batch, tokens]; tokens of weight 0 are ignored."""
+    tokens = at_least_float32(states.masked_fill(weights.unsqueeze(-1) == 0, 0))
+    return (tokens * weights.unsqueeze(-1)).sum(dim=1).to(states.dtype)
+
+
+def self_attention(inputs: Inputs, layer: int, head: int) -> Tensor:
+    """Return the attention of each token to itself by a head of a layer, both counted from 1; 0 for padding."""
+    return inputs[SELF_ATTENTION][:, layer - 1, head - 1] * inputs["attention_mask"]
+
+
 def nth_mask_token(inputs: Inputs, mask_token_id: int, number: int) -> Tensor:
     """Return the mask of a template's mask token, counted from 1.
 
@@ -103,6 +101,7 @@ class Pooling(nn.Module):
         mask_of: a function of the tokenizer's tensors [batch, tokens] that returns the mask. None reads all tokens but
             padding; any other one gets a `sentence_mask`, too (see templates.py).
         masks: the number of mask tokens that a template must have.
+        reads_attention: whether `mask_of` gets `SELF_ATTENTION`, too (see `run_with_attention`).
     """
 
     def __init__(
@@ -111,10 +110,11 @@ class Pooling(nn.Module):
         layers: tuple[int, ...] = (-1,),
         mask_of: Callable[[Inputs], Tensor] | None = None,
         masks: int = 0,
+        reads_attention: bool = False,
     ) -> None:
         super().__init__()
         self.over_tokens, self.layers, self.mask_of, self.masks = over_tokens, layers, mask_of, masks
-        self.reads_sentence_mask = mask_of is not None
+        self.reads_sentence_mask, self.reads_attention = mask_of is not None, reads_attention
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch.
@@ -149,6 +149,23 @@ class PoolerOutput(Pooling):
         return torch.tanh(self.dense(at_least_float32(super().forward(hidden_states, inputs))))
 
 
+class LatentAttentionPooling(Pooling):
+    """The mean over tokens after a trained layer of attention; see `LatentAttention`.
+
+    Args:
+        config: the backbone's config.
+        options: of LatentAttention, such as latents and heads.
+    """
+
+    def __init__(self, config: PreTrainedConfig, **options: int) -> None:
+        super().__init__(mean_over_tokens)
+        self.attention = LatentAttention(config.hidden_size, **options)
+
+    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
+        """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
+        return super().forward([self.attention(at_least_float32(hidden_states[-1]))], inputs)
+
+
 class CustomPooling(nn.Module):
     """A user's function or module, such as attention over tokens. Its vectors may have any width.
 
@@ -158,7 +175,8 @@ class CustomPooling(nn.Module):
         function: see `Pooling.forward`. It gets the outputs of all layers, and the inputs with a `sentence_mask`.
     """
 
-    layers, masks, reads_sentence_mask = None, 0, True
+    layers: tuple[int, ...] | None = None
+    masks, reads_sentence_mask, reads_attention = 0, True, False
 
     def __init__(self, function: OfLayers) -> None:
         super().__init__()
@@ -167,6 +185,23 @@ class CustomPooling(nn.Module):
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch, [batch, width]."""
         return self.function(hidden_states, inputs)
+
+
+class Concatenation(CustomPooling):
+    """The vectors of several poolings, one after the other."""
+
+    def __init__(self, parts: Sequence[Pooling | CustomPooling]) -> None:
+        nn.Module.__init__(self)
+        self.parts = nn.ModuleList(parts)
+        if all(part.layers == (-1,) for part in parts):
+            self.layers = (-1,)
+        self.masks = max(part.masks for part in parts)
+        self.reads_sentence_mask = any(part.reads_sentence_mask for part in parts)
+        self.reads_attention = any(part.reads_attention for part in parts)
+
+    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
+        """Return the vectors of a batch, [batch, the sum of the widths]."""
+        return torch.cat([part(hidden_states, inputs) for part in self.parts], dim=1)
 
 
 POOLINGS = {
@@ -181,7 +216,8 @@ POOLINGS = {
     "span": Pooling(mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
 CHOICES = (
-    f"{', '.join(POOLINGS)}, pooler, mask, mask_2, layers like layers_1_2, or the dotted name of a function or a module"
+    f"{', '.join(POOLINGS)}, pooler, latent_attention, mask, mask_2, layers like layers_1_2, a head of attention like "
+    "ditto_1_10, several like cls+mean, or the dotted name of a function or a module"
 )
 
 
@@ -191,25 +227,40 @@ def find_pooling(
     """Return a pooling by its name.
 
     Args:
-        name: one of `POOLINGS`; `pooler`; `mask`, or `mask_2` for the second mask token and so on; `layers_` and the
-            numbers of layers, as in `layers_1_12`; a function or a module (see `CustomPooling`); or the dotted name of
-            a function or of a class of modules, which is imported. A class gets the backbone's config.
+        name: one of `POOLINGS`; `pooler`; `latent_attention`, or `latent_attention_64` for 64 latents in place of 512;
+            `mask`, or `mask_2` for the second mask token and so on; `layers_` and the numbers of layers, as in
+            `layers_1_12`; `ditto_` and the numbers of a layer and a head, from 1; names joined by +; a function or a
+            module (see `CustomPooling`); or the dotted name of a function or of a class of modules, which is imported.
+            A class gets the backbone's config.
         config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
 
     Raises:
-        UserError: an unknown name, or a layer or a function that does not exist.
+        UserError: an unknown name, or a layer, a head or a function that does not exist.
     """
     if not isinstance(name, str):
         return CustomPooling(name)
+    if "+" in name:
+        if "pooler" in (parts := name.split("+")):
+            raise UserError(f"pooling={name}: the weights of a pooler are loaded for pooling=pooler alone")
+        return Concatenation([find_pooling(part, config, mask_token_id) for part in parts])
     if is_dotted(name):
         with reraise_as(f"pooling={name}"):
             function = locate(name)
             return CustomPooling(function(config) if isinstance(function, type) else function)
+    layers = config.num_hidden_layers
     if name in POOLINGS:
         pooling = POOLINGS[name]
     elif name == "pooler":
         pooling = PoolerOutput(config.hidden_size)
+    elif match := re.fullmatch(r"latent_attention(?:_([1-9][0-9]{0,4}))?", name):
+        pooling = LatentAttentionPooling(config, latents=int(match[1] or 512))
+    elif match := re.fullmatch(r"ditto_([1-9][0-9]{0,2})_([1-9][0-9]{0,2})", name):
+        layer, head = int(match[1]), int(match[2])
+        if layer > layers or head > config.num_attention_heads:
+            raise UserError(f"pooling={name}: the model has {layers} layers of {config.num_attention_heads} heads")
+        mask_of = partial(self_attention, layer=layer, head=head)
+        pooling = Pooling(sum_over_tokens, (0, -1), mask_of, reads_attention=True)
     elif match := re.fullmatch(r"mask(?:_([1-9][0-9]?))?", name):
         number = int(match[1] or 1)
         mask_of = partial(nth_mask_token, mask_token_id=-1 if mask_token_id is None else mask_token_id, number=number)
@@ -218,7 +269,6 @@ def find_pooling(
         pooling = Pooling(mean_over_tokens, tuple(int(number) for number in name.split("_")[1:]))
     else:
         raise UserError(f"pooling={name}: choose one of {CHOICES}")
-    layers = config.num_hidden_layers
     if max(*pooling.layers, -min(pooling.layers)) > layers:
         raise UserError(f"pooling={name}: the model has layers 1 to {layers}, and 0, its embeddings")
     return pooling
@@ -233,5 +283,5 @@ def name_of(pooling: str | OfLayers) -> str:
 
 
 def is_dotted(name: str) -> bool:
-    """Return whether a pooling's name is the dotted name of a function or a class."""
-    return "." in name and all(part.isidentifier() for part in name.split("."))
+    """Return whether a pooling's name is the dotted name of a function or a class, or contains one."""
+    return any("." in part and all(word.isidentifier() for word in part.split(".")) for part in name.split("+"))

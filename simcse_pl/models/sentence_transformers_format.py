@@ -27,13 +27,13 @@ from simcse_pl.utils.types import Backbone
 
 MODULES_FILE = "modules.json"
 _CLASSES = "sentence_transformers."
-# Before version 5.4 each pooling had a switch of its own.
+# Before version 5.4 each pooling had a switch of its own. Of several, the vectors are concatenated in this order.
 _SWITCHES = {
     "cls": "pooling_mode_cls_token",
-    "mean": "pooling_mode_mean_tokens",
     "max": "pooling_mode_max_tokens",
-    "last_token": "pooling_mode_lasttoken",
+    "mean": "pooling_mode_mean_tokens",
     "weighted_mean": "pooling_mode_weightedmean_tokens",
+    "last_token": "pooling_mode_lasttoken",
 }
 _NAMES = {"lasttoken": "last_token", "weightedmean": "weighted_mean"}  # the library's names since then
 _TANH = "torch.nn.modules.activation.Tanh"
@@ -131,13 +131,15 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
 
 
 def _pooling(source: str, config: Mapping[str, Any]) -> str:
-    poolings = {switch: pooling for pooling, switch in _SWITCHES.items()}
-    switched_on = [poolings.get(name, name) for name, on in config.items() if name.startswith("pooling_mode_") and on]
-    match config.get("pooling_mode") or switched_on or "mean":
-        case str(pooling) | [str(pooling)] if _NAMES.get(pooling, pooling) in _SWITCHES:
-            return _NAMES.get(pooling, pooling)
-        case others:
-            _unsupported(source, f"the pooling {others}")
+    switches = {switch: name for name, switch in _SWITCHES.items()}
+    places = [*switches]
+    switched_on = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
+    switched_on.sort(key=lambda name: places.index(name) if name in places else -1)
+    modes = config.get("pooling_mode") or [switches.get(name, name) for name in switched_on] or "mean"
+    names = [_NAMES.get(mode, mode) for mode in ([modes] if isinstance(modes, str) else modes)]
+    if not set(names) <= set(_SWITCHES):
+        _unsupported(source, f"the pooling {modes}")
+    return "+".join(names)
 
 
 def unsupported_option(
@@ -151,8 +153,10 @@ def unsupported_option(
     """
     assert settings.pooling is not None
     pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
-    plain = isinstance(pooling, Pooling) and pooling.mask_of is None
+    plain = type(pooling) in (Pooling, PoolerOutput) and pooling.mask_of is None  # type: ignore[union-attr]
     plain = plain and (pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens)  # type: ignore[union-attr]
+    names = settings.pooling.split("+")
+    plain = plain or (len(names) > 1 and names == [name for name in _SWITCHES if name in names])
     template = templates.texts[0] if templates.texts else None
     beyond = {
         f"pooling={settings.pooling}": not plain,
@@ -182,8 +186,10 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None and settings.max_length is not None
-    pooling = find_pooling(settings.pooling, config)
-    assert isinstance(pooling, Pooling)
+    names = settings.pooling.split("+")
+    parts = [find_pooling(name, config) for name in names]
+    pooling = parts[0]  # the only one, unless all are of the last layer
+    assert all(isinstance(part, Pooling) for part in parts) and isinstance(pooling, Pooling)
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
     if pooling.layers != (-1,):
         write_json(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
@@ -191,7 +197,8 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         layer_weights[list(pooling.layers)] = 1
         about = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
         modules.append(("WeightedLayerPooling", about, {"layer_weights": layer_weights}))
-    switches = {switch: POOLINGS[name].over_tokens is pooling.over_tokens for name, switch in _SWITCHES.items()}
+    reductions = [part.over_tokens for part in parts]
+    switches = {switch: POOLINGS[name].over_tokens in reductions for name, switch in _SWITCHES.items()}
     modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
     if isinstance(pooling, PoolerOutput):
         assert spec.pooling_weights is not None
@@ -207,7 +214,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         modules.append(_dense("torch.nn.modules.linear.Identity", matrix.T, -mean @ matrix))
     model: dict[str, Any] = {"similarity_fn_name": "cosine"}
     if settings.truncate_dim and settings.normalize:
-        width = len(modules[-1][2]["linear.weight"]) if modules[-1][0] == "Dense" else dim
+        width = len(modules[-1][2]["linear.weight"]) if modules[-1][0] == "Dense" else len(parts) * dim
         first = torch.eye(width)[: settings.truncate_dim]
         modules.append(_dense("torch.nn.modules.linear.Identity", first, torch.zeros(len(first))))
     elif settings.truncate_dim:

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from transformers import AutoModel
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, mean_over_tokens
+from simcse_pl.models.pooling import POOLINGS, find_pooling, first_token, is_dotted, mean_over_tokens
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
@@ -80,10 +80,41 @@ def test_named_poolings_equal_layers_by_number():
     assert torch.equal(POOLINGS["first_last"](states[:2], inputs), POOLINGS["mean"](states[:2], inputs))
 
 
-@pytest.mark.parametrize("name", ["average", "mask_0", "layers_4", "torch.no_such_function"])
+@pytest.mark.parametrize("name", ["average", "mask_0", "layers_4", "torch.no_such_function", "ditto_4_1", "ditto_1_5"])
 def test_an_unknown_name_is_an_error(name):
     with pytest.raises(UserError, match=f"^pooling={name}: "):
-        find_pooling(name, BERT)
+        find_pooling(name, SimpleNamespace(num_hidden_layers=3, num_attention_heads=4))
+
+
+def test_a_concatenation_has_the_vectors_of_its_parts_and_names_its_code(make_model, tmp_path):
+    names = ["layers_1", "cls", "ditto_3_1", "max", "ditto_1_4"]
+    parts = [SentenceEncoder.from_pretrained(make_model("bert"), name).encode(SENTENCES) for name in names]
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "+".join(names))
+    assert encoder.dim == 5 * 32
+    torch.testing.assert_close(encoder.encode(SENTENCES), torch.cat(parts, dim=1), atol=1e-6, rtol=0)
+    encoder.save_pretrained(tmp_path)
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES))
+    assert is_dotted("cls+my_package.poolings.mine") and not is_dotted("cls+mean")
+    with pytest.raises(UserError, match="the weights of a pooler"):
+        SentenceEncoder.from_pretrained(make_model("bert"), "mean+pooler")
+
+
+def test_ditto_weights_tokens_by_the_attention_of_a_head_to_the_token_itself(make_model):
+    folder, layer, head = make_model("bert", initializer_range=0.5), 2, 3
+    encoder, model = SentenceEncoder.from_pretrained(folder, "ditto_2_3"), AutoModel.from_pretrained(folder).double()
+    attention = model.eval().encoder.layer[layer - 1].attention.self
+    for text, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
+        with torch.no_grad():
+            states = model(**encoder.tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+            query, key = (
+                project(states[layer - 1])[0, :, 8 * (head - 1) : 8 * head]
+                for project in (attention.query, attention.key)
+            )
+        expected = torch.zeros(32, dtype=torch.float64)
+        for i in range(len(query)):
+            scores = [math.exp(query[i] @ other / math.sqrt(8)) for other in key]
+            expected += scores[i] / math.fsum(scores) * (states[0][0, i] + states[-1][0, i]) / 2
+        torch.testing.assert_close(vector.double(), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -164,10 +195,10 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("form", ["folder", "checkpoint"])
-def test_the_weights_of_a_module_are_trained_and_saved(form, make_model, tmp_path):
-    name = f"{__name__}.Attention"
+@pytest.mark.parametrize(("name", "dim"), [(f"{__name__}.Attention", 5), ("cls+latent_attention_3", 64)])
+def test_the_weights_of_a_module_are_trained_and_saved(name, dim, form, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), name, head="mlp")
-    assert encoder.pooling == name and encoder.dim == 5
+    assert encoder.pooling == name and encoder.dim == dim
     inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
     encoder(inputs).square().sum().backward()
     assert all(weight.grad.abs().sum() > 0 for weight in encoder.pooling_layer.parameters())

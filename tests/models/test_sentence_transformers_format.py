@@ -122,6 +122,8 @@ def test_what_the_library_lacks_is_not_written_for_it(architecture, template, op
         *((name, {"pooling": "layers_0_2_3"}, None) for name in ("roberta", "modernbert")),
         *(("bert", {"pooling": name}, None) for name in POOLINGS if name != "span"),
         ("bert", {"pooling": "pooler", "head": "mlp"}, None),
+        ("bert", {"pooling": "cls+mean", "truncate_dim": 40, "normalize": True}, None),
+        ("bert", {"pooling": "cls+max+mean+weighted_mean+last_token", "head": "mlp"}, None),
         ("roberta", {"pooling": "cls", "head": "mlp", "normalize": True}, None),
         ("roberta", {"pooling": "cls", "head": "mlp_train_only"}, None),
         ("bert", {"head": "mlp", "normalize": True}, Whitening()),
@@ -162,6 +164,8 @@ def write(folder, *modules, **files):
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
         ({"pooling_mode": "max", "include_prompt": True}, "max"),
         ({"pooling_mode": ["cls"]}, "cls"),
+        ({"pooling_mode": ["mean", "lasttoken"]}, "mean+last_token"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "cls+mean"),
         ({"pooling_mode": "lasttoken"}, "last_token"),
         ({"pooling_mode_mean_tokens": False}, "mean"),  # the library's default
     ],
@@ -190,7 +194,7 @@ ON_TOKENS = {"module_input_name": "token_embeddings"}
 @pytest.mark.parametrize(
     ("modules", "files", "message"),
     [
-        ([], {"1_Pooling__config": {"pooling_mode": ["cls", "mean"]}}, "the pooling .'cls', 'mean'."),
+        ([], {"1_Pooling__config": {"pooling_mode": ["cls", "first"]}}, "the pooling .'cls', 'first'."),
         ([TRANSFORMER, POOLING, {"path": "2_CNN", "type": "sentence_transformers.models.CNN"}], {}, "a module .*CNN"),
         ([TRANSFORMER, POOLING, NORMALIZE, DENSE], {}, "the modules Transformer, Pooling, Normalize, Dense"),
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
