@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import logging
+import re
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ COMMANDS = {
     "serve": "serve a search page and a JSON endpoint on this machine",
     "mine": "find hard negatives for pairs",
     "synthesize": "make triplets from sentences by a language model",
+    "merge": "average the weights of encoders, such as runs with several seeds",
+    "distill-static": "make static embeddings from an encoder, in the format of model2vec",
     "export": "write an encoder for sentence-transformers or as ONNX, or upload it to the hub",
     "info": "print the architecture and the settings of an encoder",
     "prepare": "make training files from public datasets, or a tokenizer from text",
@@ -45,7 +48,7 @@ def main() -> None:
     if name == "prepare":
         dataset, rest = _choose("simcse prepare", f"{COMMANDS[name].capitalize()}.", DATASETS, rest)
         name = f"prepare {dataset}"
-    module = f"simcse_pl.cli.{name.replace(' ', '_')}"
+    module = "simcse_pl.cli." + re.sub("[ -]", "_", name)
     command = importlib.import_module(module)  # only this one: importing torch takes seconds
     parser = Parser(prog=f"simcse {name}", description=command.__doc__)
     command.add_arguments(parser)
@@ -56,7 +59,7 @@ def main() -> None:
 
 def _choose(prog: str, about: str, commands: Mapping[str, str], arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that the first argument names, and the remaining arguments."""
-    listed = "\n".join(f"  {name:<13}{summary}" for name, summary in commands.items())
+    listed = "\n".join(f"  {name:<16}{summary}" for name, summary in commands.items())
     parser = Parser(
         prog=prog,
         usage="%(prog)s COMMAND ...",

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, get_args
 
 from simcse_pl.data.readers.layout import Format, Layout
 from simcse_pl.inference.simcse import SimCSE
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import counter
 
 T = TypeVar("T")
@@ -28,8 +30,8 @@ def add_encoder(parser: argparse.ArgumentParser, name: str = "encoder", computes
     """
     about = (
         "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "
-        "or sentence-transformers, a hub name, package:NAME of a Python package, word vectors (.txt or .vec), or with "
-        "--backbone a file with a state dict"
+        "or sentence-transformers, a hub name, package:NAME of a Python package, static embeddings, word vectors "
+        "(.txt or .vec), or with --backbone a file with a state dict"
     )
     parser.add_argument(name, metavar="ENCODER", help=about, **how)
     about = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
@@ -54,6 +56,20 @@ def load_simcse(arguments: argparse.Namespace) -> SimCSE:
     names = ("pooling", "backbone", "max_length", "truncate_dim", "batch_size", "bf16")
     options = {name: getattr(arguments, name) for name in names}
     return SimCSE(arguments.encoder, device=arguments.device, **options)
+
+
+def load_selected(name: str, arguments: argparse.Namespace) -> SentenceEncoder:
+    """Load an encoder on the CPU, with the arguments of `add_encoder` that replace its settings."""
+    options = {name: getattr(arguments, name) for name in ("pooling", "backbone", "max_length", "truncate_dim")}
+    return SentenceEncoder.from_pretrained(name, **options)
+
+
+def new_folder(name: str) -> Path:
+    """Return an output folder; raise UserError if it contains files."""
+    folder = Path(name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists: give a new directory, or remove it first")
+    return folder
 
 
 def column(text: str) -> int | str:

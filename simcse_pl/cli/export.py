@@ -9,7 +9,7 @@ from pathlib import Path
 
 from huggingface_hub import HfApi
 
-from simcse_pl.cli.common import add_encoder
+from simcse_pl.cli.common import add_encoder, load_selected, new_folder
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.export.model_card import read_training, write_card
 from simcse_pl.export.onnx import write_onnx
@@ -48,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    folder, repository = Path(arguments.folder), arguments.push_to_hub
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists: give a new directory, or remove it first")
+    folder, repository = new_folder(arguments.folder), arguments.push_to_hub
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
@@ -80,8 +78,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
-    options = {name: getattr(arguments, name) for name in ("pooling", "backbone", "max_length", "truncate_dim")}
-    encoder = SentenceEncoder.from_pretrained(arguments.encoder, **options)
+    encoder = load_selected(arguments.encoder, arguments)
     encoder.normalize |= arguments.normalize
     if arguments.postprocess:
         if encoder.postprocess:

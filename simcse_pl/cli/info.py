@@ -8,6 +8,7 @@ from simcse_pl.cli.common import add_encoder, json_line, load_simcse
 from simcse_pl.inference.simcse import SimCSE
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.word_vectors import WordVectors
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +29,8 @@ def describe(simcse: SimCSE) -> dict[str, Any]:
     """Return an encoder's name, architecture, settings and size."""
     encoder = simcse.encoder
     if not isinstance(encoder, SentenceEncoder):
-        return {"encoder": simcse.name, "architecture": "word vectors", "dimensions": encoder.dim}
+        kind = "word vectors" if isinstance(encoder, WordVectors) else "static embeddings"
+        return {"encoder": simcse.name, "architecture": kind, "dimensions": encoder.dim}
     config = encoder.backbone.config
     return {
         "encoder": simcse.name,

@@ -4,6 +4,7 @@ import gc
 import inspect
 import logging
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -89,6 +90,7 @@ def train_here(
         checkpoint: the checkpoint to resume from, if any.
         trial: the trial of an Optuna search, if any.
     """
+    started = time.monotonic()
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)
     metadata = RunMetadata(options)
@@ -146,7 +148,7 @@ def train_here(
             module.objective.save(encoder, folder / "encoder")
             if trial:
                 results["trial"] = trial.tell(best_score(results))
-            write_results(config, results, suite, module, data, trainer.loggers)
+            write_results(config, results, suite, module, data, trainer.loggers, started)
     return results
 
 
@@ -199,8 +201,12 @@ def write_results(
     module: SimCSEModule,
     data: SentenceDataModule,
     loggers: Iterable[Any],
+    started: float,
 ) -> None:
-    """Measure the saved encoder on the tasks, write, log and print all results, and remove checkpoints."""
+    """Measure the saved encoder on the tasks, write, log and print all results, and remove checkpoints.
+
+    `started` is the time of `time.monotonic` when the run started.
+    """
     folder, places = Path(config.run_dir), dashboards(loggers)
     finite = math.isfinite(best_score(results))
     stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
@@ -215,7 +221,7 @@ def write_results(
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
     show(run_table(results).printed())
-    show(run_places(folder, places))
+    show(run_places(folder, time.monotonic() - started, places))
     if results.get("failed"):
         raise UserError(failures(results["failed"]))
 

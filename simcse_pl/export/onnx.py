@@ -21,8 +21,8 @@ from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
 from simcse_pl.utils.types import Batch
 
-GRAPH_FILE = "sentence_encoder.onnx"
-INT8_FILE = "sentence_encoder_int8.onnx"
+GRAPH_FILE = "model.onnx"  # the names that transformers.js and text-embeddings-inference look for
+INT8_FILE = "model_quantized.onnx"
 OUTPUT = "sentence_embedding"
 MAX_DIFFERENCE = 1e-4  # of a coordinate, relative to the largest one if that is above 1
 MIN_COSINE = 0.98
@@ -38,7 +38,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
 
     Args:
         encoder: on the CPU.
-        folder: receives sentence_encoder.onnx and, with `int8`, sentence_encoder_int8.onnx.
+        folder: receives model.onnx and, with `int8`, model_quantized.onnx.
         sentences: sentences on which the vectors of graph and encoder are compared.
         int8: also write a graph with 8-bit weights.
 

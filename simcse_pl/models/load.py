@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sources import resolve
+from simcse_pl.models.static_embeddings import read_static_embeddings
 from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.tensors import hash_tensors
@@ -53,9 +55,10 @@ def load_encoder(
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
-        name: a file of word vectors (`.txt` or `.vec`, gzipped or not), or any name that
-            SentenceEncoder.from_pretrained takes.
-        pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings.
+        name: a file of word vectors (`.txt` or `.vec`, gzipped or not), static embeddings of model2vec or
+            sentence-transformers, or any name that SentenceEncoder.from_pretrained takes.
+        pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings. Static embeddings
+            take truncate_dim alone.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
 
@@ -64,6 +67,10 @@ def load_encoder(
     """
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
         return WordVectors.from_file(name, bool(normalize))
+    if not Path(name).is_file() and (static := read_static_embeddings(resolve(name))):
+        static.normalize = static.normalize if normalize is None else normalize
+        static.vectors = static.vectors[:, :truncate_dim].contiguous()
+        return static
     return SentenceEncoder.from_pretrained(
         name,
         pooling=pooling,

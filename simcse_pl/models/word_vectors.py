@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +42,52 @@ def split_words(sentence: str) -> list[str]:
     return [match.group() for match in _WORD.finditer(sentence.translate(_STRAIGHT_QUOTES))]
 
 
-class WordVectors:
+class AveragedVectors(ABC):
+    """The average of the vectors of a sentence's words or tokens; zeros if it has none.
+
+    Args:
+        vectors: [words or tokens, dim] float32.
+        normalize: whether `encode` scales vectors to length 1, except zero vectors.
+    """
+
+    def __init__(self, vectors: Tensor, normalize: bool = False) -> None:
+        self.vectors = vectors
+        self.normalize = normalize
+
+    @property
+    def dim(self) -> int:
+        """Return the number of dimensions of a vector."""
+        return self.vectors.shape[1]
+
+    @abstractmethod
+    def rows_of(self, sentences: list[str]) -> list[list[int]]:
+        """Return the rows of `vectors` that are averaged for each sentence."""
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        batch_size: int | None = None,
+        progress: bool = False,
+        bf16: bool = False,
+        normalize: bool | None = None,
+    ) -> Tensor:
+        """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
+
+        Vectors are averaged in float32, also with `bf16`.
+        """
+        batch_size = 1024 if batch_size is None else batch_size
+        sentences = checked_sentences(sentences)
+        vectors = torch.empty(len(sentences), self.dim)
+        for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
+            known = self.rows_of(sentences[start : start + batch_size])
+            lengths = torch.tensor([len(rows) for rows in known])
+            rows, begins = torch.tensor([*itertools.chain(*known)], dtype=torch.long), lengths.cumsum(0) - lengths
+            sums = F.embedding_bag(rows, self.vectors, begins, mode="sum")
+            vectors[start : start + batch_size] = sums / lengths.clamp(min=1).unsqueeze(1)
+        return unit_vectors(vectors) if (self.normalize if normalize is None else normalize) else vectors
+
+
+class WordVectors(AveragedVectors):
     """The average of a sentence's word vectors.
 
     Each word is looked up as written, then in lower case. Words without a vector are left out. A
@@ -59,14 +105,13 @@ class WordVectors:
     """
 
     def __init__(self, rows: dict[str, int], vectors: Tensor, normalize: bool = False) -> None:
+        super().__init__(vectors, normalize)
         self.rows = rows
-        self.vectors = vectors
-        self.normalize = normalize
 
-    @property
-    def dim(self) -> int:
-        """Return the number of dimensions of a vector."""
-        return self.vectors.shape[1]
+    def rows_of(self, sentences: list[str]) -> list[list[int]]:
+        """Return the rows of the known words."""
+        words = ([self.rows.get(w, self.rows.get(w.lower())) for w in split_words(text)] for text in sentences)
+        return [[row for row in of_words if row is not None] for of_words in words]
 
     @classmethod
     def from_file(cls, path: str | Path, normalize: bool = False) -> "WordVectors":
@@ -99,28 +144,3 @@ class WordVectors:
         if not dim or len(vectors) != size * dim or (announced and size != int(announced[1])):
             raise UserError(f"{path} is damaged or cut short: it must have a word and {dim} numbers per line")
         return cls(rows, torch.frombuffer(vectors, dtype=torch.float32).view(size, dim), normalize)
-
-    def encode(
-        self,
-        sentences: Sequence[str],
-        batch_size: int | None = None,
-        progress: bool = False,
-        bf16: bool = False,
-        normalize: bool | None = None,
-    ) -> Tensor:
-        """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
-
-        Word vectors are averaged in float32, also with `bf16`.
-        """
-        batch_size = 1024 if batch_size is None else batch_size
-        sentences = checked_sentences(sentences)
-        vectors = torch.empty(len(sentences), self.dim)
-        for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
-            batch = sentences[start : start + batch_size]
-            found = ([self.rows.get(w, self.rows.get(w.lower())) for w in split_words(text)] for text in batch)
-            known = [[row for row in of_words if row is not None] for of_words in found]
-            lengths = torch.tensor([len(rows) for rows in known])
-            rows, begins = torch.tensor([*itertools.chain(*known)], dtype=torch.long), lengths.cumsum(0) - lengths
-            sums = F.embedding_bag(rows, self.vectors, begins, mode="sum")
-            vectors[start : start + batch_size] = sums / lengths.clamp(min=1).unsqueeze(1)
-        return unit_vectors(vectors) if (self.normalize if normalize is None else normalize) else vectors

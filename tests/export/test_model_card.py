@@ -58,13 +58,14 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
     paper = {"table": "table_5_sts", "row": "unsupervised/SimCSE-BERT-base"}
     result = Result.model_validate({"label": "my encoder", "sts": [stsb], "paper": paper})
     (tmp_path / "onnx").mkdir()
-    (tmp_path / "onnx" / "sentence_encoder.onnx").write_bytes(b"")
+    (tmp_path / "onnx" / "model.onnx").write_bytes(b"")
     where = (tmp_path, "mine", encoder, read_training(str(run / "encoder")), [result])
     write_card(*where, repository="me/mine", license="mit", language="en")
     card = ModelCard.load(tmp_path / "README.md")
     assert (card.data.license, card.data.language, card.data.base_model) == ("mit", "en", "FacebookAI/roberta-base")
     assert "contrastive learning as in [SimCSE]" in card.text and "simcse" in card.data.tags
-    assert card.data.datasets == ["someone/sentences"] and "onnx" in card.data.tags
+    assert card.data.datasets == ["someone/sentences"] and {"onnx", "transformers.js"} < {*card.data.tags}
+    assert 'AutoModel.from_pretrained("me/mine", { dtype: "fp32" })' in card.text
     assert re.search(r"\| my encoder +\| +81.00", card.text)
     assert re.search(r"\| paper, Table 5: SimCSE-BERT-base \(unsupervised\) +\| +76.85", card.text)
     assert re.search(r"\| best, step 9 of 10 \| dev +\| +50.00 \| +0.250 \| +-1.500 \|", card.text)

@@ -1,6 +1,7 @@
 """The table and the paths that `simcse train` prints at the end. Correlations and shares are shown x 100."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,13 @@ def run_table(results: Mapping[str, Any]) -> Table:
     return Table("run", title + f" ({scale})" * bool(scale), frame, headings)
 
 
-def run_places(folder: Path, dashboards: Sequence[str] = ()) -> Text:
-    """Return the paths of a run's files, and of `dashboards`, in lines that are never wrapped."""
+def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
+    """Return the time of a run, the paths of its files and `dashboards`, and code to use its encoder; never wrapped."""
     places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "results": RESULTS_FILE}
     where = [f"{what:<13}{folder / path}" for what, path in places.items() if (folder / path).exists()]
     where += [f"{'W&B':<13}{place}" for place in dashboards]
-    return Text("\n".join(where))
+    code = f'from simcse_pl import SimCSE; vectors = SimCSE("{folder / "encoder"}").encode(["A sentence."])'
+    return Text("\n".join([f"{'time':<13}{timedelta(seconds=round(seconds))}", *where, f"{'use':<13}{code}"]))
 
 
 def metric_frame(rows: Sequence[Mapping[str, float]], metrics: Sequence[str]) -> tuple[pd.DataFrame, dict[str, int]]:

@@ -1,6 +1,7 @@
-"""The table at the end of a run."""
+"""The table and the lines at the end of a run."""
 
-from simcse_pl.reports.tables.run_table import run_table
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.reports.tables.run_table import run_places, run_table
 
 
 def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
@@ -15,3 +16,11 @@ def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
         ["best, step 2 of 3", "dev", "en", "50.00", "–", "75.00"],
         ["best, step 2 of 3", "dev", "mean", "50.00", "–", "50.00"],
     ]
+
+
+def test_the_last_line_of_a_run_is_code_that_uses_its_encoder(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), "cls").save_pretrained(tmp_path / "encoder")
+    first, second, last = str(run_places(tmp_path, 3725.2)).splitlines()
+    assert (first.split(), second.split()) == (["time", "1:02:05"], ["encoder", f"{tmp_path}/encoder"])
+    exec(last.removeprefix("use").strip(), names := {})
+    assert names["vectors"].shape == (1, 32)

@@ -1,0 +1,60 @@
+"""Average the weights of encoders that were fine-tuned from the same model (Wortsman et al. 2022, "Model Soups")."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+from simcse_pl.models.encoder import SentenceEncoder
+
+
+def difference(first: SentenceEncoder, other: SentenceEncoder) -> str | None:
+    """Return what keeps two encoders from being averaged, such as `pooling=cls and mean`, or None."""
+    shapes, others = ({name: x.shape for name, x in encoder.state_dict().items()} for encoder in (first, other))
+    if type(first.backbone) is not type(other.backbone) or shapes != others:
+        return "the names or shapes of their weights"
+    if first.tokenizer.get_vocab() != other.tokenizer.get_vocab():
+        return "their tokenizers"
+    if first.postprocess or other.postprocess:
+        return "their post-processing, which belongs to the vectors of one encoder"
+    settings, of_other = vars(first.settings), vars(other.settings)
+    differing = (f"{name}={settings[name]} and {of_other[name]}" for name in settings)
+    return next(
+        (text for text, name in zip(differing, settings, strict=True) if settings[name] != of_other[name]), None
+    )
+
+
+def merge(encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None = None) -> SentenceEncoder:
+    """Return an encoder whose weights are the weighted mean of those of `encoders`, which are not changed.
+
+    The means are computed in float64. Integers, such as the steps that a batch normalization counted, are those of the
+    first encoder, as are the settings and the tokenizer.
+
+    Args:
+        encoders: encoders without a `difference`.
+        weights: one number per encoder, which are divided by their sum; None for equal ones.
+
+    Examples:
+        >>> soup = merge([SentenceEncoder.from_pretrained(f"outputs/seed_{seed}/encoder") for seed in (0, 1, 2)])
+    """
+    weights = [1.0] * len(encoders) if weights is None else weights
+    merged, states = copy.deepcopy(encoders[0]), [encoder.state_dict() for encoder in encoders]
+    for name, x in merged.state_dict().items():  # shares its memory with `merged`
+        if x.is_floating_point():
+            terms = (weight * state[name].double() for weight, state in zip(weights, states, strict=True))
+            x.copy_(sum(terms) / sum(weights))
+    return merged
+
+
+def greedy_soup(encoders: Sequence[SentenceEncoder], score: Callable[[SentenceEncoder], float]) -> list[int]:
+    """Return the positions of the encoders whose mean the greedy recipe of Wortsman et al. 2022 takes, best first.
+
+    The best encoder comes first. Each other one, in the order of the scores, is added if the score of the mean does not
+    become lower.
+    """
+    scores = [score(encoder) for encoder in encoders]
+    first, *others = sorted(range(len(encoders)), key=lambda place: -scores[place])
+    chosen, best = [first], scores[first]
+    for place in others:
+        value = score(merge([encoders[i] for i in (*chosen, place)]))
+        if value >= best:
+            chosen, best = [*chosen, place], value
+    return chosen

@@ -1,0 +1,129 @@
+"""Static embeddings: one vector per token, and the mean of these as the vector of a sentence.
+
+They are distilled from an encoder as model2vec does, without any text, and saved in its format, which
+sentence-transformers reads too. They need no transformer, and encode some hundred times faster.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.sentence_transformers_format import MODULES_FILE
+from simcse_pl.models.sources import find_file, find_weights, leaves_folder
+from simcse_pl.models.word_vectors import AveragedVectors
+from simcse_pl.postprocessing.linear import principal_directions
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import atomic_write, read_json, write_json
+from simcse_pl.utils.tensors import read_weights, to_device
+from simcse_pl.utils.terminal import tracked
+
+_BATCH_SIZE = 256
+_UNUSED = re.compile(r"\[unused\d+\]")  # tokens that BERT's vocabulary reserves
+
+
+class StaticEmbeddings(AveragedVectors):
+    """The average of the vectors of a sentence's tokens, without the special ones and those that are unknown.
+
+    Args:
+        tokenizer: of the library `tokenizers`.
+        vectors: [tokens, dim] float32.
+        normalize: whether `encode` scales vectors to length 1, except zero vectors.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vectors: Tensor, normalize: bool = True) -> None:
+        super().__init__(vectors, normalize)
+        self.tokenizer = tokenizer
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        model = json.loads(tokenizer.to_str())["model"]
+        self._unknown = model.get("unk_id", tokenizer.token_to_id(model.get("unk_token") or ""))
+
+    def rows_of(self, sentences: list[str]) -> list[list[int]]:
+        """Return the ids of the known tokens."""
+        encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        return [[row for row in encoding.ids if row != self._unknown] for encoding in encodings]
+
+    def save_pretrained(self, folder: str | Path, **about: Any) -> None:
+        """Write a folder for model2vec and sentence-transformers, in float16, with further entries of its config."""
+        kind, kinds = "sentence_transformers.models.", ["StaticEmbedding", *["Normalize"] * self.normalize]
+        paths = [".", "1_Normalize"]
+        modules = [{"idx": i, "name": str(i), "path": paths[i], "type": kind + name} for i, name in enumerate(kinds)]
+        config = {"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": self.dim, **about}
+        with atomic_write(folder, last=MODULES_FILE) as new:
+            write_json(new / "config.json", config | {"normalize": self.normalize, "max_length": None})
+            save_file({"embeddings": self.vectors.half().contiguous()}, new / "model.safetensors")
+            self.tokenizer.save(str(new / "tokenizer.json"))
+            write_json(new / MODULES_FILE, modules)
+
+
+def read_static_embeddings(source: str) -> StaticEmbeddings | None:
+    """Read a folder or hub repository of model2vec, or of sentence-transformers with a StaticEmbedding; None otherwise.
+
+    Raises:
+        UserError: a file is damaged or missing.
+    """
+    path = find_file(source, MODULES_FILE)
+    with reraise_as(f"{source}: its static embeddings are damaged"):
+        modules = read_json(path) if path else []
+        kinds = [module["type"].rpartition(".")[2] for module in modules]
+        if kinds[:1] != ["StaticEmbedding"]:
+            return None
+        folder = modules[0]["path"]
+        if leaves_folder(folder) or (file := find_file(source, "tokenizer.json", folder)) is None:
+            raise UserError(f"{source} has no tokenizer.json beside its static embeddings")
+        tensors = read_weights(find_weights(source, folder))
+        vectors = tensors["embeddings" if "embeddings" in tensors else "embedding.weight"].float()
+        if "mapping" in tensors:  # of tokens to shared vectors
+            vectors = vectors[tensors["mapping"].long()]
+        if "weights" in tensors:
+            vectors = vectors * tensors["weights"].float().unsqueeze(1)
+        return StaticEmbeddings(Tokenizer.from_file(str(file)), vectors, "Normalize" in kinds)
+
+
+@torch.no_grad()
+def distill(encoder: SentenceEncoder, dim: int = 256, sif: float = 1e-4) -> StaticEmbeddings:
+    """Return static embeddings that are distilled from an encoder, as by model2vec (Tulkens and van Dongen 2024).
+
+    The encoder, with its pooling, template and post-processing, embeds each token of its vocabulary alone between the
+    special tokens. The vectors are projected on their first principal components, and the i-th token, in the order of
+    the vocabulary from 0, gets a SIF weight (Arora et al. 2017) with the frequency of Zipf's law:
+
+        v_i = a / (a + p_i) P^T (f(t_i) - mean),    p_i = (1 / (i + 2)) / sum_j (1 / (j + 2))
+
+    Special tokens and those that a vocabulary reserves do not count, and get zeros.
+
+    Args:
+        encoder: with a tokenizer of the library `tokenizers`.
+        dim: the number of components; fewer are possible.
+        sif: a, such as 1e-4.
+    """
+    tokenizer = encoder.tokenizer
+    if not tokenizer.is_fast:
+        raise UserError(f"the tokenizer of {tokenizer.name_or_path} is not one of the library tokenizers")
+    example = tokenizer.backend_tokenizer.encode("a")
+    ids, special = np.array(example.ids, dtype=np.int64), np.array(example.special_tokens_mask, dtype=bool)
+    first, last = np.flatnonzero(~special)[[0, -1]]
+    before, after, vocabulary = ids[:first].tolist(), ids[last + 1 :].tolist(), tokenizer.get_vocab()
+    skipped = {*tokenizer.all_special_ids, *(row for token, row in vocabulary.items() if _UNUSED.fullmatch(token))}
+    kept = sorted({*vocabulary.values()} - skipped)
+    parts = []
+    for start in tracked(range(0, len(kept), _BATCH_SIZE), "encoding tokens"):
+        tokens = [[*before, row, *after] for row in kept[start : start + _BATCH_SIZE]]
+        parts.append(encoder(to_device(encoder.templates.batch(tokens), encoder.device)).float().cpu())
+    vectors = torch.cat(parts)
+    if encoder.postprocess:
+        vectors = encoder.postprocess.transform(vectors)
+    mean, _, directions = principal_directions(vectors)
+    shares = 1 / torch.arange(2, len(kept) + 2, dtype=torch.float64)
+    weights = sif / (sif + shares / shares.sum())
+    table = torch.zeros(max(vocabulary.values()) + 1, min(dim, directions.shape[1]))
+    table[kept] = (weights.unsqueeze(1) * ((vectors - mean) @ directions[:, :dim])).float()
+    return StaticEmbeddings(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()), table)

@@ -1,0 +1,66 @@
+"""Static embeddings: values (transformers and numpy), and the same vectors in model2vec and sentence-transformers."""
+
+import numpy as np
+import pytest
+import torch
+from model2vec import StaticModel
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.load import load_encoder
+from simcse_pl.models.static_embeddings import distill
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
+
+TEXTS = [*SENTENCES, "word " * 600, "", "🙂 dogs"]  # the last begins with an unknown token
+
+
+@pytest.fixture
+def folder(make_model, tmp_path):
+    distill(SentenceEncoder.from_pretrained(make_model("bert"), "mean"), dim=8).save_pretrained(tmp_path / "static")
+    return tmp_path / "static"
+
+
+@pytest.mark.parametrize("architecture", ["bert", "gpt2"])
+def test_a_token_has_its_weighted_principal_components(architecture, make_model):
+    model = make_model(architecture)
+    found = distill(SentenceEncoder.from_pretrained(model, "mean"), dim=6, sif=1e-3).vectors.double().numpy()
+    tokenizer, backbone = AutoTokenizer.from_pretrained(model), AutoModel.from_pretrained(model).eval()
+    ids = [i for i in range(len(tokenizer)) if i not in tokenizer.all_special_ids]
+    before, after = ([tokenizer.cls_token_id], [tokenizer.sep_token_id]) if architecture == "bert" else ([], [])
+    with torch.no_grad():
+        vectors = [backbone(torch.tensor([[*before, i, *after]])).last_hidden_state[0].mean(dim=0).numpy() for i in ids]
+    x = np.array(vectors, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+    frequencies = 1 / np.arange(2, len(ids) + 2)
+    weights = 1e-3 / (1e-3 + frequencies / frequencies.sum())
+    expected = weights[:, None] * (left * sizes)[:, :6]
+    np.testing.assert_allclose(found[ids] @ found[ids].T, expected @ expected.T, atol=1e-5)  # signs are arbitrary
+    assert not found[tokenizer.all_special_ids].any()
+
+
+def test_other_libraries_compute_the_same_vectors(folder):
+    vectors = load_encoder(str(folder)).encode(TEXTS)
+    assert vectors.shape == (len(TEXTS), 8)
+    np.testing.assert_allclose(StaticModel.from_pretrained(folder).encode(TEXTS), vectors, atol=2e-3)  # in float16
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS[:-2])
+    np.testing.assert_allclose(theirs, vectors[:-2], atol=2e-3)
+    plain = load_encoder(str(folder), normalize=False, truncate_dim=3).encode(TEXTS)
+    assert plain.shape == (len(TEXTS), 3) and not plain[-2].any()
+
+
+def test_shared_vectors_and_weights_of_a_quantized_vocabulary_are_read(folder):
+    embeddings = load_file(folder / "model.safetensors")["embeddings"]
+    mapping, weights = torch.arange(len(embeddings)) // 2, torch.linspace(0.5, 2, len(embeddings))
+    shared = {"embeddings": embeddings[: len(embeddings) // 2 + 1].clone(), "mapping": mapping, "weights": weights}
+    save_file(shared, folder / "model.safetensors")
+    vectors = StaticModel.from_pretrained(folder).encode(TEXTS)
+    np.testing.assert_allclose(vectors, load_encoder(str(folder)).encode(TEXTS), atol=2e-3)
+
+
+def test_a_damaged_folder_is_one_line(folder):
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match=f"{folder} has no tokenizer.json"):
+        load_encoder(str(folder))
