@@ -4,13 +4,14 @@ import itertools
 import logging
 import random
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow
 import torch
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -65,6 +66,8 @@ class TrainingSet:
             `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
             a single view needs no name.
         batch_size: the rows of a contrastive batch, over all devices together.
+        sampler: from `kind` to the group of each row that is trained on, of which batches are drawn, such as Clusters;
+            None for one group.
         tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
             for each CPU if there are many rows. The rows do not depend on it.
         streaming: whether rows are read and tokenized while they are trained on (see streaming.py). Without end, they
@@ -85,6 +88,7 @@ class TrainingSet:
         label_range: the lowest and the highest label of all rows, after `read`; None without labels.
         view_roles: the role of each view of a batch, after `read`.
         kind: what the rows have, after `read`.
+        groups: the group of each row of `chosen`, after `read`; None without a sampler.
         fingerprint: a hash of the content of `train`, after `read`.
         key: a text that changes with the rows, after `read`.
         stream: the rows that are streamed, after `read`.
@@ -106,6 +110,7 @@ class TrainingSet:
     hold_out: Annotated[float, Field(ge=0)] = 0.0
     views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
+    sampler: Callable[[RowKind], NDArray[np.integer]] | None = None
     tokenizing_processes: NonNegativeInt | None = None
     streaming: bool = False
     shuffled_rows: PositiveInt = 10_000
@@ -125,10 +130,10 @@ class TrainingSet:
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
         classes = self.labels == "classes" and self.label_names is None
-        if self.streaming and any((self.limit, self.hold_out, self._documents, classes)):
+        if self.streaming and any((self.limit, self.hold_out, self._documents, classes, self.sampler)):
             raise UserError(
                 "streaming=true: not all rows are known, so set limit=null, hold_out=0, label_names=[...] for classes, "
-                "and use no view of the next sentences"
+                "and use no sampler and no view of the next sentences"
             )
         self.held_out: Rows = ()
 
@@ -179,6 +184,7 @@ class TrainingSet:
             self.name or "",
         )
         self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
+        self.groups = self.sampler(self.kind) if self.sampler else None
         if self.streaming:
             self.chosen = range(sys.maxsize)
 
