@@ -71,6 +71,9 @@ CASES = {
     "contrastive": Case(
         lambda _: ContrastiveLoss(0.3, 0.5, hardness=0.7), formulas.contrastive, default_roles(4), queue=3
     ),
+    "contrastive, trainable temperature": Case(
+        lambda _: ContrastiveLoss(0.3, 0.5, trainable_temperature=True), formulas.contrastive, TRIPLET
+    ),
     "contrastive, several positives": Case(
         lambda _: ContrastiveLoss(0.3, 0.5, "dot"), formulas.contrastive, (ANCHOR, POSITIVE, OTHER, POSITIVE, NEGATIVE)
     ),
