@@ -105,6 +105,8 @@ FILES = {
     **{f"{name}.tsv": SCORED for name in ("dev", "test", "dev_de", "dev_en", "my_dev", "my_test", "de_dev")},
     "queries.tsv": QUERIES,
     "margins.tsv": "query\tpositive\tnegative\tmargin\n" + rows_of("Is it {0} {1}?\tIt is {0} {1}.\tNo {1}.\t{0}.5\n"),
+    "scored_negatives.csv": "anchor,positive,negative_1,positive_score,negative_1_score\n"
+    + rows_of("Is it {0} {1}?,It is {0} {1}.,No {1}.,7.{0},-{3}.5\n"),
     "my_pairs_1.csv": "question,answer\n" + rows_of("Where is {0}?,It is here.\n"),
     "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
     "xnli.dev.tsv": "language\tgold_label\tsentence1\tsentence2\n"

@@ -129,6 +129,20 @@ def teacher(make_model, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def cross_encoder(make_model, tmp_path_factory):
+    """The folder of a sequence classifier with one logit and large random weights."""
+    folder, source = tmp_path_factory.mktemp("cross_encoder"), make_model("bert")
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(source, num_labels=1)
+        torch.nn.init.normal_(model.bert.embeddings.word_embeddings.weight)
+        torch.nn.init.normal_(model.classifier.weight)
+    model.save_pretrained(folder)
+    transformers.AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def senteval_dir() -> Path:
     """A SentEval bundle with real data."""
     folder = os.environ.get("SENTEVAL_DIR")

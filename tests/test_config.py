@@ -27,6 +27,7 @@ CHOICES = [(group, file.stem) for file, group in FILES.items() if group.partitio
 MISSING = {  # what a choice leaves to the user
     "checkpoint": ["model.name=folder"],
     "text": ["data.train=file.txt"],
+    "clusters": ["data.sampler.encoder=folder"],
     "mlm": ["data.train=file.txt", "model.name=folder"],
     "saved": ["postprocess.folder=folder"],
     "debiased": ["objective.guide=folder"],

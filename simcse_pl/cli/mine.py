@@ -9,6 +9,7 @@ from typing import Any
 from simcse_pl.cli.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows
+from simcse_pl.inference.cross_encoder import CrossEncoder, rescore
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
 
 
@@ -39,12 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "choose among the nearest sentences that an index of FAISS finds, such as IVF1024,Flat:nprobe=32, or Flat"
     parser.add_argument("--faiss", metavar="INDEX", help=text)
     parser.add_argument("--nearest", type=int, default=100, metavar="N", help="how many (default: %(default)s)")
+    text = "score the candidates by this cross-encoder, a sequence classifier with one logit, and write the scores"
+    parser.add_argument("--rescore", metavar="MODEL", help=text)
+    text = "with --rescore, leave out candidates that score above the positive minus X (default: %(default)s)"
+    parser.add_argument("--rescore-margin", type=float, default=0.0, metavar="X", help=text)
+    text = "with --rescore, how many candidates of a pair are scored (default: %(default)s)"
+    parser.add_argument("--candidates", type=int, default=10, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file and Path(file).exists()], out)
+    arguments.candidates = max(arguments.candidates, arguments.negatives) if arguments.rescore else 0
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
     how: Any = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
     rows = read_rows(arguments.pairs, arguments.columns, **how)
@@ -54,7 +62,12 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     mined, counts = mine(encode, pairs, options, corpus, simcse.device)
-    columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
+    numbers = range(1, options.negatives + 1)
+    columns = ["anchor", "positive", *(f"negative_{number}" for number in numbers)]
+    if arguments.rescore:
+        score = CrossEncoder(arguments.rescore, simcse.device, arguments.batch_size or 32).score
+        mined, counts["rescore"] = rescore(score, mined, options.negatives, arguments.rescore_margin)
+        columns += ["positive_score", *(f"negative_{number}_score" for number in numbers)]
     too_few = len(pairs) - len(mined)
     write_csv(out, columns, mined, ConversionStats({"without enough negatives": too_few}))
     for name, number in counts.items():

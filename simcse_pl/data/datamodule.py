@@ -176,6 +176,9 @@ class SentenceDataModule(LightningDataModule):
         workers = self.num_workers, self._on_gpu
         if not self._streamed:
             make = {name: dataset.batch for name, dataset in self.sets.items()}
+            for dataset in self.sets.values():
+                if dataset.groups is not None and self.trainer is not None:  # machines may round differently
+                    dataset.groups = self.trainer.strategy.broadcast(dataset.groups)
             return ContrastiveDataLoader(make, self._batches(), *workers)
         if self.trainer is not None and self.trainer.max_steps == -1:
             self.batches_of_epoch()  # an error
@@ -198,9 +201,8 @@ class SentenceDataModule(LightningDataModule):
         batches = {}
         for name, dataset in self.sets.items():
             with prefixed_by_dataset(name):
-                batches[name] = ContrastiveBatches(
-                    len(dataset.chosen), dataset.batch_size, world_size(), rank(), dataset.seed
-                )
+                size = len(dataset.chosen), dataset.batch_size
+                batches[name] = ContrastiveBatches(*size, world_size(), rank(), dataset.seed, dataset.groups)
         return MixedBatchSampler(batches, self.sampling, self.seed, self._start)
 
     def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:

@@ -44,6 +44,25 @@ def permuted(start: int, end: int, count: int, seed: int) -> NDArray[np.int64]:
     return rows.astype(np.int64)
 
 
+def grouped(groups: NDArray[np.integer], size: int, seed: int) -> NDArray[np.int64]:
+    """Return a random order of rows in which each `size` rows, a batch, are of one group as far as possible.
+
+    The rows of a group that do not fill a batch follow those of another group. Batches are in random order, except that
+    a last one with fewer rows is the last.
+    """
+    generator = np.random.default_rng(seed)
+    groups = generator.permutation(groups.max() + 1)[groups]
+    order = generator.permutation(len(groups))
+    order = order[np.argsort(groups[order], kind="stable")]
+    counts = np.bincount(groups)
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    in_whole_batch = np.arange(len(order)) - starts < np.repeat(counts // size * size, counts)
+    order = np.concatenate([order[in_whole_batch], order[~in_whole_batch]])
+    end = len(order) // size * size
+    batches = generator.permutation(order[:end].reshape(-1, size))
+    return np.concatenate([batches.flatten(), order[end:]])
+
+
 def sample(count: int, number: int, seed: int | str) -> NDArray[np.int64]:
     """Return `number` of the numbers below `count`, chosen at random, in ascending order."""
     generator = random.Random(seed)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from simcse_pl.data.row_order import LISTED, permuted
+from simcse_pl.data.row_order import LISTED, grouped, permuted
 from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
@@ -33,16 +33,25 @@ class ContrastiveBatches:
         batch_size: the rows of a batch, over all ranks together.
         ranks, rank: the number of ranks, and the rank of this process.
         seed: seed of the order.
+        groups: [rows], the group of each row, of which batches are drawn (see row_order.grouped); None for one group.
 
     Raises:
         UserError: there are more ranks than rows, or than rows in a batch.
     """
 
-    def __init__(self, rows: int, batch_size: int, ranks: int = 1, rank: int = 0, seed: int = 42) -> None:
+    def __init__(
+        self,
+        rows: int,
+        batch_size: int,
+        ranks: int = 1,
+        rank: int = 0,
+        seed: int = 42,
+        groups: NDArray[np.integer] | None = None,
+    ) -> None:
         if min(batch_size, rows) < ranks:
             raise UserError(f"data.batch_size={batch_size}, {rows} rows: both must be at least {ranks}, one per device")
         self.rows, self.batch_size, self.seed = rows, batch_size, seed
-        self.ranks, self.rank = ranks, rank
+        self.ranks, self.rank, self.groups = ranks, rank, groups
         self.batches_of_one_rank = -(-rows // batch_size)
         joins = self.batches_of_one_rank > 1 and (rows - 1) % batch_size + 1 < ranks
         self.batches = self.batches_of_one_rank - joins
@@ -50,7 +59,9 @@ class ContrastiveBatches:
     def draw(self, epoch: int, start: int = 0) -> Iterator[tuple[list[int], tuple[int, ...]]]:
         """Yield this rank's rows of each batch of an epoch from `start` on, and the number of rows of each rank."""
         seed, listed = self.seed + epoch, None
-        if self.rows <= LISTED:
+        if self.groups is not None:
+            listed = torch.from_numpy(grouped(self.groups, self.batch_size, seed))
+        elif self.rows <= LISTED:
             listed = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
         for batch in range(start, self.batches):
             first = batch * self.batch_size

@@ -102,7 +102,7 @@ class TokenCache(Sequence[Row]):
         return tuple([sentence.values.to_numpy() for sentence in self._table["tokens"][row]])
 
     def name(self, row: int) -> Any:
-        """Return the label, the score as text, or the document's name, of a row."""
+        """Return the label, the scores as text, or the document's name, of a row."""
         return self._table["name"][row].as_py()
 
     def count(self, wanted: Collection[str]) -> int:
@@ -121,8 +121,12 @@ class TokenCache(Sequence[Row]):
 
     def score_range(self) -> tuple[float, float]:
         """Return the lowest and the highest score."""
-        scores = self._table["name"].cast
-        limits = self._computed("score_range", lambda: pyarrow.compute.min_max(scores(pyarrow.float64())).as_py())
+
+        def limits_of_all() -> Any:
+            scores = pyarrow.compute.list_flatten(pyarrow.compute.split_pattern(self._table["name"], " "))
+            return pyarrow.compute.min_max(scores.cast(pyarrow.float64())).as_py()
+
+        limits = self._computed("score_range", limits_of_all)
         return limits["min"], limits["max"]
 
     def last_of_documents(self) -> NDArray[np.int64]:

@@ -4,13 +4,14 @@ import itertools
 import logging
 import random
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow
 import torch
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -18,6 +19,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.collator import Sentence, ViewCollator
 from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
+from simcse_pl.data.readers.row_reader import ScoreColumn, label_columns
 from simcse_pl.data.row_order import Rows, choose
 from simcse_pl.data.sampler import RowKey
 from simcse_pl.data.streaming import RowStream
@@ -25,7 +27,7 @@ from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
 from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.view import View, ViewInput, count_changed
-from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
+from simcse_pl.models.roles import LabelKind, Role, RowKind, candidates, default_roles
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError, prefixed
@@ -51,7 +53,8 @@ class TrainingSet:
         format, separator, header, encoding: how the file is written (see layout.Layout).
         split: the split of a data set of the hub.
         label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
-        score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`.
+        score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`, [batch].
+            A list has a column for each positive and hard negative, in their order; labels are then [batch, columns].
         label_names: the words for the labels 0, 1, ... in this column; None for any classes, numbered in alphabetical
             order, and for scores as numbers or words that are known (see labels.label_number).
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
@@ -63,6 +66,8 @@ class TrainingSet:
             `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
             a single view needs no name.
         batch_size: the rows of a contrastive batch, over all devices together.
+        sampler: from `kind` to the group of each row that is trained on, of which batches are drawn, such as Clusters;
+            None for one group.
         tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
             for each CPU if there are many rows. The rows do not depend on it.
         streaming: whether rows are read and tokenized while they are trained on (see streaming.py). Without end, they
@@ -83,6 +88,7 @@ class TrainingSet:
         label_range: the lowest and the highest label of all rows, after `read`; None without labels.
         view_roles: the role of each view of a batch, after `read`.
         kind: what the rows have, after `read`.
+        groups: the group of each row of `chosen`, after `read`; None without a sampler.
         fingerprint: a hash of the content of `train`, after `read`.
         key: a text that changes with the rows, after `read`.
         stream: the rows that are streamed, after `read`.
@@ -97,13 +103,14 @@ class TrainingSet:
     encoding: str | None = None
     split: str = "train"
     label_column: int | str | None = None
-    score_column: int | str | None = None
+    score_column: ScoreColumn = None
     label_names: Names = None
     roles: Sequence[Role] | None = None
     limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
     views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
+    sampler: Callable[[RowKind], NDArray[np.integer]] | None = None
     tokenizing_processes: NonNegativeInt | None = None
     streaming: bool = False
     shuffled_rows: PositiveInt = 10_000
@@ -114,7 +121,7 @@ class TrainingSet:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
         self.labels: LabelKind | None = None if self.label_column is None else "classes"
         if self.score_column is not None:
-            self.labels = "scores"
+            self.labels = "scores" if isinstance(self.score_column, int | str) else "score_lists"
         named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
         self._views: dict[Any, View] = {name: view for name, view in named.items() if view}
         self._documents = any(view.num_following for view in self._views.values())
@@ -123,10 +130,10 @@ class TrainingSet:
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
         classes = self.labels == "classes" and self.label_names is None
-        if self.streaming and any((self.limit, self.hold_out, self._documents, classes)):
+        if self.streaming and any((self.limit, self.hold_out, self._documents, classes, self.sampler)):
             raise UserError(
                 "streaming=true: not all rows are known, so set limit=null, hold_out=0, label_names=[...] for classes, "
-                "and use no view of the next sentences"
+                "and use no sampler and no view of the next sentences"
             )
         self.held_out: Rows = ()
 
@@ -177,13 +184,14 @@ class TrainingSet:
             self.name or "",
         )
         self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
+        self.groups = self.sampler(self.kind) if self.sampler else None
         if self.streaming:
             self.chosen = range(sys.maxsize)
 
     def _open(self) -> TokenCache:
         """Return all rows; or open the stream, and return its first rows, by which the options are checked."""
         layout = Layout(self.format, self.separator, self.header, self.encoding)
-        columns = (*(self.columns or ()), self.label_column, self.score_column)
+        columns = (*(self.columns or ()), *label_columns(self.label_column, self.score_column))
         names = "columns", "on_invalid_row", "label_column", "score_column", "label_names"
         options = {name: getattr(self, name) for name in names}
         reading = Reading(self.train, self.split, layout, columns, self._documents, options)
@@ -224,7 +232,7 @@ class TrainingSet:
             names = class_names(self.label_names)
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
-        if self.labels == "scores" and not self.streaming:
+        if self.score_column is not None and not self.streaming:
             self.label_range = self.rows.score_range()
         if names:
             log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
@@ -241,6 +249,9 @@ class TrainingSet:
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         self.view_roles = default_roles(2) if len(roles) == 1 else roles
         made = (0 if isinstance(view, Dropout) else None for view in self._views.values())
+        needed = len(candidates(self.view_roles))
+        if self.labels == "score_lists" and len(label_columns(None, self.score_column)) != needed:
+            raise UserError(f"data.score_column: it needs a column for each of {needed} positives and hard negatives")
         self._columns = (0, 0) if len(roles) == 1 else (*range(width), *made)
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
@@ -255,8 +266,10 @@ class TrainingSet:
         rows = self.with_views(keys, held_out) if self._views else self._tokens(places)
         batch: dict[str, Any] = self._collate(rows)
         if self.labels:
-            names = map(self.rows.name, places)
-            batch["labels"] = torch.tensor([self.classes[name] if self.classes else float(name) for name in names])
+            names = [self.rows.name(place) for place in places]
+            scores = [[float(score) for score in name.split()] for name in names if not self.classes]
+            numbers = [self.classes[name] for name in names] if self.classes else scores
+            batch["labels"] = torch.tensor(numbers).squeeze(1) if self.labels == "scores" else torch.tensor(numbers)
         batch["roles"] = self.view_roles
         if not self.streaming:
             batch["rows"] = np.array(places)

@@ -27,6 +27,7 @@ class MiningOptions:
     """
 
     negatives: int = 1  # of each pair
+    candidates: int = 0  # take up to this many instead, if there are at least `negatives`
     skip_top: int = 0  # leave out this many of the nearest, which are often positives without a label
     margin: float | None = None  # leave out those above the positive's similarity minus this margin
     # Leave out those above (1 - relative_margin) times the positive's similarity. 0.05 is TopK-PercPos at 95 % of
@@ -88,10 +89,11 @@ def mine(
             allowed &= ~left_out
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(device)
-        chosen = _top(similarities, allowed, options.negatives)
+        chosen = _top(similarities, allowed, options.candidates or options.negatives)
         chosen = (chosen if numbers is None else numbers.gather(1, chosen)).cpu()
-        for row in (allowed.sum(dim=1) >= options.negatives).nonzero().flatten().cpu().tolist():
-            rows.append((*chunk[row], *(candidates[number] for number in chosen[row].tolist())))
+        for pair, count, of_pair in zip(chunk, allowed.sum(dim=1).cpu().tolist(), chosen.tolist(), strict=True):
+            if count >= options.negatives:
+                rows.append((*pair, *(candidates[number] for number in of_pair[:count])))
     return rows, counts
 
 

@@ -7,13 +7,15 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from pydantic import NonNegativeFloat, PositiveFloat
-from torch import Tensor
+from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.utils.tensors import Similarity, similarity_matrix
+
+_LARGEST_LOG_SCALE = math.log(100)  # CLIP's
 
 
 def contrastive_loss(
@@ -24,7 +26,7 @@ def contrastive_loss(
     positive_similarities: Tensor | None = None,
     further_similarities: Tensor | None = None,
     *,
-    temperature: float = 0.05,
+    temperature: float | Tensor = 0.05,
     hard_negative_weight: float = 1.0,
     similarity: Similarity = "cosine",
     label_offset: int = 0,
@@ -142,6 +144,8 @@ class ContrastiveLoss(Loss):
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
             (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
         symmetric: average with the loss of each positive against the anchors of all rows, and the queue.
+        trainable_temperature: learn the temperature, beginning with `temperature`. As in CLIP (Radford et al. 2021),
+            the parameter is log(1 / temperature), at most log(100). BatchCurves logs the curve train/temperature.
         same_role: also compare anchors with the anchors of other rows, and, if symmetric, positives with the positives
             of other rows. For pairs, both options together are NT-Xent (SimCLR, Chen et al. 2020): each of the 2N
             sentences is compared with the 2N - 1 others.
@@ -160,12 +164,22 @@ class ContrastiveLoss(Loss):
         hardness: NonNegativeFloat = 0.0,
         symmetric: bool = False,
         same_role: bool = False,
+        trainable_temperature: bool = False,
         weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
-        self.temperature, self.hard_negative_weight, self.similarity = temperature, hard_negative_weight, similarity
+        self.hard_negative_weight, self.similarity = hard_negative_weight, similarity
+        self.log_scale: nn.Parameter | None = None
+        if trainable_temperature:
+            self.log_scale = nn.Parameter(torch.tensor([-math.log(temperature)]))  # FSDP shards no scalars
+        self._temperature = temperature
         self.mask_duplicates, self.hardness = mask_duplicates, hardness
         self.symmetric, self.same_role = symmetric, same_role
+
+    @property
+    def temperature(self) -> float | Tensor:
+        """The temperature; a scalar tensor if it is trained."""
+        return self._temperature if self.log_scale is None else (-self.log_scale[0]).exp()
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
@@ -173,6 +187,10 @@ class ContrastiveLoss(Loss):
         With several positives per row, the loss is the mean over them. Each is compared without the row's other
         positives; those of the other rows are negatives.
         """
+        if self.log_scale is not None:
+            with torch.no_grad():
+                self.log_scale.clamp_(max=_LARGEST_LOG_SCALE)
+            batch.log("temperature", (-self.log_scale[0]).exp())
         positives, negatives = batch.views(Role.POSITIVE), batch.views(Role.NEGATIVE)
         anchors_too, positives_too = ([0], positives) if self.same_role else ([], [])
         comparisons = [

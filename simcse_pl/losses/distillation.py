@@ -1,18 +1,19 @@
-"""Losses that train an encoder to imitate another one, the teacher, or the margins that it has found."""
+"""Losses that train an encoder to imitate another one, the teacher, or the margins and scores that it has found."""
 
 from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import NonNegativeFloat
+import torch.nn.functional as F
+from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
-from simcse_pl.losses.loss import EmbeddedBatch, Needs, check_head_is_kept
+from simcse_pl.losses.loss import EmbeddedBatch, Needs, check_head_is_kept, select_views
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
+from simcse_pl.models.roles import Role, RowKind, candidates
 from simcse_pl.utils.errors import UserError, prefixed
-from simcse_pl.utils.tensors import Similarity, at_least_float32, paired_similarity, unit_vectors
+from simcse_pl.utils.tensors import Similarity, at_least_float32, paired_similarity, similarity_matrix, unit_vectors
 
 
 class _Distillation(TaughtLoss):
@@ -137,3 +138,72 @@ class MarginMSE(_Distillation):
             for view in batch.views(Role.POSITIVE, Role.NEGATIVE)
         )
         return torch.stack([nearness - other for other in others], dim=1)
+
+
+class ListwiseDistillation(_Distillation):
+    """The divergence of the encoder's ranking of positives and hard negatives from a teacher's (Ren et al. 2021).
+
+    In plain terms: the encoder should spread an anchor's attention over its candidates as the teacher does, so that a
+    false negative, which the teacher scores high, is not pushed away. For the candidates c of an anchor a it is the
+    mean over anchors of KL(q || p) with
+
+        q_c = softmax_c( s_T(a, c) / t_T ),    p_c = softmax_c( s(a, c) / t )
+
+    It is the dynamic listwise distillation of RocketQAv2, and, apart from the entropy of q, which has no gradient, the
+    distillation of BGE's training code. If one of the two encoders normalizes, s and s_T are those of vectors of
+    length 1.
+
+    Args:
+        teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder). The candidates are the
+            positives and the hard negatives of all rows of the batch. With None, each row has a score for each of its
+            positives and hard negatives, as a cross-encoder may have given them, and these are the candidates.
+        pooling: of the teacher; None takes what it was saved with.
+        similarity: `cosine` or `dot`.
+        temperature: t.
+        teacher_temperature: t_T; None takes t for a teacher, whose similarities are of the same kind, and 1 for scores.
+    """
+
+    truncatable = True
+    needs = Needs()
+
+    def __init__(
+        self,
+        teacher: str | Path | None = None,
+        pooling: str | None = None,
+        similarity: Similarity = "cosine",
+        temperature: PositiveFloat = 0.05,
+        teacher_temperature: PositiveFloat | None = None,
+        weight: NonNegativeFloat = 1.0,
+    ) -> None:
+        super().__init__(None if teacher is None else FrozenEncoder(teacher, pooling), weight)
+        self.similarity, self.temperature = similarity, temperature
+        self.teacher_temperature = teacher_temperature or (1.0 if teacher is None else temperature)
+        if teacher is None:
+            self.needs = Needs(labels="score_lists")
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Check the rows, and that they have scores if there is no teacher."""
+        super().check_rows(rows)
+        if self.teacher is None and rows.labels != "score_lists":
+            raise UserError("teacher=null: set data.score_column=[...], a column for each positive and hard negative")
+
+    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over this device's anchors."""
+        views = candidates(batch.roles)
+        anchors = self.scaled(batch.embeddings[:, 0])
+        if self.teacher is None:
+            assert batch.labels is not None
+            taught = batch.labels
+            others = self.scaled(select_views(batch.embeddings, views))
+            scores = paired_similarity(anchors[:, None], others, self.similarity)
+        else:
+            vectors = self.scaled(self.teacher.embed(batch))
+            taught = self._of_all(vectors[:, 0], batch.gather(vectors), views)
+            scores = self._of_all(anchors, self.scaled(batch.gathered), views)
+        log_q = (taught.to(scores) / self.teacher_temperature).log_softmax(dim=1)
+        log_p = (scores / self.temperature).log_softmax(dim=1)
+        return batch.split.weight * F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)
+
+    def _of_all(self, anchors: Tensor, rows: Tensor, views: list[int]) -> Tensor:
+        """Return the similarities [n, m views] of anchors [n, dim] with some views of rows [m, all views, dim]."""
+        return similarity_matrix(anchors, select_views(rows, views).flatten(0, 1), self.similarity)

@@ -30,7 +30,7 @@ class EmbeddedBatch:
         inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
             different templates, or if the pooling reads it (see templates.py).
         roles: the role of each view; the first is the anchor.
-        labels: [batch], int64 classes or float32 scores; None if the data has none.
+        labels: [batch], int64 classes or float32 scores, or [batch, scores]; None if the data has none.
         dataset: the name of the data set, if there are several.
         rows: [batch], the position of each row in RowKind.sentences; None if it is not known.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
@@ -107,7 +107,8 @@ class EmbeddedBatch:
         if self.labels is None:
             return RowKind(self.roles)
         label_range = float(self.labels.min()), float(self.labels.max())
-        return RowKind(self.roles, "scores" if self.labels.is_floating_point() else "classes", label_range)
+        scores: LabelKind = "scores" if self.labels.ndim == 1 else "score_lists"
+        return RowKind(self.roles, scores if self.labels.is_floating_point() else "classes", label_range)
 
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
@@ -187,7 +188,7 @@ class Needs:
         if not valid:
             raise UserError(f"a row needs {', '.join(wanted)}, not {', '.join(rows.roles)}: change data.roles or views")
         if rows.labels and self.labels is None:
-            column = {"classes": "label_column", "scores": "score_column"}[rows.labels]
+            column = "label_column" if rows.labels == "classes" else "score_column"
             raise UserError(f"this loss takes no labels: set data.{column}=null, or another objective")
 
     def _check_label(self, rows: RowKind) -> None:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from simcse_pl.models.tokenization import Tokens
 
-LabelKind = Literal["classes", "scores"]  # int64 numbers of classes, or float32 scores
+# int64 numbers of classes, float32 scores, or a float32 score for each positive and hard negative
+LabelKind = Literal["classes", "scores", "score_lists"]
 
 
 class Role(StrEnum):
@@ -28,6 +29,11 @@ class Role(StrEnum):
 def default_roles(views: int) -> tuple[Role, ...]:
     """Return anchor, positive, then hard negatives."""
     return (Role.ANCHOR, Role.POSITIVE, *[Role.NEGATIVE] * (views - 2))
+
+
+def candidates(roles: Sequence[Role]) -> list[int]:
+    """Return the positions of the positives and hard negatives, in the order of the row."""
+    return [view for view, role in enumerate(roles) if role in (Role.POSITIVE, Role.NEGATIVE)]
 
 
 @dataclass(frozen=True)

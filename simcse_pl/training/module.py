@@ -27,7 +27,7 @@ from simcse_pl.utils.types import Batch
 if TYPE_CHECKING:
     from simcse_pl.losses.momentum_queue import MomentumQueue
 
-_OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates"}
+_OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates", "temperature"}
 
 
 class SimCSEModule(EncoderModule):

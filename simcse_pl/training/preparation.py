@@ -15,7 +15,7 @@ from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.backbone import longest_input, recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.hidden_states import run_backbone
-from simcse_pl.models.roles import RowKind
+from simcse_pl.models.roles import RowKind, candidates
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.models.unpadded import packs_sequences
 from simcse_pl.utils.distributed import alone
@@ -112,7 +112,8 @@ def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
     collate = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64), encoder.templates)
     batch: dict[str, Any] = dict(collate([(EXAMPLES[1],) * len(kind.roles)] * 2))
     if kind.labels:
-        batch["labels"] = torch.zeros(2, dtype=torch.int64 if kind.labels == "classes" else torch.float32)
+        shape = (2, len(candidates(kind.roles))) if kind.labels == "score_lists" else (2,)
+        batch["labels"] = torch.zeros(shape, dtype=torch.int64 if kind.labels == "classes" else torch.float32)
     return {name: x.to(encoder.device) for name, x in batch.items()} | {"roles": kind.roles}
 
 

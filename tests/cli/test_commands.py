@@ -1,5 +1,6 @@
 """The commands on files, standard input and standard output."""
 
+import csv
 import itertools
 import json
 import re
@@ -10,6 +11,7 @@ import pytest
 import torch.nn.functional as F
 
 from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.inference.cross_encoder import CrossEncoder, rescore
 from simcse_pl.inference.mining import MiningOptions, mine
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
@@ -77,6 +79,21 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
     assert f"{len(rows)} rows in {out}; {len(pairs) - len(rows)} pairs had too few negatives" in shown
     assert f"--margin left out {counts['margin'] / len(pairs):.1f} sentences per pair" in shown
+
+
+def test_mine_writes_the_scores_of_a_cross_encoder(command, encoder, cross_encoder, tmp_path):
+    out = tmp_path / "mined.csv"
+    pairs = list(itertools.pairwise(SENTENCES))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{first}\t{second}\n" for first, second in pairs))
+    given = ["--negatives", "2", "--header", "false", "--rescore", cross_encoder, "--candidates", "6"]
+    shown = command("mine", *encoder, tmp_path / "pairs.tsv", out, *given).out
+    mined, _ = mine(SentenceEncoder.from_pretrained(encoder[0], "mean").encode, pairs, MiningOptions(2, candidates=6))
+    expected, left_out = rescore(CrossEncoder(str(cross_encoder)).score, mined, 2)
+    header, *rows = csv.reader(out.open())
+    assert header[2:] == ["negative_1", "negative_2", "positive_score", "negative_1_score", "negative_2_score"]
+    assert 0 < len(rows) < len(pairs) and [row[:4] for row in rows] == [[*row[:4]] for row in expected]
+    assert [[*map(float, row[4:])] for row in rows] == [pytest.approx([*map(float, row[4:])]) for row in expected]
+    assert f"--rescore left out {left_out / len(pairs):.1f} sentences per pair" in shown
 
 
 def test_info_describes_transformers_and_word_vectors(command, encoder, tmp_path):

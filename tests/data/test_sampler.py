@@ -1,30 +1,51 @@
 """Contrastive batches: their order, the parts of the ranks, and resuming an epoch."""
 
+import itertools
 import subprocess
 import sys
+from collections import Counter
 from typing import get_args
 
+import numpy as np
 import pytest
 
 from simcse_pl.data.sampler import ContrastiveBatches, MixedBatchSampler, Sampling
 from tests.conftest import ROOT
 
 
+@pytest.mark.parametrize("groups", [False, True])
 @pytest.mark.parametrize("rows", [9, 10, 11, 23])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_ranks_share_the_batches_of_one_device(rows, ranks):
+def test_ranks_share_the_batches_of_one_device(rows, ranks, groups):
     """Parts are contiguous and even; a last batch with fewer rows than ranks joins the one before."""
-    whole = [batch for batch, _ in ContrastiveBatches(rows, 5, seed=3).draw(0)]
+    groups = np.arange(rows) % 3 if groups else None
+    whole = [batch for batch, _ in ContrastiveBatches(rows, 5, seed=3, groups=groups).draw(0)]
     if len(whole) > 1 and len(whole[-1]) < ranks:
         last = whole.pop()
         whole[-1] = whole[-1] + last
-    shares = [list(ContrastiveBatches(rows, 5, ranks, rank, seed=3).draw(0)) for rank in range(ranks)]
+    shares = [list(ContrastiveBatches(rows, 5, ranks, rank, 3, groups).draw(0)) for rank in range(ranks)]
     assert {len(share) for share in shares} == {len(whole)}
     for batch, *parts in zip(whole, *shares, strict=True):
         assert [key for part, _ in parts for key in part] == batch
         sizes = tuple(len(part) for part, _ in parts)
         assert {counts for _, counts in parts} == {sizes}
         assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
+
+
+def test_batches_have_rows_of_one_group_as_far_as_there_are_enough():
+    groups = np.array([0] * 9 + [1] * 13 + [3] * 3 + [4])
+    batches = ContrastiveBatches(26, 4, seed=3, groups=groups[np.random.default_rng(0).permutation(26)])
+    epochs = [[rows for rows, _ in batches.draw(epoch)] for epoch in range(20)]
+    for epoch in epochs:
+        assert sorted(itertools.chain(*epoch)) == list(range(26))
+        of_one = Counter(batches.groups[rows[0]] for rows in epoch if len({*batches.groups[rows]}) == 1)
+        assert (of_one[0], of_one[1]) == (2, 3) and [len(rows) for rows in epoch] == [4] * 6 + [2]
+    assert len({str(epoch) for epoch in epochs}) == 20
+    places = Counter(
+        place for epoch in epochs for place, rows in enumerate(epoch[:6]) if len({*batches.groups[rows]}) > 1
+    )
+    assert len(places) == 6, "mixed batches are anywhere"
+    assert [rows for rows, _ in batches.draw(5, start=3)] == epochs[5][3:]
 
 
 SAMPLING = get_args(Sampling)

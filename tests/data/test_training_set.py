@@ -97,6 +97,17 @@ def test_a_score_that_is_no_finite_number_is_an_error_with_its_line(read, cell):
     assert len(own.chosen) == 5
 
 
+def test_rows_have_a_score_for_each_positive_and_hard_negative(read):
+    scores = [[f"{row}.5", f"-{row}"] for row in range(6)]
+    own, _ = read(3, scores, score_column=[4, 3])
+    assert own.kind.labels == "score_lists" and own.kind.label_range == (-5, 5.5) and len(own.rows[0]) == 3
+    assert own.batch(KEYS[1:])["labels"].tolist() == [[-1, 1.5], [-2, 2.5], [-3, 3.5]]
+    with pytest.raises(UserError, match="a column for each of 2 positives and hard negatives"):
+        read(3, scores, columns=[0, 1, 2], score_column=[3])
+    with pytest.raises(UserError, match="column 3 holds 'good', not a finite number"):
+        read(2, [["0", "good"]] * 6, score_column=[2, 3])
+
+
 def test_held_out_rows_are_not_trained_on(read):
     whole, _ = read(2, hold_out=0.34)
     assert len(whole.held_out) == 2 and sorted([*whole.chosen, *whole.held_out]) == list(range(6))

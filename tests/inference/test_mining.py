@@ -54,7 +54,7 @@ def by_loops(options, corpus):
             else:
                 kept.append(corpus[place])
         if len(kept) >= options.negatives:
-            rows.append((anchor, positive, *kept[: options.negatives]))
+            rows.append((anchor, positive, *kept[: options.candidates or options.negatives]))
     return rows, left_out
 
 
@@ -65,6 +65,7 @@ def by_loops(options, corpus):
         {"negatives": 3},
         {"negatives": 2, "skip_top": 2},
         {"negatives": 2, "margin": 0.1},
+        {"negatives": 2, "margin": 0.1, "candidates": 4},
         {"negatives": 2, "relative_margin": 0.2, "min_similarity": -0.5},
         {"skip_top": 1, "margin": 0.0, "relative_margin": 0.1, "max_similarity": 0.6, "min_similarity": 0.0},
     ],

@@ -8,7 +8,7 @@ import torch
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.distillation import EmbeddingDistillation, ListwiseDistillation, MarginMSE
 from simcse_pl.losses.gist import GISTLoss
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.losses.loss import EmbeddedBatch
@@ -43,6 +43,7 @@ LABELS = {
     None: None,
     "classes": torch.tensor([2, 0, 1, 0, 2]),
     "scores": torch.tensor([0.25, 1.0, -0.5, 0.75, 1.0]),
+    "score_lists": torch.tensor([[3.0, -1.0], [0.5, 0.25], [-2.0, 4.0], [1.0, 1.0], [0.0, 2.0]]),
 }
 
 
@@ -69,6 +70,9 @@ def with_file(teacher):
 CASES = {
     "contrastive": Case(
         lambda _: ContrastiveLoss(0.3, 0.5, hardness=0.7), formulas.contrastive, default_roles(4), queue=3
+    ),
+    "contrastive, trainable temperature": Case(
+        lambda _: ContrastiveLoss(0.3, 0.5, trainable_temperature=True), formulas.contrastive, TRIPLET
     ),
     "contrastive, several positives": Case(
         lambda _: ContrastiveLoss(0.3, 0.5, "dot"), formulas.contrastive, (ANCHOR, POSITIVE, OTHER, POSITIVE, NEGATIVE)
@@ -106,6 +110,18 @@ CASES = {
     "mse, file": Case(lambda teacher: with_file(teacher), formulas.distillation, TRIPLET, plain=False),
     "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
     "margins, scores": Case(lambda _: MarginMSE(similarity="dot"), OFFICIAL, TRIPLET, labels="scores"),
+    "listwise": Case(
+        lambda teacher: ListwiseDistillation(teacher, temperature=0.3, teacher_temperature=0.2),
+        formulas.listwise,
+        TRIPLET,
+        plain=False,
+    ),
+    "listwise, scores": Case(
+        lambda _: ListwiseDistillation(similarity="dot", temperature=0.5, teacher_temperature=2.0),
+        formulas.listwise,
+        (ANCHOR, NEGATIVE, OTHER, POSITIVE),
+        labels="score_lists",
+    ),
     "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), formulas.masked_language_model, plain=False),
     "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
     "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),

@@ -136,6 +136,26 @@ def margin_mse(loss, encoder, batch):
     return mean(errors)
 
 
+def listwise(loss, encoder, batch):
+    """The divergence of Ren et al. (2021) over the own candidates with their scores, or over those of the batch."""
+    views = [view for view, role in enumerate(batch.roles) if role in (POSITIVE, NEGATIVE)]
+    teacher = batch.labels is None and embedded_by(loss.teacher.network, batch)
+    divergences = []
+    for i, row in enumerate(batch.embeddings):
+        pool = (
+            [(i, view) for view in views] if batch.labels is not None else itertools.product(range(len(teacher)), views)
+        )
+        pool = list(pool)
+        scores = [similarity(row[0], batch.embeddings[place], loss.similarity) for place in pool]
+        if batch.labels is None:
+            taught = [similarity(teacher[i, 0], teacher[place]) for place in pool]
+        else:
+            taught = batch.labels[i].double()
+        of_teacher = softmax([score / loss.teacher_temperature for score in taught])
+        divergences.append(divergence(of_teacher, softmax([score / loss.temperature for score in scores])))
+    return mean(divergences)
+
+
 def masked_language_model(loss, encoder, batch):
     inputs = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
     inputs["input_ids"], labels = loss.mask(inputs["input_ids"])

@@ -174,7 +174,7 @@ def results_of(rows, folder, teacher, seed=0, chunk_size=None):
 
 WITHOUT = (  # losses that compare the sentences of a row alone
     *("mse", "cosine", "mse, anchors", "mse, file", "margins", "margins, scores", "cosine mse", "softmax"),
-    *("triplet margin", "diffcse", "sncse"),
+    *("listwise, scores", "triplet margin", "diffcse", "sncse"),
 )
 OF_TOKENS = ("mlm", "infocse")  # sum the number of tokens that are predicted
 SHARED_RANDOM = ("inner layer", "dclr", "gs_infonce", "whitenedcse")  # broadcast what the first rank draws
@@ -227,15 +227,20 @@ def test_plain_tensors_are_a_batch(name, encoder, teacher):
 
 
 WITHOUT_POSITIVE = RowKind((ANCHOR, NEGATIVE, OTHER))
-IGNORED = {None: "scores", "classes": None, "scores": "classes"}  # a label that a loss for the key does not read
+IGNORED = {
+    None: "scores",
+    "classes": None,
+    "scores": "classes",
+    "score_lists": "scores",
+}  # a label that a loss for the key does not read
 
 
 def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
     loss = loss.for_dataset("mine")
-    loss.check_rows(RowKind(case.roles, case.labels))
     needs = loss.needs
     if needs is None:
         return  # it reads any rows
+    loss.check_rows(RowKind(case.roles, case.labels))
     wrong = [WITHOUT_POSITIVE, RowKind((ANCHOR, *case.roles), case.labels)]
     wrong += [] if needs.labels == "any" else [RowKind(case.roles, IGNORED[case.labels])]
     wrong += [] if needs.negatives is None else [RowKind(TRIPLET if not needs.negatives else PAIR, case.labels)]

@@ -5,6 +5,7 @@ import torch
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.tokenization import hash_token_ids
@@ -46,6 +47,17 @@ def test_both_directions_with_the_same_role_are_nt_xent():
         expected += (torch.stack(logits).logsumexp(dim=0) - logits[partner - (partner > i)]) / 10
     loss = ContrastiveLoss(0.3, symmetric=True, same_role=True)(first, second)
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+
+
+def test_a_trained_temperature_is_at_least_a_hundredth_and_rises_from_it():
+    loss, vectors = ContrastiveLoss(trainable_temperature=True), torch.eye(4)
+    torch.nn.init.constant_(loss.log_scale, 5.0)
+    batch = EmbeddedBatch.of(vectors, vectors.flip(0))
+    loss(None, batch).backward()
+    assert batch.curves["temperature"].item() == pytest.approx(0.01)
+    torch.optim.SGD(loss.parameters(), lr=0.01).step()
+    assert loss.temperature > 0.011, "others are nearer than the positives, so cosines should count less"
+    assert ContrastiveLoss(0.3).state_dict() == {}
 
 
 @pytest.mark.parametrize("make", [DebiasedLoss, lambda _: WhitenedContrastiveLoss(groups=2)])

@@ -19,6 +19,7 @@ from simcse_pl.utils.text import as_number
 log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
+ScoreColumn = int | str | Sequence[int | str] | None
 NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label, score or the name of its document, if any
 Warn = Callable[[str], None]
 _ROWS_CHECKED = 100  # for columns without sentences
@@ -65,8 +66,14 @@ def iterate_rows(
 
     `open_source` takes the source, its layout and split, and `rows_of` the rest.
     """
-    labels = options.get("label_column"), options.get("score_column")
+    labels = label_columns(options.get("label_column"), options.get("score_column"))
     return rows_of(open_source(source, layout, split, (*(columns or ()), *labels)), columns, **options)
+
+
+def label_columns(label_column: int | str | None, score_column: ScoreColumn) -> list[int | str]:
+    """Return the columns of the labels or of the scores; of them, only one kind is given."""
+    given = label_column if score_column is None else score_column
+    return [] if given is None else [given] if isinstance(given, int | str) else [*given]
 
 
 def rows_of(
@@ -74,7 +81,7 @@ def rows_of(
     columns: Sequence[int | str] | None = None,
     on_invalid_row: str = "error",
     label_column: int | str | None = None,
-    score_column: int | str | None = None,
+    score_column: ScoreColumn = None,
     label_names: Names = None,
     warn: Warn = log.warning,
 ) -> NamedRows:
@@ -92,7 +99,8 @@ def rows_of(
             invalid rows.
         label_column: the column of the labels, text or numbers, by name or by position from 0; if None, labels are
             None.
-        score_column: in place of `label_column`, the column of the scores: finite numbers, or words of `labels.py`.
+        score_column: in place of `label_column`, the column of the scores: finite numbers, or words of `labels.py`; or
+            several columns, whose scores are joined by spaces.
         label_names: the words for the labels 0, 1, ...; other labels are invalid.
         warn: called with a warning after the last row.
 
@@ -100,15 +108,16 @@ def rows_of(
         UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
             an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
-    given = label_column if score_column is None else score_column
-    label = None if given is None else _LabelColumn(position_of(table, given), score_column is not None, label_names)
+    given = label_columns(label_column, score_column)
+    label = _LabelColumns([position_of(table, column) for column in given], score_column is not None, label_names)
     if columns is None:
-        positions = [i for i in range(table.width) if not label or i != label.position]
+        positions = [i for i in range(table.width) if i not in label.positions]
     else:
         positions = [position_of(table, column) for column in columns]
-    if label and (label.position in positions or not positions):
+    if given and (not positions or not set(label.positions).isdisjoint(positions)):
+        names = ", ".join(map(str, given))
         raise UserError(
-            f"data.columns: {table.source} needs columns of sentences other than {given}, which has the labels"
+            f"data.columns: {table.source} needs columns of sentences other than {names}, which has the labels"
         )
     rows = _valid_rows(table, positions, label, on_invalid_row, warn)
     return _with_sentences(table, positions, rows, chosen=columns is not None)
@@ -135,14 +144,14 @@ def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn =
             document, last = document if number == last + 1 else place, number
             yield place, [*cells, document]
 
-    return _valid_rows(OpenedTable(table.source, records(), 2), [0], _LabelColumn(1), on_invalid_row, warn)
+    return _valid_rows(OpenedTable(table.source, records(), 2), [0], _LabelColumns([1]), on_invalid_row, warn)
 
 
 @dataclass(frozen=True)
-class _LabelColumn:
-    """The column of classes or scores; `names` are the words for 0, 1, ..."""
+class _LabelColumns:
+    """The columns of classes or scores, if any; `names` are the words for 0, 1, ..."""
 
-    position: int
+    positions: Sequence[int]
     scores: bool = False
     names: Names = None
 
@@ -155,7 +164,7 @@ class _LabelColumn:
 
 
 def _valid_rows(
-    table: OpenedTable, positions: list[int], label: _LabelColumn | None, on_invalid_row: str, warn: Warn
+    table: OpenedTable, positions: list[int], label: _LabelColumns, on_invalid_row: str, warn: Warn
 ) -> NamedRows:
     """Yield the valid rows."""
     rows = dropped = blank = 0
@@ -196,7 +205,7 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, c
 
 
 def _row(
-    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: _LabelColumn | None, blank: bool
+    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: _LabelColumns, blank: bool
 ) -> tuple[Row, str | None] | str:
     """Return the sentences and the label or score of a row, or why it is invalid.
 
@@ -204,25 +213,25 @@ def _row(
     """
     if (problem := table.problem(cells)) or isinstance(cells, str):
         return str(problem)
-    place = label.position if label else None
     texts = {}
-    for i in [*positions, *([] if place is None else [place])]:
-        cell = label_text(cells[i]) if i == place else "" if cells[i] is None else cells[i]
+    for i in [*positions, *label.positions]:
+        cell = label_text(cells[i]) if i in label.positions else "" if cells[i] is None else cells[i]
         if problem := text_problem(cell):
             return f"column {table.name(i)} {problem}"
         texts[i] = unicodedata.normalize("NFC", cell.strip())
-        if not texts[i] and not (blank and i != place):
+        if not texts[i] and not (blank and i not in label.positions):
             return f"column {table.name(i)} is empty"
     row = tuple(texts[i] for i in positions)
     if blank and not any(row):
         return f"column {table.name(positions[0])} is empty"
-    if label is None or place is None:
-        return row, None
-    if (name := label.read(texts[place])) is None:
-        expected = expected_labels(label.names, *(("a finite number",) if label.scores else ()))
-        wanted = expected if label.scores or label.names else "a label"
-        return f"column {table.name(place)} holds {texts[place][:40]!r}, not {wanted}"
-    return row, name
+    names = []
+    for place in label.positions:
+        if (name := label.read(texts[place])) is None:
+            expected = expected_labels(label.names, *(("a finite number",) if label.scores else ()))
+            wanted = expected if label.scores or label.names else "a label"
+            return f"column {table.name(place)} holds {texts[place][:40]!r}, not {wanted}"
+        names.append(name)
+    return row, " ".join(names) if names else None
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
