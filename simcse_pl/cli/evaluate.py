@@ -108,14 +108,15 @@ def read_suite(config: DictConfig) -> Suite:
 
 def read_benchmarks(config: DictConfig, names: Sequence[str]) -> dict[str, Any]:
     """Return the functions that measure tasks of mteb, without the name and the revision of the encoder."""
-    with reraise_as(f"tasks={names[0]}: not one of {', '.join(TASK_NAMES)}, and `pip install mteb` for its tasks"):
+    with reraise_as(f"tasks={names[0]} is none of {', '.join(TASK_NAMES)}; for more tasks, pip install mteb"):
         from simcse_pl.evaluation import benchmarks  # an extra, which takes seconds to import
     options: Any = OmegaConf.to_container(config.mteb)
-    benchmarks.check_prompts(options["prompts"] or {})
-    how = {"prompts": options["prompts"], "batch_size": config.batch_size}
+    with reraise_as("mteb.prompts"):  # mteb would ignore an unknown name
+        benchmarks.AbsEncoder.validate_task_to_prompt_name(options["prompts"])
     folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
+    how = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
     tasks = benchmarks.find_tasks(names, options["languages"], TASK_NAMES)
-    return {name: partial(benchmarks.evaluate_task, task=task, folder=folder, **how) for name, task in tasks.items()}
+    return {name: partial(benchmarks.evaluate_task, task=task, **how) for name, task in tasks.items()}
 
 
 def print_failed(failed: Mapping[str, str]) -> None:
