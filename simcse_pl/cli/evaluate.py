@@ -109,10 +109,12 @@ def read_suite(config: DictConfig) -> Suite:
 def read_benchmarks(config: DictConfig, names: Sequence[str]) -> dict[str, Any]:
     """Return the functions that measure tasks of mteb, without the name and the revision of the encoder."""
     with reraise_as(f"tasks={names[0]} is none of {', '.join(TASK_NAMES)}; for more tasks, pip install mteb"):
-        from simcse_pl.evaluation import benchmarks  # an extra, which takes seconds to import
+        from mteb.models.abs_encoder import AbsEncoder  # an extra, which takes seconds to import
+
+        from simcse_pl.evaluation import benchmarks
     options: Any = OmegaConf.to_container(config.mteb)
     with reraise_as("mteb.prompts"):  # mteb would ignore an unknown name
-        benchmarks.AbsEncoder.validate_task_to_prompt_name(options["prompts"])
+        AbsEncoder.validate_task_to_prompt_name(options["prompts"])
     folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
     how = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
     tasks = benchmarks.find_tasks(names, options["languages"], TASK_NAMES)

@@ -17,7 +17,6 @@ from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_ta
 from simcse_pl.reports.tables.score_tables import (
     benchmark_table,
     failure_notes,
-    probing_table,
     sts_table,
     subset_table,
     transfer_table,
@@ -41,7 +40,7 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         sts_table(results, aggregation, metric="pearson"),
         subset_table(results),
         transfer_table(results),
-        probing_table(results),
+        transfer_table(results, probing=True),
         benchmark_table(results),
         *geometry_tables(results),
         retrieval_table(results),

@@ -67,7 +67,7 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
     """
     folder = Path(senteval_dir) / name / ("binary" if name == "SST" else "")
     if name in PROBING_TASKS:
-        return TransferTask(name, _sorted(_probing(Path(senteval_dir).absolute().parent / "probing", name)))
+        folder = Path(senteval_dir).absolute().parent / "probing"
     if not folder.is_dir():
         raise NotInBundleError(f"no folder {folder}")
     splits: dict[str, list[Example]] = {}
@@ -83,23 +83,20 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
                 rows = tab_separated_rows(folder / f"msr_paraphrase_{split}.txt", header=True)
                 columns = [(place, cells[0], [*cells[3:5], "", ""][:2]) for place, cells in rows]
                 splits[split] = [_example(place, texts, label, ("0", "1")) for place, label, texts in columns]
+        case _ if name in PROBING_TASKS:
+            splits = _probing(folder / _PROBING_FILES[name])
         case _:
             # A blank line is an empty sentence (CR has some), as in SentEval.
             files = zip((1, 0), _ONE_CLASS_A_FILE[name], strict=True)
             splits["all"] = [
                 Example((_words(line),), label) for label, file in files for line in text_lines(folder / file)
             ]
-    return TransferTask(name, _sorted(splits))
-
-
-def _sorted(splits: dict[str, list[Example]]) -> dict[str, list[Example]]:
     for examples in splits.values():
         examples.sort(key=lambda example: (*(len(text.split()) for text in example.sentences), example.label))
-    return splits
+    return TransferTask(name, splits)
 
 
-def _probing(folder: Path, name: str) -> dict[str, list[Example]]:
-    path = folder / _PROBING_FILES[name]
+def _probing(path: Path) -> dict[str, list[Example]]:
     if not path.is_file():
         raise NotInBundleError(f"no file {path}")
     rows = [(place, [*cells, "", ""][:3]) for place, cells in tab_separated_rows(path)]  # split, class, sentence

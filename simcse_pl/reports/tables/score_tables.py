@@ -66,26 +66,17 @@ def subset_table(results: Sequence[Result]) -> Table | None:
     return Table("sts_subsets", "STS, subset by subset: Spearman x 100, no regressor", frame, decimals, notes)
 
 
-def transfer_table(results: Sequence[Result]) -> Table | None:
+def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | None:
     """Return transfer scores with one row per encoder and one column per task, as in Table E.1; None without scores.
 
-    A column names SentEval's classifier, because scores of the two differ by some points.
+    With `probing`, the scores are those of the probing tasks. A column names SentEval's classifier, because scores of
+    the two differ by some points.
 
     Raises:
         UserError: a result names a row that the paper does not have.
     """
-    paper = {result.label: find_row(result, "transfer", None) for result in results}
-    return _accuracy_table("transfer", "Transfer: accuracy x 100, and F1 x 100", results, paper, TRANSFER_TASKS)
-
-
-def probing_table(results: Sequence[Result]) -> Table | None:
-    """Return accuracies on SentEval's probing tasks with one row per encoder; None without scores."""
-    return _accuracy_table("probing", "Probing: accuracy x 100", results, {}, PROBING_TASKS)
-
-
-def _accuracy_table(
-    name: str, title: str, results: Sequence[Result], paper: Mapping[str, PaperRow | None], tasks: tuple[str, ...]
-) -> Table | None:
+    tasks = PROBING_TASKS if probing else TRANSFER_TASKS
+    paper = {} if probing else {result.label: find_row(result, "transfer", None) for result in results}
     measured = {result.label: [task for task in result.transfer if task.task in tasks] for result in results}
     scores = _by_label(results, lambda result: {task.task: task.accuracy for task in measured[result.label]})
     frame = _frame(scores, paper, results, tasks)
@@ -101,7 +92,9 @@ def _accuracy_table(
     notes = [f"{', '.join(names.index)}: {protocol}" for protocol, names in protocols.groupby(protocols, sort=False)]
     rows = [{task.task: task.rows for task in scored} for scored in measured.values()]
     notes += _sizes("rows", rows, frame)
-    return Table(name, title, frame, notes=notes)
+    if probing:
+        return Table("probing", "Probing: accuracy x 100", frame, notes=notes)
+    return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes)
 
 
 def benchmark_table(results: Sequence[Result]) -> Table | None:
