@@ -3,7 +3,7 @@
 import logging
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.data.evaluation import make_evaluators
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.evaluation.suite import (
+    TASK_NAMES,
     Suite,
     encode_once,
     evaluate_suite,
@@ -31,9 +32,9 @@ from simcse_pl.reports.figures.encoders import dimension_curves
 from simcse_pl.reports.published import named_row
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE, run_label
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import write_json
-from simcse_pl.utils.tensors import Encode
+from simcse_pl.utils.tensors import Encode, hash_tensors
 from simcse_pl.utils.terminal import show
 
 log = logging.getLogger("simcse_pl.evaluate")
@@ -44,7 +45,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     folder = Path(HydraConfig.get().runtime.output_dir)
     suite = read_suite(config)
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
-    fit_on = sentences_for_fit(config) if postprocess and not postprocess.fitted else None
+    fit_on = sentences_for_fit(config, suite) if postprocess and not postprocess.fitted else None
     released = released_fitting_sets(suite, config.senteval_dir) if config.fit_on == "released" else {}
     report = describe(config, postprocess)
 
@@ -56,15 +57,13 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     encode: Encode = partial(
         encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
     )
-    if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
-        numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
-        raise UserError(f"dims={list(config.dims)}: {numbers}")
-    if postprocess:
-        postprocess.check_width(encoder.dim)
+    check_dims(config, encoder, postprocess)
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
+    identity = {"name": report["label"], "revision": hash_tensors({}, report["fingerprint"], report["settings"])}
+    suite.benchmarks = {task: partial(measure, **identity) for task, measure in suite.benchmarks.items()}
 
     encode = encode_once(encode, [*suite.sentences(), *chain(*released.values())])
     if postprocess:
@@ -83,17 +82,43 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     return report
 
 
+def check_dims(config: DictConfig, encoder: Encoder, postprocess: PostProcess | None) -> None:
+    """Raise UserError if the vectors do not have the dimensions of `dims` or of the post-processing."""
+    if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
+        numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
+        raise UserError(f"dims={list(config.dims)}: {numbers}")
+    if postprocess:
+        postprocess.check_width(encoder.dim)
+
+
 def read_suite(config: DictConfig) -> Suite:
     """Read the data of all tasks, and print which could not be read, before the encoder is loaded."""
-    tasks = config.tasks or []
+    tasks = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
+    of_mteb = [task for task in tasks if task not in TASK_NAMES]
     options: Any = OmegaConf.to_container(config.data, resolve=True)
     evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
     how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
-    suite = load_suite(tasks, config.senteval_dir, config.split, **how)
+    suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **how)
+    suite.benchmarks = read_benchmarks(config, of_mteb) if of_mteb else {}
     suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
     suite.evaluators = evaluators
     print_failed(suite.failed)
     return suite
+
+
+def read_benchmarks(config: DictConfig, names: Sequence[str]) -> dict[str, Any]:
+    """Return the functions that measure tasks of mteb, without the name and the revision of the encoder."""
+    with reraise_as(f"tasks={names[0]} is none of {', '.join(TASK_NAMES)}; for more tasks, pip install mteb"):
+        from mteb.models.abs_encoder import AbsEncoder  # an extra, which takes seconds to import
+
+        from simcse_pl.evaluation import benchmarks
+    options: Any = OmegaConf.to_container(config.mteb)
+    with reraise_as("mteb.prompts"):  # mteb would ignore an unknown name
+        AbsEncoder.validate_task_to_prompt_name(options["prompts"])
+    folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
+    how = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
+    tasks = benchmarks.find_tasks(names, options["languages"], TASK_NAMES)
+    return {name: partial(benchmarks.evaluate_task, task=task, **how) for name, task in tasks.items()}
 
 
 def print_failed(failed: Mapping[str, str]) -> None:
@@ -102,14 +127,15 @@ def print_failed(failed: Mapping[str, str]) -> None:
         print(f"error: {task}: {why}", file=sys.stderr)
 
 
-def sentences_for_fit(config: DictConfig) -> list[str] | None:
+def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
     """Return the sentences to fit a post-processing on, distinct ones of a file or a random sample of them.
 
     None means to fit it on the sentences of each task.
     """
     if config.fit_on in ("target", "released"):
-        if config.retrieval.corpus:
-            raise UserError(f"fit_on={config.fit_on}: with retrieval, set it to a file, for example the corpus")
+        if suite.retrieval or suite.benchmarks:
+            what = "retrieval" if suite.retrieval else "tasks of mteb"
+            raise UserError(f"fit_on={config.fit_on}: with {what}, set it to a file, for example the corpus")
         return None
     source = config.nli if config.fit_on == "nli" else config.fit_on
     columns = [config.fit_columns] if isinstance(config.fit_columns, int | str) else config.fit_columns
@@ -127,6 +153,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     options: Any = OmegaConf.to_container(config.model, resolve=True)
     settings = {name: value for name, value in options.items() if name not in ("_target_", "name")}
     settings |= {"split": config.split, "bf16": config.bf16}
+    settings |= {"prompts": OmegaConf.to_container(config.mteb.prompts)} if config.mteb.prompts else {}
     settings["postprocess"] = after = None
     if postprocess:
         fit_on = config.postprocess.get("folder", config.fit_on)  # a saved one has a folder

@@ -25,12 +25,13 @@ from simcse_pl.data.senteval.sts_sets import (
     load_sample,
     load_sts_task,
 )
-from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS, TransferTask, load_transfer_task
+from simcse_pl.data.senteval.transfer_sets import PROBING_TASKS, TRANSFER_TASKS, TransferTask, load_transfer_task
 from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
 from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
 from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.results.evaluation_results import (
+    BenchmarkScores,
     OwnData,
     QueryResults,
     RetrievalResults,
@@ -45,6 +46,7 @@ from simcse_pl.utils.terminal import tracked
 log = logging.getLogger(__name__)
 
 GEOMETRY, RETRIEVAL, OWN_DATA = "geometry", "retrieval", "own data"
+TASK_NAMES = ("sts", "transfer", "probing", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS, *PROBING_TASKS)
 WHOLE = "all"  # of the splits of STS-B, for geometry
 
 
@@ -86,7 +88,8 @@ class Suite:
     """The data of a set of tasks.
 
     Args:
-        sts, transfer: STS and transfer tasks.
+        sts, transfer: STS tasks; transfer and probing tasks.
+        benchmarks: functions that measure tasks of mteb, by name (see benchmarks.evaluate_task).
         geometry: pairs to measure geometry on; None to omit it.
         retrieval: measures queries and their corpus (see RetrievalTask); None to omit them.
         evaluators: measurements of the user's own data, by name; their test split is measured.
@@ -96,6 +99,7 @@ class Suite:
 
     sts: list[StsTask] = field(default_factory=list)
     transfer: list[TransferTask] = field(default_factory=list)
+    benchmarks: Mapping[str, Callable[[Encode], BenchmarkScores]] = field(default_factory=dict)
     geometry: StsTask | None = None
     retrieval: Callable[[Encode], RetrievalResults] | None = None
     evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
@@ -103,7 +107,7 @@ class Suite:
     classifier: str = SCIKIT_LEARN
 
     def sentences(self) -> list[str]:
-        """Return the distinct sentences of all tasks except retrieval."""
+        """Return the distinct sentences of all tasks except retrieval and benchmarks."""
         texts = [task.sentences for task in [*self.sts, *([self.geometry] if self.geometry else [])]]
         texts += [[*example.sentences] for task in self.transfer for rows in task.splits.values() for example in rows]
         return sorted(set().union(*texts, *(evaluator.sentences(TEST) for evaluator in self.evaluators.values())))
@@ -119,7 +123,7 @@ def load_suite(
     """Read the data of tasks. If one task cannot be read, the others still are.
 
     Args:
-        names: one or several of `sts`, `transfer`, `geometry`, and names of tasks. A task of a group that the bundle
+        names: one or several of TASK_NAMES, groups and names of tasks. A task of a group that the bundle
             does not have is omitted with a warning. A task given by its own name must be there.
         senteval_dir: a SentEval bundle; None for the project's sample, which has STS and geometry only.
         split: `test`, or `dev`, which only STS-B and SICK-R have.
@@ -132,7 +136,7 @@ def load_suite(
     """
     names = [names] if isinstance(names, str) else names
     for option, values, choices in (
-        ("tasks", names, ("sts", "transfer", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS)),
+        ("tasks", names, TASK_NAMES),
         ("split", [split], SPLITS),
         ("geometry.split", [geometry_split], (WHOLE, *SPLITS)),
         ("transfer.classifier", [classifier], CLASSIFIERS),
@@ -146,13 +150,13 @@ def load_suite(
             log.info("senteval_dir is not set: measuring on the project's own sample")
 
     sts_tasks = (STS_TASKS if split == "test" else STS_TASKS_WITH_DEV) if senteval_dir else ("sample",)
-    groups = {"sts": sts_tasks, "transfer": TRANSFER_TASKS}
+    groups = {"sts": sts_tasks, "transfer": TRANSFER_TASKS, "probing": PROBING_TASKS}
     suite = Suite(classifier=classifier)
     for task in dict.fromkeys(task for name in names for task in groups.get(name, (name,))):
         try:
             if task == GEOMETRY:
                 suite.geometry = _geometry_pairs(senteval_dir, geometry_split)
-            elif senteval_dir and task in TRANSFER_TASKS:
+            elif senteval_dir and task in (*TRANSFER_TASKS, *PROBING_TASKS):
                 suite.transfer.append(load_transfer_task(senteval_dir, task))
             else:
                 suite.sts.append(_sts(senteval_dir, task, split))
@@ -210,6 +214,7 @@ def evaluate_suite(
     jobs: dict[str, Callable[[], Any]] = {task.name: partial(evaluate_sts, encode, task) for task in suite.sts}
     for task in suite.transfer:
         jobs[task.name] = partial(evaluate_transfer, encode, task, device, suite.classifier)
+    jobs |= {name: partial(task, encode) for name, task in suite.benchmarks.items()}
     if suite.geometry:
         jobs[GEOMETRY] = partial(evaluate_geometry, encode, suite.geometry)
     if suite.retrieval:
@@ -226,6 +231,7 @@ def evaluate_suite(
     return SuiteResults(
         sts=[result for result in measured.values() if isinstance(result, StsScores)],
         transfer=[result for result in measured.values() if isinstance(result, TransferScores)],
+        benchmarks=[result for result in measured.values() if isinstance(result, BenchmarkScores)],
         geometry=measured.get(GEOMETRY),
         retrieval=measured.get(RETRIEVAL),
         own=OwnData(data=data, metrics=measured[OWN_DATA]) if OWN_DATA in measured else None,

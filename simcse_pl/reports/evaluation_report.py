@@ -14,7 +14,13 @@ from simcse_pl.reports.figures.encoders import (
 )
 from simcse_pl.reports.figures.style import figure_files
 from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, own_score_table, retrieval_table
-from simcse_pl.reports.tables.score_tables import failure_notes, sts_table, subset_table, transfer_table
+from simcse_pl.reports.tables.score_tables import (
+    benchmark_table,
+    failure_notes,
+    sts_table,
+    subset_table,
+    transfer_table,
+)
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.results.run_files import TrainingTrajectory
@@ -34,6 +40,8 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         sts_table(results, aggregation, metric="pearson"),
         subset_table(results),
         transfer_table(results),
+        transfer_table(results, probing=True),
+        benchmark_table(results),
         *geometry_tables(results),
         retrieval_table(results),
         own_data_table(every),

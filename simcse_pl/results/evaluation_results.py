@@ -99,11 +99,21 @@ class OwnData(Shape):
     metrics: Mapping[str, Number]
 
 
+class BenchmarkScores(Shape):
+    """Main score of a task of the mteb package, the mean over its splits and subsets."""
+
+    task: str
+    type: str  # such as Retrieval
+    metric: str  # such as ndcg_at_10
+    score: Number = math.nan  # most are in [0, 1]
+
+
 class SuiteResults(Shape):
     """Results by protocol."""
 
     sts: list[StsScores] = []
-    transfer: list[TransferScores] = []
+    transfer: list[TransferScores] = []  # and probing
+    benchmarks: list[BenchmarkScores] = []
     geometry: Geometry | None = None
     retrieval: RetrievalResults | None = None
     own: OwnData | None = None

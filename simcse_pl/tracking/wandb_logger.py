@@ -122,6 +122,7 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     after = f", {postprocess['name']} ({postprocess['fit_on']})" if postprocess else ""
     scores = {f"{task.task} {task.split}": task.all.spearman for task in result.sts}
     scores |= {f"{task.task} ({task.classifier})": task.accuracy for task in result.transfer}
+    scores |= {f"{task.task} {task.metric}": task.score for task in result.benchmarks}
     if result.own:
         scores |= {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})

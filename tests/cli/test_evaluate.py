@@ -1,17 +1,24 @@
-"""evaluate.py: the whole protocol with a damaged task, and a post-processing that is kept and used again."""
+"""evaluate.py: the whole protocol with a damaged task, tasks of mteb, a post-processing that is kept and used again."""
 
 import json
 import random
+import sys
 
 import pandas
 import pytest
 import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import read_write
+from scipy.stats import spearmanr
 
+from simcse_pl.cli.evaluate import evaluate as evaluate_encoder
 from simcse_pl.evaluation.suite import RetrievalTask, evaluate_suite, load_suite, postprocessed, released_fitting_sets
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.postprocessing.post_process import load
-from tests.conftest import SENTENCES
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES, compose_config
+from tests.evaluation.test_benchmarks import PAIRS, LocalSts
 from tests.senteval_bundle import write_bundle
 
 QUERIES = ["A man plays a guitar.", "Dogs run"]
@@ -132,3 +139,28 @@ def test_a_postprocess_fitted_as_released(evaluate, make_model, tmp_path):
     expected = evaluate_suite(postprocessed(encode, Whitening(dim=5), fit_on=fit_on), suite).model_dump()
     assert_same(results, {"sts": expected["sts"]})
     assert results["label"].endswith("whitening (released)")
+
+
+def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules["mteb.get_tasks"]._TASKS_REGISTRY, "LocalSts", LocalSts)
+    bundle = write_bundle(tmp_path / "downstream")
+    (tmp_path / "probing").mkdir()
+    rows = [f"{split}\t{number % 2}\t{number} dogs\n" for split in ("tr", "va", "te") for number in range(20)]
+    (tmp_path / "probing" / "subj_number.txt").write_text("".join(rows))
+    given = [f"encoder={make_model('bert')}", "pooling=mean", "label=me/mine", f"senteval_dir={bundle}"]
+    config = compose_config("evaluate", *given, "tasks=[probing,LocalSts]", "mteb.prompts={STS: 'word0 '}")
+    with read_write(config.hydra.runtime):
+        config.hydra.runtime.output_dir = str(tmp_path / "run")
+    HydraConfig.instance().set_config(config)
+    report = evaluate_encoder(config)
+    encoder = load_encoder(str(make_model("bert")), pooling="mean")
+    vectors = [encoder.encode([f"word0 {pair[side]}" for pair in PAIRS]) for side in (0, 1)]
+    expected = spearmanr(torch.cosine_similarity(*vectors), [pair[2] for pair in PAIRS])[0]
+    assert report["benchmarks"][0]["score"] == pytest.approx(expected, abs=1e-5)
+    assert report["settings"]["prompts"] == {"STS": "word0 "}
+    assert [task["task"] for task in report["transfer"]] == ["SubjNumber"]
+    assert "cosine_spearman" in capsys.readouterr().out
+    assert len([*(tmp_path / "run" / "mteb" / "results" / "me__mine").glob("*/LocalSts.json")]) == 1
+    fit = compose_config("evaluate", *given, "tasks=[LocalSts]", "postprocess=whitening")
+    with pytest.raises(UserError, match="fit_on=target: with tasks of mteb"):
+        evaluate_encoder(fit)

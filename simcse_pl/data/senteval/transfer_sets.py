@@ -1,4 +1,4 @@
-"""Data of the seven transfer tasks of a SentEval bundle."""
+"""Data of the seven transfer tasks and the ten probing tasks of a SentEval bundle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,22 @@ from simcse_pl.data.senteval.sts_sets import NotInBundleError, tab_separated_row
 from simcse_pl.utils.errors import UserError
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")  # the order of the paper's Table E.1
+
+# In the order of Conneau et al. (2018), with their files.
+_PROBING_FILES = {
+    "Length": "sentence_length.txt",
+    "WordContent": "word_content.txt",
+    "Depth": "tree_depth.txt",
+    "TopConstituents": "top_constituents.txt",
+    "BigramShift": "bigram_shift.txt",
+    "Tense": "past_present.txt",
+    "SubjNumber": "subj_number.txt",
+    "ObjNumber": "obj_number.txt",
+    "OddManOut": "odd_man_out.txt",
+    "CoordinationInversion": "coordination_inversion.txt",
+}
+PROBING_TASKS = tuple(_PROBING_FILES)
+_PROBING_SPLITS = {"tr": "train", "va": "dev", "te": "test"}
 
 # Files of one class each, label 1 first.
 _ONE_CLASS_A_FILE = {
@@ -39,16 +55,19 @@ class TransferTask:
 
 
 def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
-    """Load one of `TRANSFER_TASKS` from a SentEval bundle (its data/downstream).
+    """Load one of `TRANSFER_TASKS` or `PROBING_TASKS` from a SentEval bundle (its data/downstream).
 
     Args:
-        senteval_dir: contains MR, CR, SUBJ, MPQA, SST/binary, TREC and MRPC, or some of them.
+        senteval_dir: contains MR, CR, SUBJ, MPQA, SST/binary, TREC and MRPC, or some of them. The probing tasks are
+            in the folder `probing` beside it.
         name: the task.
 
     Raises:
         UserError: the bundle does not have the task (NotInBundleError), or one of its files is damaged.
     """
     folder = Path(senteval_dir) / name / ("binary" if name == "SST" else "")
+    if name in PROBING_TASKS:
+        folder = Path(senteval_dir).absolute().parent / "probing"
     if not folder.is_dir():
         raise NotInBundleError(f"no folder {folder}")
     splits: dict[str, list[Example]] = {}
@@ -64,6 +83,8 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
                 rows = tab_separated_rows(folder / f"msr_paraphrase_{split}.txt", header=True)
                 columns = [(place, cells[0], [*cells[3:5], "", ""][:2]) for place, cells in rows]
                 splits[split] = [_example(place, texts, label, ("0", "1")) for place, label, texts in columns]
+        case _ if name in PROBING_TASKS:
+            splits = _probing(folder / _PROBING_FILES[name])
         case _:
             # A blank line is an empty sentence (CR has some), as in SentEval.
             files = zip((1, 0), _ONE_CLASS_A_FILE[name], strict=True)
@@ -73,6 +94,17 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
     for examples in splits.values():
         examples.sort(key=lambda example: (*(len(text.split()) for text in example.sentences), example.label))
     return TransferTask(name, splits)
+
+
+def _probing(path: Path) -> dict[str, list[Example]]:
+    if not path.is_file():
+        raise NotInBundleError(f"no file {path}")
+    rows = [(place, [*cells, "", ""][:3]) for place, cells in tab_separated_rows(path)]  # split, class, sentence
+    classes = tuple(sorted({label.strip() for _, (short, label, _) in rows if short == "tr"}))
+    return {
+        split: [_example(place, [text], label, classes) for place, (short, label, text) in rows if short == first]
+        for first, split in _PROBING_SPLITS.items()
+    }
 
 
 def _trec(path: Path) -> list[Example]:
@@ -87,7 +119,7 @@ def _example(place: str, cells: Sequence[str], label: str, classes: tuple[str, .
     """Return the example of a line, checked."""
     sentences = tuple(map(_words, cells))
     if label.strip() not in classes or not all(sentences):
-        raise UserError(f"{place}: it should have a sentence, and one of the labels {', '.join(classes)}")
+        raise UserError(f"{place}: it should have a sentence, and one of the labels {', '.join(classes[:9])}")
     return Example(sentences, classes.index(label.strip()))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pandas as pd
 
 from simcse_pl.data.senteval.sts_sets import ORIGINAL_SIZES, STS_TASKS
-from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
+from simcse_pl.data.senteval.transfer_sets import PROBING_TASKS, TRANSFER_TASKS
 from simcse_pl.reports.published import PaperRow, find_row
 from simcse_pl.results.evaluation_results import Metric, Result, StsScores
 from simcse_pl.results.metrics import Aggregation
@@ -66,30 +66,59 @@ def subset_table(results: Sequence[Result]) -> Table | None:
     return Table("sts_subsets", "STS, subset by subset: Spearman x 100, no regressor", frame, decimals, notes)
 
 
-def transfer_table(results: Sequence[Result]) -> Table | None:
+def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | None:
     """Return transfer scores with one row per encoder and one column per task, as in Table E.1; None without scores.
 
-    A column names SentEval's classifier, because scores of the two differ by some points.
+    With `probing`, the scores are those of the probing tasks. A column names SentEval's classifier, because scores of
+    the two differ by some points.
 
     Raises:
         UserError: a result names a row that the paper does not have.
     """
-    scores = _by_label(results, lambda result: {task.task: task.accuracy for task in result.transfer})
-    paper = {result.label: find_row(result, "transfer", None) for result in results}
-    frame = _frame(scores, paper, results, TRANSFER_TASKS)
+    tasks = PROBING_TASKS if probing else TRANSFER_TASKS
+    paper = {} if probing else {result.label: find_row(result, "transfer", None) for result in results}
+    measured = {result.label: [task for task in result.transfer if task.task in tasks] for result in results}
+    scores = _by_label(results, lambda result: {task.task: task.accuracy for task in measured[result.label]})
+    frame = _frame(scores, paper, results, tasks)
     if frame is None:
         return None
-    f1 = _by_label(results, lambda result: {task.task: task.f1 for task in result.transfer})
+    f1 = _by_label(results, lambda result: {task.task: task.f1 for task in measured[result.label]})
     for task in f1.columns.intersection(frame.columns):
         frame.insert(frame.columns.get_loc(task) + 1, f"{task} F1", frame["encoder"].map(f1[task]))
     classifiers = {row.label: "pytorch" for row in paper.values() if row}
-    classifiers |= {result.label: task.classifier for result in results for task in result.transfer}
+    classifiers |= {label: task.classifier for label, scored in measured.items() for task in scored}
     frame.insert(1, "classifier", frame["encoder"].map(classifiers))
-    protocols = pd.Series({task.task: task.protocol for result in results for task in result.transfer}, dtype=object)
+    protocols = pd.Series({task.task: task.protocol for scored in measured.values() for task in scored}, dtype=object)
     notes = [f"{', '.join(names.index)}: {protocol}" for protocol, names in protocols.groupby(protocols, sort=False)]
-    rows = [{task.task: task.rows for task in result.transfer} for result in results]
+    rows = [{task.task: task.rows for task in scored} for scored in measured.values()]
     notes += _sizes("rows", rows, frame)
+    if probing:
+        return Table("probing", "Probing: accuracy x 100", frame, notes=notes)
     return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes)
+
+
+def benchmark_table(results: Sequence[Result]) -> Table | None:
+    """Return the main scores of mteb's tasks x 100, one row per task and one column per encoder; None without scores.
+
+    The last rows are the means that the leaderboard shows: over the tasks, and over the means of the types of task.
+    """
+    columns = ["task", "type", "metric"]
+    frames = [
+        pd.DataFrame(
+            [(task.task, task.type, task.metric, 100 * task.score) for task in result.benchmarks],
+            columns=[*columns, result.label],
+        ).set_index(columns)
+        for result in results
+        if result.benchmarks
+    ]
+    if not frames:
+        return None
+    frame = pd.concat(frames, axis="columns")
+    if len(frame) > 1:
+        types = frame.groupby(level="type").agg(lambda scores: scores.mean(skipna=False))
+        frame.loc["mean of tasks", "", ""] = frame.mean(skipna=False)
+        frame.loc["mean of types", "", ""] = types.mean(skipna=False)
+    return Table("mteb", "MTEB: main score x 100", frame.reset_index())
 
 
 def keys_of(groups: Iterable[Mapping[str, object]]) -> list[str]:

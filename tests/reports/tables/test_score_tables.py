@@ -6,7 +6,7 @@ import pytest
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.tables.score_tables import sts_table, subset_table, transfer_table
+from simcse_pl.reports.tables.score_tables import benchmark_table, sts_table, subset_table, transfer_table
 
 
 def rows(table):
@@ -64,3 +64,17 @@ def test_transfer_has_accuracies_and_f1(make_result):
     assert scores["MR"] == pytest.approx(70)
     assert scores["MRPC F1"] == pytest.approx(80)
     assert scores["Avg"] == pytest.approx(fmean(70 + 2 * k for k in range(7)))  # without F1
+
+
+def test_benchmarks_have_a_row_per_task_and_the_leaderboards_means(make_result):
+    kinds = {"STS22": "STS", "STS17": "STS", "NanoNQ": "Retrieval"}
+    scores = [
+        {"task": task, "type": kind, "metric": "m", "score": place / 10}
+        for place, (task, kind) in enumerate(kinds.items())
+    ]
+    whole, part = make_result("a", benchmarks=scores), make_result("b", benchmarks=scores[1:])
+    frame = benchmark_table([whole, part]).frame.set_index("task")
+    assert frame["a"].to_dict() == pytest.approx(
+        {"STS22": 0, "STS17": 10, "NanoNQ": 20, "mean of tasks": 10, "mean of types": (5 + 20) / 2}
+    )
+    assert frame["b"].isna().to_dict() == dict.fromkeys(frame.index, True) | {"STS17": False, "NanoNQ": False}
