@@ -49,6 +49,11 @@ def add_encoder(parser: argparse.ArgumentParser, name: str = "encoder", computes
     parser.add_argument("--bf16", action="store_true", help=about)
 
 
+def add_prompt_name(parser: argparse.ArgumentParser, of: str = "sentences", default: str = "none") -> None:
+    """Add the argument that names one of the encoder's prompts."""
+    parser.add_argument("--prompt-name", metavar="NAME", help=f"prompt of the {of} (default: {default})")
+
+
 def load_simcse(arguments: argparse.Namespace) -> SimCSE:
     """Load the selected encoder on the device of the arguments."""
     names = ("pooling", "backbone", "max_length", "truncate_dim", "batch_size", "bf16")

@@ -26,6 +26,7 @@ from simcse_pl.cli.common import (
     STANDARD,
     add_column,
     add_encoder,
+    add_prompt_name,
     chunks_with_progress,
     json_line,
     layout,
@@ -46,6 +47,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
+    add_prompt_name(parser)
     about = (
         "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet; -: lines of standard input (default)"
     )
@@ -81,8 +83,10 @@ def run(arguments: argparse.Namespace) -> None:
 def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]], Array], dict[str, Any]]:
     """Load the encoder; return a function from sentences to vectors [n, dim], and what determines these."""
     simcse = load_simcse(arguments)
-    encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
-    return encode, simcse.settings() | {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16}
+    prompt_name, normalize = arguments.prompt_name, not arguments.no_normalize
+    encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=normalize, prompt_name=prompt_name)
+    how = {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16, "prompt_name": prompt_name}
+    return encode, simcse.settings() | how
 
 
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path) -> None:

@@ -33,7 +33,7 @@ from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
-from simcse_pl.utils.tensors import Encode
+from simcse_pl.utils.tensors import Encode, PromptedEncode, with_prompt
 from simcse_pl.utils.terminal import show
 
 log = logging.getLogger("simcse_pl.evaluate")
@@ -53,9 +53,13 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
     normalize = False if postprocess else None  # after it, as in an exported encoder
-    encode: Encode = partial(
-        encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
-    )
+    options = {"batch_size": config.batch_size, "bf16": config.bf16, "progress": True, "normalize": normalize}
+
+    def plain(prompt_name: str | None) -> Encode:
+        name = prompt_name or config.prompt_name
+        return partial(encoder.encode, **options, **({"prompt_name": name} if name else {}))
+
+    encode = plain(None)
     if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
         numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
         raise UserError(f"dims={list(config.dims)}: {numbers}")
@@ -66,15 +70,20 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
 
-    encode = encode_once(encode, [*suite.sentences(), *chain(*released.values())])
-    if postprocess:
-        encode = postprocessed(encode, postprocess, device, encoder.normalize, released)
+    prompts = getattr(encoder, "prompts", None) or {}
+
+    def complete(prompt_name: str | None) -> Encode:
+        known = [] if prompt_name else [*suite.sentences(), *chain(*released.values())]
+        once = encode_once(plain(prompt_name), known)
+        return postprocessed(once, postprocess, device, encoder.normalize, released) if postprocess else once
+
+    encode = PromptedEncode(complete, prompts)
     scores = evaluate_suite(encode, suite, device, progress=True)
     report |= scores.model_dump() | {"dims": {}}
     for dim in config.dims:
         small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-        cut = evaluate_suite(lambda texts: encode(texts)[:, :dim], small)  # noqa: B023  called at once
-        report["dims"][str(dim)] = cut.model_dump()
+        cut = PromptedEncode(lambda name: lambda texts: with_prompt(encode, name)(texts)[:, :dim], prompts)  # noqa: B023
+        report["dims"][str(dim)] = evaluate_suite(cut, small).model_dump()
     write_json(folder / RESULTS_FILE, report)
     write_tables(config, folder, Result(**report))
     print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})

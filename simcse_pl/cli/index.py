@@ -4,13 +4,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.cli.common import add_column, add_encoder, layout, load_simcse
+from simcse_pl.cli.common import add_column, add_encoder, add_prompt_name, layout, load_simcse
 from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, SETTINGS_FILE
 from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
+    add_prompt_name(parser, default="document, if the encoder has it; with --add, that of the index")
     text = "sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet; -: standard input"
     parser.add_argument("sentences", metavar="FILE", help=text)
     parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
@@ -31,6 +32,6 @@ def run(arguments: argparse.Namespace) -> None:
         simcse.load_index(folder)
         print(f"{simcse.add_to_index(arguments.sentences, **how)} new sentences")
     else:
-        simcse.build_index(arguments.sentences, **how, precision=arguments.precision)
+        simcse.build_index(arguments.sentences, **how, precision=arguments.precision, prompt_name=arguments.prompt_name)
     simcse.save_index(folder)
     print(f"{len(simcse.index or ())} sentences indexed in {folder}")

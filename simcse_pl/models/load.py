@@ -3,7 +3,7 @@
 Fingerprints tell encoders apart: `simcse export` finds their results by them, and the cache their vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,13 +49,14 @@ def load_encoder(
     template: str | None = None,
     truncate_dim: int | None = None,
     backbone: str | None = None,
+    prompts: Mapping[str, str] | None = None,
 ) -> Encoder:
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
         name: a file of word vectors (`.txt` or `.vec`, gzipped or not), or any name that
             SentenceEncoder.from_pretrained takes.
-        pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings.
+        pooling, num_layers, max_length, template, truncate_dim, prompts: replace a transformer's own settings.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
 
@@ -73,6 +74,7 @@ def load_encoder(
         template=template,
         truncate_dim=truncate_dim,
         backbone=backbone,
+        prompts=prompts,
     )
 
 
@@ -96,6 +98,8 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
         settings.append("template as text")
     if encoder.final_period:
         settings.append("with a final period")
+    if encoder.prompts:
+        settings.append(f"prompts {encoder.prompts}")
     if encoder.truncate_dim:
         settings.append(f"truncated to {encoder.truncate_dim}")
     return hash_tensors(tensors, *settings)
