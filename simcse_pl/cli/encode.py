@@ -26,7 +26,6 @@ from simcse_pl.cli.common import (
     STANDARD,
     add_column,
     add_encoder,
-    add_prompt_name,
     chunks_with_progress,
     json_line,
     layout,
@@ -46,8 +45,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
-    add_prompt_name(parser)
+    add_encoder(parser, prompt="the sentences (default: none)")
     about = (
         "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet; -: lines of standard input (default)"
     )
@@ -83,10 +81,9 @@ def run(arguments: argparse.Namespace) -> None:
 def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]], Array], dict[str, Any]]:
     """Load the encoder; return a function from sentences to vectors [n, dim], and what determines these."""
     simcse = load_simcse(arguments)
-    prompt_name, normalize = arguments.prompt_name, not arguments.no_normalize
-    encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=normalize, prompt_name=prompt_name)
-    how = {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16, "prompt_name": prompt_name}
-    return encode, simcse.settings() | how
+    encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
+    how = {name: getattr(arguments, name) for name in ("no_normalize", "bf16", "prompt_name")}
+    return partial(encode, prompt_name=arguments.prompt_name), simcse.settings() | how
 
 
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path) -> None:

@@ -53,13 +53,10 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
     normalize = False if postprocess else None  # after it, as in an exported encoder
-    options = {"batch_size": config.batch_size, "bf16": config.bf16, "progress": True, "normalize": normalize}
-
-    def plain(prompt_name: str | None) -> Encode:
-        name = prompt_name or config.prompt_name
-        return partial(encoder.encode, **options, **({"prompt_name": name} if name else {}))
-
-    encode = plain(None)
+    of_encoder = partial(
+        encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
+    )
+    encode: Encode = partial(of_encoder, prompt_name=config.prompt_name)
     if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
         numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
         raise UserError(f"dims={list(config.dims)}: {numbers}")
@@ -74,7 +71,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 
     def complete(prompt_name: str | None) -> Encode:
         known = [] if prompt_name else [*suite.sentences(), *chain(*released.values())]
-        once = encode_once(plain(prompt_name), known)
+        once = encode_once(partial(of_encoder, prompt_name=prompt_name or config.prompt_name), known)
         return postprocessed(once, postprocess, device, encoder.normalize, released) if postprocess else once
 
     encode = PromptedEncode(complete, prompts)

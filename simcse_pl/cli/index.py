@@ -4,14 +4,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.cli.common import add_column, add_encoder, add_prompt_name, layout, load_simcse
+from simcse_pl.cli.common import add_column, add_encoder, layout, load_simcse
 from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, SETTINGS_FILE
 from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
-    add_prompt_name(parser, default="document, if the encoder has it; with --add, that of the index")
+    add_encoder(
+        parser, prompt="the sentences (default: document, if the encoder has it; with --add, that of the index)"
+    )
     text = "sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet; -: standard input"
     parser.add_argument("sentences", metavar="FILE", help=text)
     parser.add_argument("folder", metavar="FOLDER", help="folder of the index")

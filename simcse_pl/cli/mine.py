@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.cli.common import add_columns, add_encoder, add_prompt_name, column, layout, load_simcse
+from simcse_pl.cli.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
@@ -14,8 +14,7 @@ from simcse_pl.utils.tensors import DOCUMENT, QUERY
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
-    add_prompt_name(parser, "anchors", "query, if the encoder has it; other sentences have its prompt document")
+    add_encoder(parser, prompt="the anchors (default: query, if the encoder has it); others have its prompt document")
     text = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
     parser.add_argument("pairs", metavar="PAIRS", help=text)
     text = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
@@ -55,9 +54,9 @@ def run(arguments: argparse.Namespace) -> None:
         corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **how))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
-    of_anchors, of_others = arguments.prompt_name or simcse.prompt_if_any(QUERY), simcse.prompt_if_any(DOCUMENT)
-    both = [partial(encode, prompt_name=name) for name in (of_others, of_anchors)]
-    mined, counts = mine(both[0], pairs, options, corpus, simcse.device, both[1] if of_others != of_anchors else None)
+    names = simcse.prompt_if_any(DOCUMENT), arguments.prompt_name or simcse.prompt_if_any(QUERY)
+    of_others, of_anchors = (partial(encode, prompt_name=name) for name in names)
+    mined, counts = mine(of_others, pairs, options, corpus, simcse.device, of_anchors if any(names) else None)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in range(1, options.negatives + 1))]
     too_few = len(pairs) - len(mined)
     write_csv(out, columns, mined, ConversionStats({"without enough negatives": too_few}))

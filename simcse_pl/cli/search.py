@@ -3,21 +3,12 @@
 import argparse
 import sys
 
-from simcse_pl.cli.common import (
-    STANDARD,
-    add_column,
-    add_encoder,
-    add_prompt_name,
-    json_line,
-    load_or_build_index,
-    load_simcse,
-)
+from simcse_pl.cli.common import STANDARD, add_column, add_encoder, json_line, load_or_build_index, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
-    add_prompt_name(parser, "queries", "query, if the encoder has it")
+    add_encoder(parser, prompt="the queries (default: query, if the encoder has it)")
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
     parser.add_argument("queries", nargs="*", metavar="QUERY", help="one or several queries")
     text = "file of queries, one per line, instead of QUERY; -: standard input (default)"
@@ -34,7 +25,7 @@ def run(arguments: argparse.Namespace) -> None:
     queries = arguments.queries or list(iterate_sentences(arguments.queries_from))
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments)
-    how = {"threshold": arguments.threshold, "top_k": arguments.top_k, "prompt_name": arguments.prompt_name}
+    how = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
     results = simcse.search(queries, **how)
     as_json = arguments.json or not sys.stdout.isatty()
     for query, neighbours in zip(queries, results, strict=True):

@@ -73,20 +73,18 @@ def mine(
     vectors = unit_vectors(encode(sentences).float().to(device))
     if not vectors.isfinite().all():
         raise UserError("the encoder returns vectors that are not finite")
-    queries = list(dict.fromkeys(anchor for anchor, _ in pairs))
-    row = {anchor: number for number, anchor in enumerate(queries)}
+    place_of_anchor, of_anchors = place, vectors
     if encode_anchors:
-        of_queries = unit_vectors(encode_anchors(queries).float().to(device))
-    else:
-        of_queries = vectors[[place[anchor] for anchor in queries]]
+        place_of_anchor = {anchor: number for number, anchor in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
+        of_anchors = unit_vectors(encode_anchors(list(place_of_anchor)).float().to(device))
     partners = _partners(pairs, place)
     counts = Counter[str]()
     rows: list[tuple[str, ...]] = []
     size, find = _finder(vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
         chunk = pairs[start : start + size]
-        anchors = of_queries[[row[anchor] for anchor, _ in chunk]]
-        positives = vectors[[place[positive] for _, positive in chunk]]
+        anchors = of_anchors[torch.tensor([place_of_anchor[anchor] for anchor, _ in chunk]).to(device)]
+        positives = vectors[torch.tensor([place[positive] for _, positive in chunk]).to(device)]
         of_positive = _rounded((anchors * positives).sum(dim=1))
         numbers, similarities = find(anchors)
         excluded = [(row, number) for row, (anchor, _) in enumerate(chunk) for number in partners[anchor]]

@@ -254,8 +254,9 @@ class SimCSE:
         """Move the encoder to a device, and return its `encode` with these options."""
         batch_size = self.batch_size if batch_size is None else batch_size
         options: dict[str, Any] = {"batch_size": batch_size, "bf16": self.bf16, "progress": progress}
+        options["prompt_name"] = prompt_name
         if isinstance(self.encoder, SentenceEncoder):
-            options |= {"max_length": max_length, "prompt_name": prompt_name}
+            options["max_length"] = max_length
             device = device or self.device
             with reraise_as(f"device={device}"):  # an unknown or missing device
                 self.encoder.to(device)

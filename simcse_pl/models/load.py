@@ -36,6 +36,7 @@ class Encoder(Protocol):
         progress: bool = ...,
         bf16: bool = ...,
         normalize: bool | None = ...,
+        prompt_name: str | None = ...,
     ) -> Tensor:
         """Return vectors [n, dim] for n sentences in order, in float32 on the CPU; `normalize` replaces the own one."""
 

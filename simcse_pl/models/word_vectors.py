@@ -107,10 +107,11 @@ class WordVectors:
         progress: bool = False,
         bf16: bool = False,
         normalize: bool | None = None,
+        prompt_name: str | None = None,
     ) -> Tensor:
         """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
-        Word vectors are averaged in float32, also with `bf16`.
+        Word vectors are averaged in float32, also with `bf16`, and have no prompts.
         """
         batch_size = 1024 if batch_size is None else batch_size
         sentences = checked_sentences(sentences)
