@@ -248,11 +248,13 @@ class Templates:
     def _applied_as_text(
         self, tokens: Sequence[Tokens | Sequence[int]], templates: Sequence[_Template]
     ) -> list[list[int]]:
-        """Put the text of each sentence into its template, and tokenize the whole."""
+        """Put the text of each sentence, without the space that some tokenizers add, into its template; tokenize it."""
         start, behind = self.special
         inner: list[list[int]] = [[*sentence[start : len(sentence) - behind]] for sentence in tokens]
         sentences = self.tokenizer.batch_decode(inner, clean_up_tokenization_spaces=False)
-        texts = [sentence.join(template.texts) for sentence, template in zip(sentences, templates, strict=True)]
+        texts = [
+            sentence.lstrip().join(template.texts) for sentence, template in zip(sentences, templates, strict=True)
+        ]
         ids: list[list[int]] = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
         return ids
 
