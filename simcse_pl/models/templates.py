@@ -92,6 +92,7 @@ class Templates:
         self._of_prompts |= {
             name: self._template(text if SENTENCE in text else text + SENTENCE) for name, text in self.prompts.items()
         }
+        self._all = [*self._of_views, *self._of_prompts.values()]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         same = [first == other for first, other in zip(empty, word, strict=False)]
         leading = same.index(False) if False in same else len(same)
@@ -107,10 +108,6 @@ class Templates:
         parts = [*(part.rstrip() for part in before), last]
         tokens = [self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts]
         return _Template([*before, last], tokens)
-
-    @property
-    def _all(self) -> list[_Template]:
-        return [*self._of_views, *self._of_prompts.values()]
 
     def check_prompt(self, name: str | None) -> None:
         """Raise UserError unless a prompt has this name; None is the template, or none."""
@@ -163,8 +160,8 @@ class Templates:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
         special = sum(self.special)
         limit -= _JOINED * (self.as_text != "never")
-        every = [template.parts for template in self._all]
-        return special + min((limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in every)
+        parts = (template.parts for template in self._all)
+        return special + min((limit - special - sum(map(len, tokens))) // (len(tokens) - 1) for tokens in parts)
 
     def checked_length(self, max_length: int | None, backbone: Backbone) -> int:
         """Return the most tokens to read of a sentence, special tokens included; raise UserError if out of range.
@@ -204,10 +201,9 @@ class Templates:
                 further ones have the last. A name None is the first template.
         """
         as_text = self.as_text == "always" or (self.as_text == "test_only" and views is None)
-        if prompts:
-            chosen = [self._of_prompts[name] for name in prompts]
-        else:
-            chosen = self._of_views if views and self.texts else [self._of_prompts[None]]
+        chosen = [self._of_prompts[name] for name in prompts or [None]]
+        if not prompts and views and self.texts:
+            chosen = self._of_views
         with_mask = self.with_sentence_mask or ((views or 1) > 1 and len(chosen) > 1)
         templates = [chosen[min(i % (views or len(tokens)), len(chosen) - 1)] for i in range(len(tokens))]
         applied: Sequence[Tokens | Sequence[int]] = tokens
@@ -252,9 +248,7 @@ class Templates:
         start, behind = self.special
         inner: list[list[int]] = [[*sentence[start : len(sentence) - behind]] for sentence in tokens]
         sentences = self.tokenizer.batch_decode(inner, clean_up_tokenization_spaces=False)
-        texts = [
-            sentence.lstrip().join(template.texts) for sentence, template in zip(sentences, templates, strict=True)
-        ]
+        texts = [text.lstrip().join(template.texts) for text, template in zip(sentences, templates, strict=True)]
         ids: list[list[int]] = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
         return ids
 
