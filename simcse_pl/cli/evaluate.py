@@ -132,7 +132,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
         named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
     options: Any = OmegaConf.to_container(config.model, resolve=True)
     settings = {name: value for name, value in options.items() if name not in ("_target_", "name")}
-    settings |= {"split": config.split, "bf16": config.bf16}
+    settings |= {"split": config.split, "bf16": config.bf16, "prompt_name": config.prompt_name}
     settings["postprocess"] = after = None
     if postprocess:
         fit_on = config.postprocess.get("folder", config.fit_on)  # a saved one has a folder
@@ -146,6 +146,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
         run_label(path.parent) if path.name == "encoder" and path.is_dir() else config.encoder,  # short for a column
         config.pooling,
         config.template,
+        config.prompt_name and f"prompt {config.prompt_name}",
         config.num_layers and f"first {config.num_layers} layers",
         config.truncate_dim and f"{config.truncate_dim} dimensions",
         after,

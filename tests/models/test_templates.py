@@ -99,10 +99,6 @@ def test_prompts_have_the_same_tokens_in_training_and_in_encode(architecture, as
         assert batch["input_ids"][0, view][batch["attention_mask"][0, view] == 1].tolist() == expected
         torch.testing.assert_close(encoder.encode([row[view]], prompt_name=name), plain.encode([row[view]]))
         torch.testing.assert_close(encoder.encode([row[view]], prompt_name=name)[0], vectors[view], atol=1e-5, rtol=0)
-    with pytest.raises(
-        UserError, match="^prompt_name=passage: the encoder has no such prompt; it has query, document$"
-    ):
-        encoder.encode([], prompt_name="passage")
 
 
 def test_a_final_period_is_appended_in_encode_but_not_in_training(make_model):
