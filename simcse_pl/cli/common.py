@@ -19,13 +19,16 @@ STANDARD = "-"  # standard input or output
 CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
 
 
-def add_encoder(parser: argparse.ArgumentParser, name: str = "encoder", computes: bool = True, **how: Any) -> None:
+def add_encoder(
+    parser: argparse.ArgumentParser, name: str = "encoder", computes: bool = True, prompt: str = "", **how: Any
+) -> None:
     """Add the arguments that select an encoder.
 
     Args:
         parser: the parser of the command.
         name: `--encoder` makes the encoder an option.
         computes: whether to add the arguments for the device, batch size and precision.
+        prompt: adds the argument for the name of a prompt; says what has it.
         how: further options of argparse, such as the number of encoders.
     """
     about = (
@@ -42,6 +45,8 @@ def add_encoder(parser: argparse.ArgumentParser, name: str = "encoder", computes
     parser.add_argument("--max-length", type=int, metavar="N", help=about)
     about = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
     parser.add_argument("--truncate-dim", type=int, metavar="N", help=about)
+    if prompt:
+        parser.add_argument("--prompt-name", metavar="NAME", help=f"one of the encoder's prompts, for {prompt}")
     if not computes:
         return
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")

@@ -45,7 +45,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
+    add_encoder(parser, prompt="the sentences (default: none)")
     about = (
         "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet; -: lines of standard input (default)"
     )
@@ -82,7 +82,8 @@ def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]
     """Load the encoder; return a function from sentences to vectors [n, dim], and what determines these."""
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
-    return encode, simcse.settings() | {"no_normalize": arguments.no_normalize, "bf16": arguments.bf16}
+    how = {name: getattr(arguments, name) for name in ("no_normalize", "bf16", "prompt_name")}
+    return partial(encode, prompt_name=arguments.prompt_name), simcse.settings() | how
 
 
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path) -> None:

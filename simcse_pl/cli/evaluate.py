@@ -34,7 +34,7 @@ from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import write_json
-from simcse_pl.utils.tensors import Encode, hash_tensors
+from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, with_prompt
 from simcse_pl.utils.terminal import show
 
 log = logging.getLogger("simcse_pl.evaluate")
@@ -54,9 +54,10 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     if isinstance(encoder, torch.nn.Module):
         encoder.to(device)
     normalize = False if postprocess else None  # after it, as in an exported encoder
-    encode: Encode = partial(
+    of_encoder = partial(
         encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
     )
+    encode: Encode = partial(of_encoder, prompt_name=config.prompt_name)
     check_dims(config, encoder, postprocess)
     if postprocess and fit_on:
         postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
@@ -65,15 +66,20 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     identity = {"name": report["label"], "revision": hash_tensors({}, report["fingerprint"], report["settings"])}
     suite.benchmarks = {task: partial(measure, **identity) for task, measure in suite.benchmarks.items()}
 
-    encode = encode_once(encode, [*suite.sentences(), *chain(*released.values())])
-    if postprocess:
-        encode = postprocessed(encode, postprocess, device, encoder.normalize, released)
+    prompts = getattr(encoder, "prompts", None) or {}
+
+    def complete(prompt_name: str | None) -> Encode:
+        known = [] if prompt_name else [*suite.sentences(), *chain(*released.values())]
+        once = encode_once(partial(of_encoder, prompt_name=prompt_name or config.prompt_name), known)
+        return postprocessed(once, postprocess, device, encoder.normalize, released) if postprocess else once
+
+    encode = PromptedEncode(complete, prompts)
     scores = evaluate_suite(encode, suite, device, progress=True)
     report |= scores.model_dump() | {"dims": {}}
     for dim in config.dims:
         small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-        cut = evaluate_suite(lambda texts: encode(texts)[:, :dim], small)  # noqa: B023  called at once
-        report["dims"][str(dim)] = cut.model_dump()
+        cut = PromptedEncode(lambda name: lambda texts: with_prompt(encode, name)(texts)[:, :dim], prompts)  # noqa: B023
+        report["dims"][str(dim)] = evaluate_suite(cut, small).model_dump()
     write_json(folder / RESULTS_FILE, report)
     write_tables(config, folder, Result(**report))
     print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})
@@ -152,7 +158,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
         named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
     options: Any = OmegaConf.to_container(config.model, resolve=True)
     settings = {name: value for name, value in options.items() if name not in ("_target_", "name")}
-    settings |= {"split": config.split, "bf16": config.bf16}
+    settings |= {"split": config.split, "bf16": config.bf16, "prompt_name": config.prompt_name}
     settings |= {"prompts": OmegaConf.to_container(config.mteb.prompts)} if config.mteb.prompts else {}
     settings["postprocess"] = after = None
     if postprocess:
@@ -167,6 +173,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
         run_label(path.parent) if path.name == "encoder" and path.is_dir() else config.encoder,  # short for a column
         config.pooling,
         config.template and str(config.template),
+        config.prompt_name and f"prompt {config.prompt_name}",
         config.num_layers and f"first {config.num_layers} layers",
         config.truncate_dim and f"{config.truncate_dim} dimensions",
         after,

@@ -10,7 +10,9 @@ from simcse_pl.utils.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
+    add_encoder(
+        parser, prompt="the sentences (default: document, if the encoder has it; with --add, that of the index)"
+    )
     text = "sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet; -: standard input"
     parser.add_argument("sentences", metavar="FILE", help=text)
     parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
@@ -31,6 +33,6 @@ def run(arguments: argparse.Namespace) -> None:
         simcse.load_index(folder)
         print(f"{simcse.add_to_index(arguments.sentences, **how)} new sentences")
     else:
-        simcse.build_index(arguments.sentences, **how, precision=arguments.precision)
+        simcse.build_index(arguments.sentences, **how, precision=arguments.precision, prompt_name=arguments.prompt_name)
     simcse.save_index(folder)
     print(f"{len(simcse.index or ())} sentences indexed in {folder}")

@@ -11,10 +11,11 @@ from simcse_pl.data.prepare.conversion import ConversionStats, check_paths, writ
 from simcse_pl.data.readers.row_reader import iterate_sentences, read_rows
 from simcse_pl.inference.cross_encoder import CrossEncoder, rescore
 from simcse_pl.inference.mining import NEAREST, RANDOM, MiningOptions, mine
+from simcse_pl.utils.tensors import DOCUMENT, QUERY
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
+    add_encoder(parser, prompt="the anchors (default: query, if the encoder has it); others have its prompt document")
     text = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
     parser.add_argument("pairs", metavar="PAIRS", help=text)
     text = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
@@ -61,7 +62,9 @@ def run(arguments: argparse.Namespace) -> None:
         corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **how))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
-    mined, counts = mine(encode, pairs, options, corpus, simcse.device)
+    names = simcse.prompt_if_any(DOCUMENT), arguments.prompt_name or simcse.prompt_if_any(QUERY)
+    of_others, of_anchors = (partial(encode, prompt_name=name) for name in names)
+    mined, counts = mine(of_others, pairs, options, corpus, simcse.device, of_anchors if any(names) else None)
     numbers = range(1, options.negatives + 1)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in numbers)]
     if arguments.rescore:

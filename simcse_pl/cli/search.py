@@ -8,7 +8,7 @@ from simcse_pl.data.readers.row_reader import iterate_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_encoder(parser)
+    add_encoder(parser, prompt="the queries (default: query, if the encoder has it)")
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
     parser.add_argument("queries", nargs="*", metavar="QUERY", help="one or several queries")
     text = "file of queries, one per line, instead of QUERY; -: standard input (default)"
@@ -25,7 +25,8 @@ def run(arguments: argparse.Namespace) -> None:
     queries = arguments.queries or list(iterate_sentences(arguments.queries_from))
     simcse = load_simcse(arguments)
     load_or_build_index(simcse, arguments.corpus, arguments)
-    results = simcse.search(queries, threshold=arguments.threshold, top_k=arguments.top_k)
+    how = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
+    results = simcse.search(queries, **how)
     as_json = arguments.json or not sys.stdout.isatty()
     for query, neighbours in zip(queries, results, strict=True):
         if not as_json:

@@ -27,19 +27,22 @@ class ViewCollator:
         max_length: the number of tokens read of a sentence, including special tokens but not the template's.
         templates: the encoder's; None for none.
         segment: splits a sentence into the words that are masked whole; None adds no `begins_word` to a batch.
+        prompts: the name of each view's prompt, in place of its template (see Templates.batch).
     """
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
     templates: Templates | None = None
     segment: Segmenter | None = None
+    prompts: Sequence[str | None] = ()
 
     def __call__(self, rows: Sequence[tuple[Sentence, ...]]) -> Batch:
         """Return tensors [batch, views, tokens]; all rows have the same number of sentences."""
         templates = self.templates or Templates(self.tokenizer)
-        if len(rows[0]) == 1 and len(templates.texts) > 1:
+        if len(rows[0]) == 1 and len(self.prompts or templates.texts) > 1:
             rows = [(sentence, sentence) for (sentence,) in rows]
-        inputs = templates.batch(self.tokens_of([sentence for row in rows for sentence in row]), len(rows[0]))
+        tokens = self.tokens_of([sentence for row in rows for sentence in row])
+        inputs = templates.batch(tokens, len(rows[0]), self.prompts)
         if self.segment:
             ids = inputs["input_ids"]
             inputs |= {"input_ids": ids % INSIDE_WORD, BEGINS_WORD: ids < INSIDE_WORD}

@@ -1,6 +1,6 @@
 """The LightningDataModule: training batches of views, and the sentences of validation and test sets."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,8 @@ from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.ranks import is_first_process
-from simcse_pl.utils.tensors import Encode
+from simcse_pl.utils.tensors import Encode, PromptedEncode
+from simcse_pl.utils.types import Batch
 
 _EVALUATED_AT_ONCE = 256  # sentences
 
@@ -39,16 +40,18 @@ class EvaluationSentences:
     """The distinct sentences of some evaluators, the longest first.
 
     Args:
-        sentences: the sentences.
-        templates: the encoder's, with its tokenizer.
+        sentences: the sentences by the names of their prompts.
+        templates: the encoder's, with its tokenizer and its prompts.
     """
 
-    def __init__(self, sentences: Sequence[str], templates: Templates) -> None:
-        distinct = list(dict.fromkeys(sentences))
+    def __init__(self, sentences: Iterable[tuple[str | None, Sequence[str]]], templates: Templates) -> None:
+        known = ((name if name in templates.prompts else None, texts) for name, texts in sentences)
+        distinct = list(dict.fromkeys((text, name) for name, texts in known for text in texts))
         self._templates = templates
-        tokens = templates.tokens_of(distinct, templates.tokenizer.model_max_length)
+        tokens = templates.tokens_of([text for text, _ in distinct], templates.tokenizer.model_max_length)
         order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
-        self.sentences = [distinct[i] for i in order]
+        self._keys = [distinct[i] for i in order]
+        self.sentences = [text for text, _ in self._keys]
         self.tokens = [np.array(tokens[i]) for i in order]
 
     def __len__(self) -> int:
@@ -56,12 +59,15 @@ class EvaluationSentences:
 
     def loader(self, pin_memory: bool = False) -> DataLoader[Tokens]:
         """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device."""
-        tokens: Any = self.tokens[rank() :: world_size()]
+        tokens: Any = list(zip(self.tokens, self._keys, strict=True))[rank() :: world_size()]
         # a rank with one sentence less has as many batches as the others: sharded weights need it (see fsdp.py)
         starts = range(0, -(-len(self) // world_size()), _EVALUATED_AT_ONCE)
         ends = [min(start, len(tokens) - 1) for start in starts[1:]]
         batches = [list(range(start, end)) for start, end in pairwise([0, *ends, len(tokens)])]
-        return DataLoader(tokens, batch_sampler=batches, collate_fn=self._templates.batch, pin_memory=pin_memory)
+        return DataLoader(tokens, batch_sampler=batches, collate_fn=self._collate, pin_memory=pin_memory)
+
+    def _collate(self, rows: Sequence[tuple[Tokens, tuple[str, str | None]]]) -> Batch:
+        return self._templates.batch([tokens for tokens, _ in rows], prompts=[name for _, (_, name) in rows])
 
     def encode(self, vectors: Tensor) -> Encode:
         """Return a function from sentences to their vectors.
@@ -71,8 +77,11 @@ class EvaluationSentences:
         """
         ranks = world_size()
         order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
-        row = {self.sentences[place]: number for number, place in enumerate(order)}
-        return lambda sentences: vectors[[row[sentence] for sentence in sentences]]
+        row = {self._keys[place]: number for number, place in enumerate(order)}
+        return PromptedEncode(
+            lambda name: lambda sentences: vectors[[row[sentence, name] for sentence in sentences]],
+            self._templates.prompts,
+        )
 
 
 class SentenceDataModule(LightningDataModule):
@@ -156,7 +165,7 @@ class SentenceDataModule(LightningDataModule):
             self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
         if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them by the broadcast
             for split in (VALIDATION, TEST):
-                sentences = [text for evaluator in self.evaluators.values() for text in evaluator.sentences(split)]
+                sentences = [of for evaluator in self.evaluators.values() for of in evaluator.by_prompt(split).items()]
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
                 if not self.make_evaluators:

@@ -24,6 +24,10 @@ class Evaluator(ABC):
     def sentences(self, split: str) -> Sequence[str]:
         """Return the sentences of a split, `validation` or `test`; none if there is nothing to measure on it."""
 
+    def by_prompt(self, split: str) -> Mapping[str | None, Sequence[str]]:
+        """Return the sentences of a split by the name of the prompt that they have if the encoder has it."""
+        return {None: self.sentences(split)}
+
     def name(self, split: str) -> str:
         """Return the name of the data of a split, for tables."""
         return type(self).__name__

@@ -58,6 +58,8 @@ class TrainingSet:
         label_names: the words for the labels 0, 1, ... in this column; None for any classes, numbered in alphabetical
             order, and for scores as numbers or words that are known (see labels.label_number).
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
+        prompts: the name of each column's prompt, one of the encoder's `prompts`, or None for its template or none;
+            further columns and views have the last name. None for the template in all of them.
         limit: the number of rows to train on, chosen at random from those that are not held out, and kept in order;
             None for all of them.
         hold_out: the share of the rows to hold out, or their number if it is 1 or more, chosen at random. They are not
@@ -106,6 +108,7 @@ class TrainingSet:
     score_column: ScoreColumn = None
     label_names: Names = None
     roles: Sequence[Role] | None = None
+    prompts: Sequence[str | None] | None = None
     limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
     views: Mapping[Any, View | None] | View | None = None
@@ -165,7 +168,9 @@ class TrainingSet:
         if not self.streaming:
             self.chosen, self.held_out = choose(self.rows, self._documents, self.hold_out, self.limit, seed)
         templates = templates or Templates(tokenizer)
-        self._collate = ViewCollator(tokenizer, max_length, templates, segment)
+        for name in self.prompts or ():
+            templates.check_prompt(name)
+        self._collate = ViewCollator(tokenizer, max_length, templates, segment, self.prompts or ())
         self._limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
         for split, sentences in ({} if self.streaming else evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):

@@ -16,7 +16,7 @@ from simcse_pl.data.readers.labels import NEUTRAL, expected_labels, label_number
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
-from simcse_pl.utils.tensors import Encode, cosine_similarity, unit_vectors
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, cosine_similarity, unit_vectors, with_prompt
 
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 
@@ -201,7 +201,7 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
 
     The metrics are `recall@k`, the mean share of a query's positives among its k nearest; `mrr`, the mean reciprocal
     rank of the nearest positive; and `ndcg@k` for the largest k. A sentence that equals its query is neither a positive
-    nor ranked.
+    nor ranked. Queries have the encoder's prompt `query`, and positives `document`, if it has them.
 
     Args:
         validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the
@@ -233,11 +233,18 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
         """Return the queries and the positives."""
         return [*data, *(positive for others in data.values() for positive in others)]
 
+    def by_prompt(self, split: str) -> Mapping[str | None, Sequence[str]]:
+        """Return the queries and the positives by their prompts."""
+        files = self.sets[split].values()
+        positives = [positive for data in files for others in data.values() for positive in others]
+        return {QUERY: [query for data in files for query in data], DOCUMENT: positives}
+
     def measure(self, encode: Encode, data: dict[str, list[str]]) -> dict[str, float]:
         """Return recall, mean reciprocal rank and normalized discounted cumulative gain."""
         corpus = list(dict.fromkeys(positive for others in data.values() for positive in others))
         row = {sentence: number for number, sentence in enumerate(corpus)}
-        queries, vectors = (unit_vectors(x) for x in encode_columns(encode, list(data), corpus))
+        queries = unit_vectors(with_prompt(encode, QUERY)(list(data)))
+        vectors = unit_vectors(with_prompt(encode, DOCUMENT)(corpus))
         metrics: dict[str, list[float]] = {}
         for query, vector in zip(data, queries, strict=True):
             cosines = vectors @ vector

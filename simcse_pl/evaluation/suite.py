@@ -40,7 +40,7 @@ from simcse_pl.results.evaluation_results import (
     TransferScores,
 )
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.tensors import Encode, unit_vectors
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, unit_vectors, with_prompt
 from simcse_pl.utils.terminal import tracked
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,9 @@ class RetrievalTask:
 
     def __call__(self, encode: Encode) -> RetrievalResults:
         """Return the neighbours of every query."""
-        found = SentenceIndex.build(encode, self._corpus).search(self._queries, self._top_k, leave_out_equal=True)
+        index = SentenceIndex.build(with_prompt(encode, DOCUMENT), self._corpus)
+        index.encode = with_prompt(encode, QUERY)
+        found = index.search(self._queries, self._top_k, leave_out_equal=True)
         queries = [QueryResults(query=query, neighbours=near) for query, near in zip(self._queries, found, strict=True)]
         return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)
 

@@ -49,6 +49,7 @@ def mine(
     options: MiningOptions,
     corpus: Sequence[str] | None = None,
     device: str | torch.device = "cpu",
+    encode_anchors: Encode | None = None,
 ) -> tuple[list[tuple[str, ...]], Counter[str]]:
     """Add negatives to pairs. A terminal shows a progress bar.
 
@@ -58,6 +59,7 @@ def mine(
         options: how to choose negatives.
         corpus: sentences to choose from; None for all positives.
         device: where the vectors of all sentences are compared, in float32.
+        encode_anchors: in place of `encode`, for the anchors.
 
     Returns:
         Rows of anchor, positive and negatives, in the order of the pairs, without pairs that have too few; and the
@@ -72,14 +74,18 @@ def mine(
     vectors = unit_vectors(encode(sentences).float().to(device))
     if not vectors.isfinite().all():
         raise UserError("the encoder returns vectors that are not finite")
+    place_of_anchor, of_anchors = place, vectors
+    if encode_anchors:
+        place_of_anchor = {anchor: number for number, anchor in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
+        of_anchors = unit_vectors(encode_anchors(list(place_of_anchor)).float().to(device))
     partners = _partners(pairs, place)
     counts = Counter[str]()
     rows: list[tuple[str, ...]] = []
     size, find = _finder(vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
         chunk = pairs[start : start + size]
-        places = torch.tensor([[place[sentence] for sentence in pair] for pair in chunk]).to(device)
-        anchors, positives = vectors[places].unbind(dim=1)
+        anchors = of_anchors[torch.tensor([place_of_anchor[anchor] for anchor, _ in chunk]).to(device)]
+        positives = vectors[torch.tensor([place[positive] for _, positive in chunk]).to(device)]
         of_positive = _rounded((anchors * positives).sum(dim=1))
         numbers, similarities = find(anchors)
         excluded = [(row, number) for row, (anchor, _) in enumerate(chunk) for number in partners[anchor]]

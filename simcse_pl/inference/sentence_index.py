@@ -89,6 +89,7 @@ class SentenceIndex:
     sentences: list[str]  # distinct
     vectors: Tensor  # of the sentences, [n, dim] float32 on the CPU, of length 1, or these vectors quantized
     quantizer: Quantizer = field(default_factory=Quantizer)
+    prompt_name: str | None = None  # of the sentences
     device: str | torch.device = "cpu"  # where vectors are compared, a block of them at a time
 
     def __len__(self) -> int:
@@ -108,7 +109,7 @@ class SentenceIndex:
         """
         quantizer = Quantizer.fitted(precision, self.vectors.numpy())
         codes = torch.from_numpy(quantizer.quantize(self.vectors.numpy()))
-        return SentenceIndex(self.encode, self.sentences, codes, quantizer)
+        return SentenceIndex(self.encode, self.sentences, codes, quantizer, self.prompt_name)
 
     def add(self, sentences: Sequence[str]) -> int:
         """Encode and append the sentences that are not in the index, and return their number."""
@@ -178,7 +179,7 @@ class SentenceIndex:
 
     def save(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
         """Write the sentences, their vectors and precision, and the encoder's settings, which `load` compares."""
-        saved = {"encoder": settings, "precision": self.quantizer.precision}
+        saved = {"encoder": settings, "precision": self.quantizer.precision, "prompt_name": self.prompt_name}
         ranges = self.quantizer.ranges
         tensors = {"vectors": self.vectors} | ({} if ranges is None else {"ranges": torch.from_numpy(ranges)})
         with atomic_write(folder, last=SETTINGS_FILE) as new:
@@ -199,7 +200,7 @@ class SentenceIndex:
             tensors = read_weights(path.with_name(VECTORS_FILE))
             ranges = tensors["ranges"].numpy() if "ranges" in tensors else None
             quantizer = Quantizer(PRECISIONS[PRECISIONS.index(saved["precision"])], ranges)
-            index = cls(encode, sentences, tensors["vectors"], quantizer)
+            index = cls(encode, sentences, tensors["vectors"], quantizer, saved.get("prompt_name"))
         for name, value in saved["encoder"].items():
             if name != "encoder" and settings.get(name) != value:
                 raise UserError(

@@ -16,7 +16,7 @@ from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, load_encoder
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.tensors import hash_tensors, unit_vectors
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, hash_tensors, unit_vectors
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
 SentencesOrVectors = str | Sequence[str] | Tensor | np.ndarray
@@ -105,6 +105,7 @@ class SimCSE:
         max_length: int | None = None,
         *,
         progress: bool = False,
+        prompt_name: str | None = None,
     ) -> Any:
         """Return the vectors of sentences.
 
@@ -116,12 +117,13 @@ class SimCSE:
             normalize_to_unit: scale every vector to length 1.
             keepdim: return [1, dim] for one sentence.
             progress: show a progress bar on standard error.
+            prompt_name: the name of one of the encoder's prompts, such as `query`; word vectors ignore it.
 
         Returns:
             [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
         """
         sentences = [sentence] if isinstance(sentence, str) else sentence
-        vectors = self._encode_on(device, batch_size, max_length, progress)(sentences)
+        vectors = self._encode_on(device, batch_size, max_length, progress, prompt_name)(sentences)
         if normalize_to_unit:
             vectors = unit_vectors(vectors)
         if isinstance(sentence, str) and not keepdim:
@@ -163,6 +165,7 @@ class SimCSE:
         column: int | str | None = None,
         layout: Layout = DETECTED,
         precision: str = FLOAT32,
+        prompt_name: str | None = None,
     ) -> None:
         """Index sentences in place of those indexed before.
 
@@ -174,8 +177,10 @@ class SimCSE:
             column: name or position (from 0) of the column, for a file with several columns.
             layout: how the file is written, if that cannot be found from its name and content.
             precision: `float32`, or `int8` or `binary` for quantized vectors; see SentenceIndex.
+            prompt_name: the name of the sentences' prompt; None for `document`, if the encoder has it.
         """
-        self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0))
+        prompt_name = prompt_name or self.prompt_if_any(DOCUMENT)
+        self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0), prompt_name=prompt_name)
         self.add_to_index(sentences_or_file_path, device, batch_size, column=column, layout=layout)
         self.index = self.index if precision == FLOAT32 else self.index.quantized(precision)
 
@@ -194,7 +199,8 @@ class SimCSE:
             sentences = list(iterate_sentences(given, column, layout=layout))
         else:
             sentences = checked_sentences(given)
-        index.encode = self._encode_on(device, batch_size, progress=len(sentences) > _MANY)
+        shown = len(sentences) > _MANY
+        index.encode = self._encode_on(device, batch_size, progress=shown, prompt_name=index.prompt_name)
         return index.add(sentences)
 
     @overload
@@ -209,6 +215,7 @@ class SimCSE:
         device: Device | None = None,
         threshold: float | None = 0.6,
         top_k: int = 5,
+        prompt_name: str | None = None,
     ) -> list[Neighbour] | list[list[Neighbour]]:
         """Return the sentences of the index that are nearest to a query, as tuples (sentence, similarity).
 
@@ -217,11 +224,16 @@ class SimCSE:
             device: for this call.
             threshold: minimum cosine similarity; None for no minimum.
             top_k: maximum number of sentences per query.
+            prompt_name: the name of the queries' prompt; None for `query`, if the encoder has it.
         """
-        index = self._built()
-        index.encode, index.device = self._encode_on(device), device or self.device
+        index, prompt_name = self._built(), prompt_name or self.prompt_if_any(QUERY)
+        index.encode, index.device = self._encode_on(device, prompt_name=prompt_name), device or self.device
         found = index.search([queries] if isinstance(queries, str) else queries, top_k, threshold)
         return found[0] if isinstance(queries, str) else found
+
+    def prompt_if_any(self, name: str) -> str | None:
+        """Return the name of a prompt if the encoder has it."""
+        return name if name in (getattr(self.encoder, "prompts", None) or {}) else None
 
     def save_index(self, folder: str | Path) -> None:
         """Write the index and the encoder's settings to a folder."""
@@ -237,10 +249,12 @@ class SimCSE:
         batch_size: int | None = None,
         max_length: int | None = None,
         progress: bool = False,
+        prompt_name: str | None = None,
     ) -> Callable[[Sequence[str]], Tensor]:
         """Move the encoder to a device, and return its `encode` with these options."""
         batch_size = self.batch_size if batch_size is None else batch_size
         options: dict[str, Any] = {"batch_size": batch_size, "bf16": self.bf16, "progress": progress}
+        options["prompt_name"] = prompt_name
         if isinstance(self.encoder, SentenceEncoder):
             options["max_length"] = max_length
             device = device or self.device

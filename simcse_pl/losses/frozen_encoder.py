@@ -92,6 +92,7 @@ class FrozenEncoder(Frozen):
             self.file is None
             and not self.network.postprocess
             and self.network.templates.texts == encoder.templates.texts
+            and self.network.templates.prompts == encoder.templates.prompts
             and (self.network.template_as_text != "never") == (encoder.template_as_text == "always")
             and self.network.tokenizer.get_vocab() == encoder.tokenizer.get_vocab()
         )

@@ -1,7 +1,7 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
@@ -58,6 +58,7 @@ class SentenceEncoder(nn.Module):
             normalizes (see losses/matryoshka.py). None keeps all.
         template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
             or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
+        prompts: by name, such as `query`, texts before the sentence, or templates; see `encode`.
 
     Attributes:
         pooled_dim: the width of the pooled vectors, before the head.
@@ -87,6 +88,7 @@ class SentenceEncoder(nn.Module):
         final_period: bool = False,
         truncate_dim: int | None = None,
         template_as_text: TemplateAsText = "never",
+        prompts: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         match_inputs(tokenizer, backbone)
@@ -95,10 +97,13 @@ class SentenceEncoder(nn.Module):
         self.head, self.normalize = head, normalize
         self.template = template if template is None or isinstance(template, str) else list(template)
         self.template_bias, self.template_as_text = template_bias, template_as_text
+        self.prompts = dict(prompts) if prompts else None
         self.final_period, self.postprocess = final_period, postprocess
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
         with_sentence_mask = self.pooling_layer.reads_sentence_mask or template_bias != "none"
-        self.templates = Templates(tokenizer, self.template, with_sentence_mask, final_period, template_as_text)
+        self.templates = Templates(
+            tokenizer, self.template, with_sentence_mask, final_period, template_as_text, self.prompts
+        )
         self.max_length = self.templates.checked_length(max_length, backbone)
         tokenizer.model_max_length = self.max_length  # is saved with the tokenizer
         examples = to_device(
@@ -141,6 +146,7 @@ class SentenceEncoder(nn.Module):
         final_period: bool | None = None,
         truncate_dim: int | None = None,
         template_as_text: TemplateAsText | None = None,
+        prompts: Mapping[str, str] | None = None,
         backbone: str | None = None,
         **options: Any,
     ) -> Self:
@@ -154,8 +160,8 @@ class SentenceEncoder(nn.Module):
                 only the transformer of that folder is loaded, without its head, normalization and other settings.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
-            max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text: replace the
-                saved settings. The template "{sentence}" removes the saved one.
+            max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text, prompts:
+                replace the saved settings. The template "{sentence}" removes the saved one.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
                 simcse_unsup.pt; see tensors.load_bare_weights.
             options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter. A
@@ -165,7 +171,7 @@ class SentenceEncoder(nn.Module):
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
         of_template = template, template_bias, final_period
-        values = pooling, head, max_length, normalize, *of_template, truncate_dim, template_as_text
+        values = pooling, head, max_length, normalize, *of_template, truncate_dim, template_as_text, prompts
         return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
@@ -207,6 +213,7 @@ class SentenceEncoder(nn.Module):
         bf16: bool = False,
         max_length: int | None = None,
         normalize: bool | None = None,
+        prompt_name: str | None = None,
     ) -> Tensor:
         """Return vectors for sentences in order. A vector does not depend on the rest of its batch.
 
@@ -217,18 +224,20 @@ class SentenceEncoder(nn.Module):
             progress: show a progress bar on standard error.
             bf16: compute in bfloat16, which keeps two to three digits and is up to twice as fast.
             max_length, normalize: replace the encoder's settings.
+            prompt_name: the name of the prompt of the sentences; None for the template, or none.
 
         Returns:
             [n, dim] float32 on the CPU.
 
         Raises:
-            UserError: `sentences` is not a list of strings, or `max_length` is out of range.
+            UserError: `sentences` is not a list of strings, `max_length` is out of range, or no prompt has this name.
         """
+        self.templates.check_prompt(prompt_name)
         batch_size = batch_size or (32 if self.device.type == "cpu" else 128)
         sentences = checked_sentences(sentences)
         max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
         vectors = torch.empty(len(sentences), self.pooled_dim)
-        batches = sorted_batches(sentences, self.templates, batch_size, max_length)
+        batches = sorted_batches(sentences, self.templates, batch_size, max_length, prompt_name)
         bar = iter(tracked(batches, "encoding", -(-len(sentences) // batch_size), shown=progress))
         was_training = self.training
         self.eval()

@@ -3,7 +3,7 @@
 Fingerprints tell encoders apart: `simcse export` finds their results by them, and the cache their vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ class Encoder(Protocol):
         progress: bool = ...,
         bf16: bool = ...,
         normalize: bool | None = ...,
+        prompt_name: str | None = ...,
     ) -> Tensor:
         """Return vectors [n, dim] for n sentences in order, in float32 on the CPU; `normalize` replaces the own one."""
 
@@ -51,14 +52,15 @@ def load_encoder(
     template: str | None = None,
     truncate_dim: int | None = None,
     backbone: str | None = None,
+    prompts: Mapping[str, str] | None = None,
 ) -> Encoder:
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
         name: a file of word vectors (`.txt` or `.vec`, gzipped or not), static embeddings of model2vec or
             sentence-transformers, or any name that SentenceEncoder.from_pretrained takes.
-        pooling, num_layers, max_length, template, truncate_dim: replace a transformer's own settings. Static embeddings
-            take truncate_dim alone.
+        pooling, num_layers, max_length, template, truncate_dim, prompts: replace a transformer's own settings. Static
+            embeddings take truncate_dim alone.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
 
@@ -80,6 +82,7 @@ def load_encoder(
         template=template,
         truncate_dim=truncate_dim,
         backbone=backbone,
+        prompts=prompts,
     )
 
 
@@ -103,6 +106,8 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
         settings.append("template as text")
     if encoder.final_period:
         settings.append("with a final period")
+    if encoder.prompts:
+        settings.append(f"prompts {encoder.prompts}")
     if encoder.truncate_dim:
         settings.append(f"truncated to {encoder.truncate_dim}")
     return hash_tensors(tensors, *settings)

@@ -224,8 +224,8 @@ def load_saved(
         raise UserError(f"{name} names code that is imported only if you ask for it: add pooling={settings['pooling']}")
     longest = longest_input(model)
     if settings["max_length"] and longest and "max_length" not in given:  # a saved length may exceed the limit
-        templates = Templates(tokenizer, settings["template"], as_text=settings["template_as_text"])
-        longest = templates.longest_sentence(longest)
+        how = {"as_text": settings["template_as_text"], "prompts": settings["prompts"]}
+        longest = Templates(tokenizer, settings["template"], **how).longest_sentence(longest)
         settings["max_length"] = min(settings["max_length"], longest)
     with reraise_as(f"{name} cannot encode"):
         check_vocabulary(tokenizer, model, base or name)

@@ -73,12 +73,19 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             _unsupported(
                 source, f"vectors that are cut to truncate_dim={model['truncate_dim']} after a module Normalize"
             )
-        default = model.get("default_prompt_name")
-        if prompt := default and model["prompts"].get(default):
-            templates = Templates(load_tokenizer(source, modules["Transformer"]), prompt + SENTENCE)
-            if templates.prefix is None or configs["Pooling"].get("include_prompt") is False:
-                _unsupported(source, f"the prompt {prompt!r}, which is no part of the pooling or of the first word")
-            template, max_length = templates.texts[0], max_length and max_length - templates.prefix_length
+        prompts = model.get("prompts") or {}
+        default, as_text = prompts.get(model.get("default_prompt_name")), False
+        if configs["Pooling"].get("include_prompt") is False:
+            if default:
+                _unsupported(source, f"the prompt {default!r}, which is no part of the pooling")
+            prompts = {}
+        if not any(prompts.values()):  # the library writes empty ones
+            prompts = None
+        else:
+            template = default + SENTENCE if default else None
+            templates = Templates(load_tokenizer(source, modules["Transformer"]), template, prompts=prompts)
+            as_text = None in templates.prefixes.values()  # one text also has the library's tokens
+            max_length = max_length and max_length - templates.prefix_length
         settings = EncoderSettings(
             pooling=_pooling(source, configs["Pooling"]),
             head="mlp" if "Dense" in modules else "none",
@@ -86,6 +93,8 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             normalize="Normalize" in modules,
             template=template,
             truncate_dim=model.get("truncate_dim"),
+            template_as_text="always" if as_text else "never",
+            prompts=prompts,
         )
         head_weights = None
         if "Dense" in modules:
@@ -158,9 +167,11 @@ def unsupported_option(
     names = settings.pooling.split("+")
     plain = plain or (len(names) > 1 and names == [name for name in _SWITCHES if name in names])
     template = templates.texts[0] if templates.texts else None
+    no_prefix = [name for name, prefix in templates.prefixes.items() if prefix is None]
     beyond = {
         f"pooling={settings.pooling}": not plain,
-        f"template={template!r}": template is not None and templates.prefix is None,
+        f"template={template!r}": None in no_prefix,
+        f"prompts={settings.prompts}": len(no_prefix) > (None in no_prefix),
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
         "head=transform": settings.head == "transform",
@@ -230,10 +241,13 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
             write_json(folder / path / "config.json", about)
         if weights:
             save_file(weights, folder / path / "model.safetensors")
-    max_length = settings.max_length
-    if templates.texts and (prefix := templates.prefix):
-        max_length += templates.prefix_length
-        model |= {"prompts": {"default": prefix}, "default_prompt_name": "default"}
+    max_length = settings.max_length + templates.prefix_length
+    prefixes = templates.prefixes
+    if default := prefixes.pop(None):
+        name = next((name for name, prefix in prefixes.items() if prefix == default), "default")
+        model["default_prompt_name"], prefixes[name] = name, default
+    if prefixes:
+        model["prompts"] = prefixes
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", model)
     write_json(folder / MODULES_FILE, entries)

@@ -28,6 +28,7 @@ class EncoderSettings:
     final_period: bool = False
     truncate_dim: int | None = None
     template_as_text: TemplateAsText = "never"
+    prompts: dict[str, str] | None = None
 
 
 SETTINGS = [field.name for field in fields(EncoderSettings)]

@@ -2,6 +2,9 @@
 2022). They are added after truncation, so that a long sentence never loses its prompt: to token ids, or to the text of
 these ids. A template may have the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend
 to all of the first.
+
+Prompts have names, such as `query` and `document`. A prompt is a text before the sentence or a template. It takes the
+place of the template where it is asked for.
 """
 
 import functools
@@ -10,7 +13,8 @@ import logging
 import re
 import string
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -35,8 +39,19 @@ _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
 
 
+@dataclass(frozen=True)
+class _Template:
+    """The texts before, between and after the occurrences of the sentence, and their tokens."""
+
+    texts: Sequence[str] = ("", "")
+    parts: Sequence[Sequence[int]] = ((), ())
+
+
+_PLAIN = _Template()
+
+
 class Templates:
-    """The templates of an encoder, and the batches of sentences in them.
+    """The templates and the prompts of an encoder, and the batches of sentences in them.
 
     Args:
         tokenizer: the encoder's tokenizer.
@@ -47,9 +62,11 @@ class Templates:
             several templates, batches of several views always have one.
         final_period: whether `tokens_of` appends a period to sentences that do not end in one (see `_ends`).
         as_text: when template and sentence are tokenized as one text, not apart.
+        prompts: by name, texts before the sentence, or templates.
 
     Attributes:
         texts: the templates; empty if there are none.
+        prompts: the prompts by name.
         special: the numbers of special tokens before and after a sentence.
         multiple_of: batches are padded to a multiple of this number of tokens, 1 at first.
 
@@ -64,27 +81,39 @@ class Templates:
         with_sentence_mask: bool = False,
         final_period: bool = False,
         as_text: TemplateAsText = "never",
+        prompts: Mapping[str, str] | None = None,
     ) -> None:
-        self.tokenizer, self.as_text = tokenizer, as_text
+        self.tokenizer, self.as_text, self.prompts = tokenizer, as_text, dict(prompts or {})
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
         self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
         self.multiple_of = 1
-        self._prompts: list[list[str]] = []  # the texts before, between and after the placeholders, and their tokens
-        self._parts: list[list[list[int]]] = []
-        for text in self.texts:
-            if SENTENCE not in text:
-                raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
-            mask = tokenizer.mask_token
-            if mask is None and (match := _MASK.search(text)):
-                raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
-            *before, last = _MASK.sub(mask or "", text).split(SENTENCE)
-            self._prompts.append([*before, last])
-            parts = [*(part.rstrip() for part in before), last]
-            self._parts.append([tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts])
+        self._of_views = [self._template(text) for text in self.texts]
+        self._of_prompts: dict[str | None, _Template] = {None: self._of_views[0] if self.texts else _PLAIN}
+        self._of_prompts |= {
+            name: self._template(text if SENTENCE in text else text + SENTENCE) for name, text in self.prompts.items()
+        }
+        self._all = [*self._of_views, *self._of_prompts.values()]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         same = [first == other for first, other in zip(empty, word, strict=False)]
         leading = same.index(False) if False in same else len(same)
         self.special = leading, len(empty) - leading
+
+    def _template(self, text: str) -> _Template:
+        if SENTENCE not in text:
+            raise UserError(f"template={text!r}: a template is a text that has {SENTENCE}")
+        mask = self.tokenizer.mask_token
+        if mask is None and (match := _MASK.search(text)):
+            raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
+        *before, last = _MASK.sub(mask or "", text).split(SENTENCE)
+        parts = [*(part.rstrip() for part in before), last]
+        tokens = [self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts]
+        return _Template([*before, last], tokens)
+
+    def check_prompt(self, name: str | None) -> None:
+        """Raise UserError unless a prompt has this name; None is the template, or none."""
+        if name not in self._of_prompts:
+            names = ", ".join(self.prompts) or "none: set model.prompts={query: 'query: ', ...}"
+            raise UserError(f"prompt_name={name}: the encoder has no such prompt; it has {names}")
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
         """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.
@@ -95,10 +124,10 @@ class Templates:
             ignores_padding: whether the backbone ignores tokens that are masked out.
         """
         mask = self.tokenizer.mask_token_id
-        if masks > min((sum(part.count(mask) for part in parts) for parts in self._parts), default=0):
+        if masks > min(sum(list(part).count(mask) for part in one.parts) for one in self._all):
             given = f"template={self.texts or 'null'}"
             raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
-        if bias != "none" and [len(parts) for parts in self._parts] != [2] * max(1, len(self._parts)):
+        if bias != "none" and (not self.texts or any(len(one.parts) != 2 for one in self._all)):
             raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
         if bias != "none" and not ignores_padding:
             raise UserError(
@@ -106,31 +135,33 @@ class Templates:
             )
 
     @property
-    def prefix(self) -> str | None:
-        """The prefix if the first template is prefix + {sentence}, or None.
+    def prefixes(self) -> dict[str | None, str | None]:
+        """The prefix of each prompt by its name, and under None that of the first template.
 
-        It is also None if the prefix and a sentence are tokenized apart, and together they have other ids.
+        A prefix is None if there is text after the sentence; and if prefix and sentence are tokenized apart, and
+        together they have other ids.
         """
-        if not self._prompts or self._prompts[0][1:] != [""]:
-            return None
-        before = self._prompts[0][0]
-        if self.as_text != "never":
-            return before
+        return {name: self._prefix(template) for name, template in self._of_prompts.items()}
+
+    def _prefix(self, template: _Template) -> str | None:
+        before, *after = template.texts
+        if after != [""] or not before or self.as_text != "never":
+            return before if after == [""] else None
         joined = tokenize(self.tokenizer, [before + sentence for sentence in _EXAMPLES], 512)
         apart = tokenize(self.tokenizer, _EXAMPLES, 512)
-        return before if joined == [self._applied(ids, 0).tolist() for ids in apart] else None
+        return before if joined == [self._applied(ids, template).tolist() for ids in apart] else None
 
     @property
     def prefix_length(self) -> int:
-        """The number of tokens of the first template's prefix."""
-        return len(self._parts[0][0])
+        """The most tokens of a prefix."""
+        return max(len(template.parts[0]) for template in self._of_prompts.values())
 
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
         special = sum(self.special)
         limit -= _JOINED * (self.as_text != "never")
-        lengths = [(limit - special - sum(map(len, parts))) // (len(parts) - 1) for parts in self._parts]
-        return special + min(lengths, default=limit - special)
+        parts = (template.parts for template in self._all)
+        return special + min((limit - special - sum(map(len, tokens))) // (len(tokens) - 1) for tokens in parts)
 
     def checked_length(self, max_length: int | None, backbone: Backbone) -> int:
         """Return the most tokens to read of a sentence, special tokens included; raise UserError if out of range.
@@ -142,7 +173,7 @@ class Templates:
         if max_length is None:
             max_length = min(longest, self.tokenizer.model_max_length, 512)
         if not shortest <= max_length <= longest:
-            within = " in the template" if self.texts else ""
+            within = " in the template" if self.texts or self.prompts else ""
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens{within}")
         return max_length
 
@@ -155,21 +186,31 @@ class Templates:
             _warn_once(unknown)
         return tokens
 
-    def batch(self, tokens: Sequence[Tokens | Sequence[int]], views: int | None = None) -> Batch:
+    def batch(
+        self,
+        tokens: Sequence[Tokens | Sequence[int]],
+        views: int | None = None,
+        prompts: Sequence[str | None] | None = None,
+    ) -> Batch:
         """Return padded tensors [n, longest] of sentences in their templates.
 
         Args:
             tokens: of each sentence, truncated, including special tokens. Sentence i is view i % views of its row.
             views: the number of views in a row of training; None for sentences that are not for training.
+            prompts: the name of each view's prompt, or without `views` of each sentence's, in place of its template;
+                further ones have the last. A name None is the first template.
         """
         as_text = self.as_text == "always" or (self.as_text == "test_only" and views is None)
-        views = views or 1
-        with_mask = self.with_sentence_mask or (views > 1 and len(self.texts) > 1)
+        chosen = [self._of_prompts[name] for name in prompts or [None]]
+        if not prompts and views and self.texts:
+            chosen = self._of_views
+        with_mask = self.with_sentence_mask or ((views or 1) > 1 and len(chosen) > 1)
+        templates = [chosen[min(i % (views or len(tokens)), len(chosen) - 1)] for i in range(len(tokens))]
         applied: Sequence[Tokens | Sequence[int]] = tokens
-        if self.texts and as_text:
-            applied = self._applied_as_text(tokens, views)
-        elif self.texts:
-            applied = [self._applied(sentence, i % views) for i, sentence in enumerate(tokens)]
+        if as_text and chosen != [_PLAIN]:
+            applied = self._applied_as_text(tokens, templates)
+        elif chosen != [_PLAIN]:
+            applied = [self._applied(*one) for one in zip(tokens, templates, strict=True)]
         longest = max(1, *map(len, applied))  # a decoder's tokenizer makes no token of an empty sentence
         shape = len(tokens), -(-longest // self.multiple_of) * self.multiple_of
         ids, mask = np.full(shape, self.tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -180,7 +221,7 @@ class Templates:
         inputs = {name: torch.from_numpy(arrays[name]) for name in self.tokenizer.model_input_names}
         if with_mask:
             places = torch.arange(shape[1])
-            parts = [[len(part) for part in self._template(i % views)] for i in range(len(tokens))]
+            parts = [[len(part) for part in template.parts] for template in templates]
             lengths = torch.tensor([len(sentence) - sum(self.special) for sentence in applied])
             ends = self.special[0] + lengths - torch.tensor([counts[-1] for counts in parts])
             repeated = torch.tensor([[sum(counts), len(counts) - 1] for counts in parts])
@@ -192,25 +233,22 @@ class Templates:
         """Return the template of a view."""
         return self.texts[min(view, len(self.texts) - 1)]
 
-    def _template(self, view: int) -> list[list[int]]:
-        """Return the tokens before, between and after the occurrences of the sentence."""
-        return self._parts[min(view, len(self._parts) - 1)] if self._parts else [[], []]
-
-    def _applied(self, tokens: Tokens | Sequence[int], view: int) -> Tokens:
-        """Put a sentence into a view's template, between the leading and the trailing special tokens."""
+    def _applied(self, tokens: Tokens | Sequence[int], template: _Template) -> Tokens:
+        """Put a sentence into a template, between the leading and the trailing special tokens."""
         start, end = self.special[0], len(tokens) - self.special[1]
-        sentence, (first, *further) = tokens[start:end], self._template(view)
+        sentence, (first, *further) = tokens[start:end], template.parts
         repeated = itertools.chain(*((sentence, part) for part in further))
         parts = [tokens[:start], first, *repeated, tokens[end:]]
         return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
 
-    def _applied_as_text(self, tokens: Sequence[Tokens | Sequence[int]], views: int) -> list[list[int]]:
-        """Put the text of each sentence into its view's template, and tokenize the whole."""
+    def _applied_as_text(
+        self, tokens: Sequence[Tokens | Sequence[int]], templates: Sequence[_Template]
+    ) -> list[list[int]]:
+        """Put the text of each sentence, without the space that some tokenizers add, into its template; tokenize it."""
         start, behind = self.special
         inner: list[list[int]] = [[*sentence[start : len(sentence) - behind]] for sentence in tokens]
         sentences = self.tokenizer.batch_decode(inner, clean_up_tokenization_spaces=False)
-        prompts = (self._prompts[min(i % views, len(self._prompts) - 1)] for i in range(len(tokens)))
-        texts = [sentence.join(prompt) for sentence, prompt in zip(sentences, prompts, strict=True)]
+        texts = [text.lstrip().join(template.texts) for text, template in zip(sentences, templates, strict=True)]
         ids: list[list[int]] = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
         return ids
 
@@ -225,11 +263,11 @@ def _ends(text: str) -> bool:
 
 
 def sorted_batches(
-    sentences: Sequence[str], templates: Templates, batch_size: int, max_length: int
+    sentences: Sequence[str], templates: Templates, batch_size: int, max_length: int, prompt_name: str | None = None
 ) -> Iterator[tuple[list[int], Batch]]:
     """Yield batches of sentences of similar length, the longest first within every 128 batches.
 
-    A batch is the indices of its sentences, and their padded tokens in the first template.
+    A batch is the indices of its sentences, and their padded tokens in a prompt; None is the first template.
     """
     many = batch_size * _BATCHES_SORTED_TOGETHER
     for begin in range(0, len(sentences), many):
@@ -237,7 +275,7 @@ def sorted_batches(
         order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows])
+            yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows], prompts=[prompt_name])
 
 
 def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Batch, Batch, Tensor]:

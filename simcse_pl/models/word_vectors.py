@@ -70,10 +70,11 @@ class AveragedVectors(ABC):
         progress: bool = False,
         bf16: bool = False,
         normalize: bool | None = None,
+        prompt_name: str | None = None,
     ) -> Tensor:
         """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
-        Vectors are averaged in float32, also with `bf16`.
+        Vectors are averaged in float32, also with `bf16`. There are no prompts.
         """
         batch_size = 1024 if batch_size is None else batch_size
         sentences = checked_sentences(sentences)

@@ -19,7 +19,7 @@ from simcse_pl.utils.text import as_number
 
 _OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that no paper has
 # settings that no encoder of the paper has
-_NOT_THE_PAPERS = ("template", "max_length", "truncate_dim", "normalize")
+_NOT_THE_PAPERS = ("template", "prompts", "prompt_name", "max_length", "truncate_dim", "normalize")
 
 
 class PaperRow(NamedTuple):

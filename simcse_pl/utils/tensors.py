@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,30 @@ from simcse_pl.utils.errors import UserError, reraise_as
 log = logging.getLogger(__name__)
 
 Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
+QUERY, DOCUMENT = "query", "document"  # the names of prompts that retrieval uses
 Similarity = Literal["cosine", "dot"]
+
+
+class PromptedEncode:
+    """An `encode` function of an encoder that has prompts.
+
+    Args:
+        make: returns the function for sentences with the prompt of a name, or None for no prompt.
+        prompts: the names.
+    """
+
+    def __init__(self, make: Callable[[str | None], Encode], prompts: Iterable[str] = ()) -> None:
+        self.encode = make(None)
+        self.of_prompts: dict[str | None, Encode] = {name: make(name) for name in prompts}
+
+    def __call__(self, sentences: list[str]) -> Tensor:
+        """Return the vectors of sentences without a prompt."""
+        return self.encode(sentences)
+
+
+def with_prompt(encode: Encode, name: str | None) -> Encode:
+    """Return the function for sentences with a prompt, or `encode` itself if its encoder has none of this name."""
+    return encode.of_prompts.get(name, encode) if isinstance(encode, PromptedEncode) else encode
 
 
 def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """Making evaluators from a config, the metrics of several, and their sentences on several devices."""
 
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from simcse_pl.evaluation.evaluators import Retrieval, ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import Templates
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import PromptedEncode, with_prompt
 from tests.conftest import SENTENCES
 
 
@@ -32,7 +34,7 @@ def test_evaluators_with_a_metric_of_the_same_name_are_an_error(pairs):
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_model, monkeypatch, ranks):
     tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
-    sentences = EvaluationSentences([*SENTENCES, *SENTENCES[:3]], Templates(tokenizer))
+    sentences = EvaluationSentences([(None, [*SENTENCES, *SENTENCES[:3]])], Templates(tokenizer))
     assert len(sentences) == len(SENTENCES) and sorted(sentences.sentences) == sorted(SENTENCES)
     monkeypatch.setattr(datamodule, "world_size", lambda: ranks)
     vectors, counts = [], []
@@ -45,3 +47,20 @@ def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_mo
     encode = sentences.encode(torch.cat(vectors))
     wanted = [SENTENCES[5], SENTENCES[0], SENTENCES[5]]
     assert encode(wanted).flatten().tolist() == [sum(tokenizer(sentence)["input_ids"]) for sentence in wanted]
+
+
+def test_queries_and_positives_have_their_prompts_in_validation(make_model, tmp_path):
+    """One of them has the text of a query; the metrics are those of vectors with the prompts."""
+    rows = [*pairwise(SENTENCES[:6])]
+    (tmp_path / "rows.tsv").write_text("".join(f"{query}\t{positive}\n" for query, positive in rows))
+    prompts = {"query": "dogs ", "document": "snow ", "other": "a "}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", prompts=prompts)
+    retrieval = Retrieval(str(tmp_path / "rows.tsv"), header=False)
+    sentences = EvaluationSentences(retrieval.by_prompt(VALIDATION).items(), encoder.templates)
+    vectors = torch.cat([encoder.eval()(batch) for batch in sentences.loader()])
+    looked_up = sentences.encode(vectors.detach())
+    encode = PromptedEncode(lambda name: partial(encoder.encode, prompt_name=name), prompts)
+    for name, texts in retrieval.by_prompt(VALIDATION).items():
+        found = with_prompt(looked_up, name)(texts)
+        torch.testing.assert_close(found, encoder.encode([f"{prompts[name]}{text}" for text in texts]))
+    assert retrieval(looked_up, VALIDATION) == retrieval(encode, VALIDATION)

@@ -28,6 +28,7 @@ from tests.conftest import SENTENCES
 from tests.tiny_models import train_tokenizers
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
+PROMPTS = {"query": "dogs ", "document": "snow "}
 KEYS = [(0, row) for row in range(4)]
 
 
@@ -277,3 +278,24 @@ def test_classes_are_numbered_as_their_names_are_given(read):
     own, _ = read(1, labels, label_column=1, label_names=["b", "a", 1, "d"])
     assert own.classes == {"b": 0, "a": 1, "1": 2, "d": 3}
     assert own.batch([(0, row) for row in range(6)])["labels"].tolist() == [0, 1, 2, 1, 0, 2]
+
+
+def test_each_data_set_names_the_prompts_of_its_columns(tokenizer, tmp_path):
+    (tmp_path / "rows.tsv").write_text("".join(f"{one}\t{SENTENCES[0]}\n" for one in SENTENCES[1:5]))
+    templates = Templates(tokenizer, prompts=PROMPTS)
+    rows = {"train": str(tmp_path / "rows.tsv"), "header": False, "batch_size": 2}
+    sets = {
+        "asked": {**rows, "prompts": ["query", "document"]},
+        "similar": {**rows, "prompts": ["query"]},
+        "plain": rows,
+    }
+    data = SentenceDataModule(tokenizer, sets=sets, templates=templates)
+    first = {}
+    for name, dataset in data.sets.items():
+        dataset.read(tokenizer, 20, templates=templates)
+        ids = dataset.batch([(0, 0)])["input_ids"][0, :, 1].tolist()
+        first[name] = tokenizer.convert_ids_to_tokens(ids)
+    anchor, positive = (tokenizer.tokenize(sentence)[0] for sentence in (SENTENCES[1], SENTENCES[0]))
+    assert first == {"asked": ["dogs", "snow"], "similar": ["dogs", "dogs"], "plain": [anchor, positive]}
+    with pytest.raises(UserError, match="^prompt_name=querry: the encoder has no such prompt; it has query, document$"):
+        TrainingSet(**rows, prompts=["querry"]).read(tokenizer, 20, templates=templates)

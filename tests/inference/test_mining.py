@@ -108,3 +108,12 @@ def test_a_random_choice_takes_each_remaining_candidate_equally_often_and_repeat
     monkeypatch.setattr(mining, "_MAX_SIMILARITIES", 1)
     assert mine(encode, pairs, MiningOptions(**options), corpus)[0] == rows
     assert mine(encode, pairs, MiningOptions(**options, seed=7), corpus)[0] != rows
+
+
+def test_anchors_have_vectors_of_their_own():
+    """Of opposite anchors, the negatives are the farthest sentences."""
+    options, corpus = MiningOptions(negatives=2), WORDS[20:]
+    mined, _ = mine(encode, PAIRS[:3], options, corpus, encode_anchors=lambda sentences: -encode(sentences))
+    for (anchor, positive), row in zip(PAIRS[:3], mined, strict=True):
+        others = [word for word in corpus if word not in {p for a, p in PAIRS[:3] if a == anchor}]
+        assert row == (anchor, positive, *sorted(others, key=lambda word: cosine(anchor, word))[:2])

@@ -146,3 +146,22 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
     ):
         with pytest.raises(UserError, match=f"index was built with {differs}.*or build the index again$"):
             other.load_index(tmp_path / "index")
+
+
+def test_queries_and_the_sentences_of_an_index_have_their_prompts(make_model, tmp_path):
+    """They are `query` and `document`, or those that are named; an index keeps that of its sentences."""
+    prompts = {"query": "dogs ", "document": "snow ", "other": "a "}
+    SentenceEncoder.from_pretrained(make_model("bert"), "mean", prompts=prompts).save_pretrained(tmp_path)
+    simcse = SimCSE(tmp_path, device="cpu")
+
+    def similarity(query, document):
+        return simcse.similarity(prompts[query] + QUERIES[0], prompts[document] + CORPUS[0])
+
+    for given, name in ((None, "document"), ("other", "other")):
+        simcse.build_index(CORPUS[1:], prompt_name=given)
+        simcse.save_index(tmp_path / f"index_{name}")
+        simcse.load_index(tmp_path / f"index_{name}")
+        simcse.add_to_index(CORPUS[:1])
+        for asked, query in ((None, "query"), ("other", "other")):
+            found = dict(simcse.search(QUERIES[0], threshold=None, top_k=9, prompt_name=asked))
+            assert found[CORPUS[0]] == pytest.approx(similarity(query, name), abs=1e-5)

@@ -96,7 +96,29 @@ def test_a_truncation_and_a_prompt_of_the_library_are_read(make_model, tmp_path)
     reference = library(modules=parts, truncate_dim=7, **prompts)
     reference.save(str(tmp_path))
     added = len(reference.tokenizer.tokenize("A man:"))
-    assert_read_as(tmp_path, reference, "mean", "none", 20 - added, False, "A man: {sentence}", "none", False, 7)
+    read = {"query": "A man: ", "passage": "dogs ", "document": ""}
+    settings = "mean", "none", 20 - added, False, "A man: {sentence}", "none", False, 7, "never", read
+    assert_read_as(tmp_path, reference, *settings)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "as_text", "template"), [("bert", "never", "dogs {sentence}"), ("roberta", "always", None)]
+)
+def test_the_library_has_the_vectors_of_each_prompt(architecture, as_text, template, make_model, tmp_path):
+    """Also after the folder is read as one of the library. Of RoBERTa, a space belongs to the sentence's first word."""
+    prompts = {"query": "A man: ", "document": "snow " if template else ""}
+    how = {"template": template, "prompts": prompts, "template_as_text": as_text, "max_length": 40}
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mean", **how)
+    encoder.save_pretrained(tmp_path)
+    assert SentenceEncoder.from_pretrained(tmp_path).settings == encoder.settings
+    (tmp_path / SETTINGS_FILE).unlink()
+    model, read = library(str(tmp_path)), SentenceEncoder.from_pretrained(tmp_path)
+    assert (read.template, read.template_as_text, read.max_length) == (template, as_text, 40)
+    for name in (None, *prompts):
+        expected, texts = encoder.encode(SENTENCES, prompt_name=name), SENTENCES
+        vectors = model.encode(texts, prompt_name=name, convert_to_tensor=True, show_progress_bar=False)
+        torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-5)
+        assert torch.equal(read.encode(texts, prompt_name=name), expected)
 
 
 @pytest.mark.parametrize(
