@@ -1,13 +1,10 @@
 """Average the weights of encoders that were fine-tuned from the same model, such as runs with several seeds."""
 
 import argparse
-import sys
 
 from simcse_pl.cli.common import add_encoder, load_selected, new_folder
-from simcse_pl.data.evaluation import VALIDATION
 from simcse_pl.models.adapters import has_adapter, merge_adapter
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.merging import difference, greedy_soup, merge
+from simcse_pl.models.merging import difference, merge
 from simcse_pl.utils.errors import UserError
 
 
@@ -16,32 +13,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     text = "weight of each encoder in the mean (default: equal ones)"
     parser.add_argument("--weights", nargs="+", type=float, metavar="X", help=text)
-    text = "scored pairs, to leave out encoders that lower Spearman's correlation of the mean (greedy soup)"
-    parser.add_argument("--greedy", metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
     folder, names, weights = new_folder(arguments.folder), arguments.encoders, arguments.weights
-    if weights and (len(weights) != len(names) or sum(weights) <= 0 or arguments.greedy):
-        raise UserError("--weights: give one number per encoder, with a sum above 0, and no --greedy")
+    if weights and (len(weights) != len(names) or sum(weights) <= 0):
+        raise UserError("--weights: give one number per encoder, with a sum above 0")
     encoders = [load_selected(name, arguments) for name in names]
     for encoder, name in zip(encoders, names, strict=True):
         if has_adapter(encoder.backbone):
             merge_adapter(encoder.backbone)
         if differing := difference(encoders[0], encoder):
             raise UserError(f"{names[0]} and {name} cannot be averaged: they differ in {differing}")
-    if arguments.greedy:
-        from simcse_pl.evaluation.evaluators import ScoredPairs  # imports scipy
-
-        pairs = ScoredPairs(validation=arguments.greedy)
-
-        def score(encoder: SentenceEncoder) -> float:
-            return pairs(encoder.encode, VALIDATION)["spearman"]
-
-        chosen = greedy_soup(encoders, score)
-        names, encoders = [names[place] for place in chosen], [encoders[place] for place in chosen]
-    merged = merge(encoders, weights)
-    if arguments.greedy:
-        print(f"{', '.join(names)}: Spearman x 100 is {100 * score(merged):.2f}", file=sys.stderr)
-    merged.save_pretrained(folder)
+    merge(encoders, weights).save_pretrained(folder)
     print(folder)

@@ -1,7 +1,7 @@
 """Average the weights of encoders that were fine-tuned from the same model (Wortsman et al. 2022, "Model Soups")."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from simcse_pl.models.encoder import SentenceEncoder
 
@@ -42,19 +42,3 @@ def merge(encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None =
             terms = (weight * state[name].double() for weight, state in zip(weights, states, strict=True))
             x.copy_(sum(terms) / sum(weights))
     return merged
-
-
-def greedy_soup(encoders: Sequence[SentenceEncoder], score: Callable[[SentenceEncoder], float]) -> list[int]:
-    """Return the positions of the encoders whose mean the greedy recipe of Wortsman et al. 2022 takes, best first.
-
-    The best encoder comes first. Each other one, in the order of the scores, is added if the score of the mean does not
-    become lower.
-    """
-    scores = [score(encoder) for encoder in encoders]
-    first, *others = sorted(range(len(encoders)), key=lambda place: -scores[place])
-    chosen, best = [first], scores[first]
-    for place in others:
-        value = score(merge([encoders[i] for i in (*chosen, place)]))
-        if value >= best:
-            chosen, best = [*chosen, place], value
-    return chosen

@@ -19,15 +19,13 @@ def folders(make_model, tmp_path):
     return [tmp_path / "a", tmp_path / "b"]
 
 
-def test_merge_writes_the_mean(folders, command, tmp_path, write):
+def test_merge_writes_the_mean(folders, command, tmp_path):
     out = tmp_path / "out"
     assert command("merge", *folders, out, "--weights", 3, 1).out.strip() == str(out)
     expected = merge([SentenceEncoder.from_pretrained(folder) for folder in folders], [0.75, 0.25])
     assert torch.equal(SentenceEncoder.from_pretrained(out).encode(SENTENCES), expected.encode(SENTENCES))
     assert f"{out} exists" in command("merge", *folders, out, status=2).err
     assert "one number per encoder" in command("merge", *folders, tmp_path / "new", "--weights", 1, status=2).err
-    dev = write(*((SENTENCES[i], SENTENCES[i + 1], i) for i in range(5)))
-    assert "Spearman x 100 is" in command("merge", *folders, tmp_path / "soup", "--greedy", dev).err
 
 
 def test_distill_static_writes_an_encoder(folders, command, tmp_path):

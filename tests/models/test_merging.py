@@ -1,10 +1,10 @@
-"""Averages of encoders: values, what cannot be averaged, the greedy recipe."""
+"""Averages of encoders: values, and what cannot be averaged."""
 
 import pytest
 import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.merging import difference, greedy_soup, merge
+from simcse_pl.models.merging import difference, merge
 from simcse_pl.postprocessing.linear import RemoveComponents
 from tests.conftest import SENTENCES
 
@@ -41,14 +41,3 @@ def test_encoders_that_differ_in_more_than_weights_cannot_be_averaged(encoders, 
     other.postprocess = None
     other.tokenizer.add_tokens(["newword"])
     assert "tokenizers" in difference(first, other)
-
-
-def test_the_greedy_recipe_leaves_out_what_lowers_the_score(encoders):
-    for encoder, value in zip(encoders, (1.0, 8.0, 5.0), strict=True):
-        torch.nn.init.constant_(encoder.projection[0].bias, value)
-    scores = {1.0: 0.6, 8.0: 0.5, 5.0: 0.9, 6.5: 0.8, 3.0: 0.9}  # of the bias; of 5 and 1, the mean is 3
-
-    def score(encoder):
-        return scores.get(encoder.projection[0].bias[0].item(), 0.1)
-
-    assert greedy_soup(encoders, score) == [2, 0]
