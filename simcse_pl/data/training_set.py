@@ -181,13 +181,8 @@ class TrainingSet:
             raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
-        which = (
-            () if self.streaming else self.rows,
-            (self.chosen, self.held_out),
-            self._columns,
-            self.key,
-            self.name or "",
-        )
+        read = () if self.streaming else self.rows
+        which = read, (self.chosen, self.held_out), self._columns, self.key, self.name or ""
         self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
         self.groups = self.sampler(self.kind) if self.sampler else None
         if self.streaming:
