@@ -41,6 +41,7 @@ FURTHER = {  # losses that are no part of a method
     "objective=cosine_mse": ["data=nli_scored_sample"],
     "objective=distillation": [_PAIRS, "objective.teacher=any/network", "model.head=none"],
     "objective=gist": [_TRIPLETS, "objective.guide=any/network"],
+    "objective=listwise": [_TRIPLETS, "objective.teacher=any/network", "model.head=none"],
     "objective=margin_mse": [_TRIPLETS, "objective.teacher=any/network", "model.head=none"],
     "objective=matryoshka": [_PAIRS, "model.head=mlp"],
     "objective=mlm": [_PAIRS],

@@ -28,6 +28,7 @@ from simcse_pl.data.readers.sources import Source, fingerprint, open_source
 from simcse_pl.models.tokenization import Tokens, tokenize, unknown_text
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, read_json, write_json
+from simcse_pl.utils.ranks import available_cpus
 from simcse_pl.utils.terminal import counter
 
 log = logging.getLogger(__name__)
@@ -210,7 +211,7 @@ def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -
         if not (first := list(itertools.islice(blocks, 1))):
             return  # starting processes costs more than they would save
         blocks = itertools.chain(first, blocks)
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cpus = available_cpus()
         processes = min(cpus, _MOST_PROCESSES) if cpus > 1 else 0
     loader: Iterable[TokenizedBlock] = DataLoader(
         make,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.ranks import available_cpus
 
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
@@ -150,7 +151,7 @@ def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if share.at_once > 1:
-        threads = (os.cpu_count() or 1) // (share.at_once * share.devices)
+        threads = available_cpus() // (share.at_once * share.devices)
         environment.setdefault("OMP_NUM_THREADS", str(max(1, threads)))
     return environment
 

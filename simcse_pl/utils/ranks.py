@@ -1,4 +1,4 @@
-"""Which rank this process is, without importing torch."""
+"""Which rank this process is, and how many CPUs it has, without importing torch."""
 
 import os
 import sys
@@ -13,6 +13,11 @@ def is_first_process() -> bool:
         return bool(distributed.get_rank() == 0)
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
     return int(rank) == int(os.environ.get("NODE_RANK", "0")) == 0
+
+
+def available_cpus() -> int:
+    """Return the number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_one_of_several() -> bool:
