@@ -134,7 +134,7 @@ def commands_of(page: Path) -> list[str]:
     """Return the commands of a page: the indented ones, and the complete ones within sentences."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     inline = (line.replace("\n", " ") for line in re.findall(r"(?<!`)`((?:python|simcse) [^`]*)`", text))
-    part = re.compile(r"\.\.\.|COMMAND|=NAME|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse (\w+|prepare \w+)$")
+    part = re.compile(r"\.\.\.|COMMAND|=NAME|--cfg|--help|^python (-m|[\w/]+\.py)$|^simcse ([\w-]+|prepare \w+)$")
     lines = [*re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE), *(one for one in inline if not part.search(one))]
     lines = [re.sub(r"^job=\$\((.*)\)$", r"\1", line).replace("$SLURM_ARRAY_TASK_ID", "1") for line in lines]
     return [re.sub(r"\s+", " ", one) for line in lines if PROGRAMS.match(line) for one in line.split(" && ")]
