@@ -22,6 +22,6 @@ def run(arguments: argparse.Namespace) -> None:
     encoder = load_selected(arguments.encoder, arguments)
     if torch.cuda.is_available():
         encoder.to("cuda")
-    about = {"pooling": encoder.pooling, "apply_pca": arguments.dim, "sif_coefficient": arguments.sif}
-    distill(encoder, arguments.dim, arguments.sif).save_pretrained(folder, **about)
+    config = {"pooling": encoder.pooling, "apply_pca": arguments.dim, "sif_coefficient": arguments.sif}
+    distill(encoder, arguments.dim, arguments.sif).save_pretrained(folder, **config)
     print(folder)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simcse_pl.results.evaluation_results import BenchmarkScores
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
-from simcse_pl.utils.tensors import Encode
+from simcse_pl.utils.tensors import Encode, with_prompt
 
 PREFIX = "mteb/"  # of the name of a task that SentEval has too
 
@@ -52,9 +52,12 @@ class _BenchmarkModel(AbsEncoder):
         self.encode_texts, self.model_prompts, self.mteb_model_meta = encode, dict(prompts or {}), meta
 
     def encode(self, inputs: Any, *, task_metadata: Any, prompt_type: Any = None, **_: Any) -> Tensor:
-        """Return the vectors of the texts of a data loader, each after the prompt of the task."""
-        prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
-        return self.encode_texts([prompt + text for batch in inputs for text in batch["text"]])
+        """Return the vectors of the texts of a data loader, with the prompt of the task, or the encoder's own."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        if self.model_prompts:
+            prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
+            return self.encode_texts([prompt + text for text in texts])
+        return with_prompt(self.encode_texts, prompt_type and prompt_type.value)(texts)
 
 
 def evaluate_task(
@@ -74,7 +77,8 @@ def evaluate_task(
         folder: of mteb's own files, results/NAME/REVISION/TASK.json, which it writes after each subset.
         name: of the model in these files; mteb needs OWNER/NAME, so the owner is `simcse_pl` if there is none.
         revision: stands for all that determines the vectors. A result of another revision is not used.
-        prompts: texts before the sentences, by `query`, `document`, type of task or task.
+        prompts: texts before the sentences, by `query`, `document`, type of task or task; None for the prompts of
+            `encode`, if it has some (see PromptedEncode).
         batch_size: number of sentences in a batch; None for 32.
 
     Raises:

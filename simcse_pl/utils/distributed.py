@@ -109,8 +109,8 @@ class _AllGatherWithGrad(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        own = sum_over_ranks(gradients[0].contiguous()).split(ctx.counts)[rank()]
-        return None, own, *(None for _ in gradients[1:])
+        gradient = sum_over_ranks(gradients[0].contiguous()).split(ctx.counts)[rank()]
+        return None, gradient, *(None for _ in gradients[1:])
 
 
 def all_gather_with_grad(rows: Tensor, *constants: Tensor, split: BatchSplit | None = None) -> tuple[Tensor, ...]:

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 from simcse_pl.evaluation import benchmarks
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, PromptedEncode
 
 WORDS = [f"word{number}" for number in range(40)]
 PAIRS = [(WORDS[i], WORDS[(7 * i + 3) % 40], i % 6) for i in range(40)]
@@ -97,6 +98,15 @@ def test_prompts_by_role_and_by_type_of_task(tmp_path):
     measure(encode, tmp_path, LocalSts(), LocalRetrieval(), prompts=prompts)
     expected = {f"{prompt}: {word}" for prompt in ("pair", "passage") for word in WORDS}
     assert set(encode.seen) == expected | {f"query: {word}?" for word in WORDS}
+
+
+def test_the_encoders_prompts_are_the_default(tmp_path):
+    encode = Encoder()
+    prompted = PromptedEncode(
+        lambda name: lambda texts: encode([f"{name}: {text}" for text in texts]), [QUERY, DOCUMENT]
+    )
+    measure(prompted, tmp_path, LocalRetrieval())
+    assert set(encode.seen) == {f"document: {word}" for word in WORDS} | {f"query: {word}?" for word in WORDS}
 
 
 def test_names_of_tasks_and_benchmarks():
