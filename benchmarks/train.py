@@ -230,6 +230,7 @@ def main() -> None:
         raise SystemExit(f"error: {len(rows)} rows are fewer than two batches of {arguments.batch_size}")
     rows = rows[: (steps + 1) * arguments.batch_size]
     encoder = SentenceEncoder.from_pretrained(PACKAGED, pooling="mean")
+    unpadded = SentenceEncoder.from_pretrained(PACKAGED, pooling="mean", attn_implementation="unpadded")
     plain = partial(plain_loop, rows, arguments, encoder=encoder)
     ours = partial(simcse_pl, token_rows(encoder, rows, arguments.max_length), arguments, encoder=encoder)
     ways: dict[str, Callable[[StepClock], None]] = {
@@ -238,6 +239,7 @@ def main() -> None:
         "plain loop, one pass": partial(plain, apart=False),
         "simcse_pl, float32": partial(ours, precision="32-true"),
         "simcse_pl, padded": partial(ours, speed=Speed(tokens_per_pass=math.inf)),
+        "simcse_pl, unpadded": partial(ours, encoder=unpadded, speed=Speed(tokens_per_pass=math.inf)),
         "simcse_pl, torch's dropout": partial(ours, speed=Speed(fast_dropout=False)),
         "simcse_pl": ours,
     }
