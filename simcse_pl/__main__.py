@@ -19,7 +19,6 @@ COMMANDS = {
     "similarity": "print the cosine of two sentences, or of the pairs in a file",
     "index": "encode sentences once, for several searches",
     "search": "find the sentences of an index or a file that are nearest to a query",
-    "serve": "serve a search page and a JSON endpoint on this machine",
     "mine": "find hard negatives for pairs",
     "synthesize": "make triplets from sentences by a language model",
     "merge": "average the weights of encoders, such as runs with several seeds",
