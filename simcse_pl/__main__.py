@@ -14,7 +14,7 @@ from simcse_pl.utils.errors import did_you_mean
 COMMANDS = {
     "train": "train an encoder (takes Hydra options)",
     "evaluate": "measure an encoder (takes Hydra options)",
-    "report": "compare encoders, runs and sweeps in tables and figures, or in an HTML page",
+    "report": "compare encoders, runs and sweeps in tables and figures",
     "encode": "write the vectors of the sentences in a file",
     "similarity": "print the cosine of two sentences, or of the pairs in a file",
     "index": "encode sentences once, for several searches",

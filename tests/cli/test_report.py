@@ -33,10 +33,3 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
     command("report", folders[0])  # a single one has its own
     assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
-
-
-def test_a_page_is_written(command, write_sweep, job, tmp_path):
-    output = tmp_path / "page.html"
-    folder = write_sweep("s", job(0.7), job(0.8, seed=1))
-    assert command("report", folder, "--html", output).out == f"{output}\n"
-    assert f"{folder}: Spearman x 100" in output.read_text(encoding="utf-8")
