@@ -47,11 +47,9 @@ def test_similarity_of_two_sentences_and_of_pairs(command, encoder, expected, tm
     assert second == {"first": "x", "second": "x", "similarity": pytest.approx(1, abs=1e-5)}
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_an_index_is_built_added_to_and_searched(precision, command, encoder, sentences, tmp_path):
+def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tmp_path):
     folder = tmp_path / "index"
-    done = command("index", *encoder, sentences, folder, "--precision", precision)
-    assert json.loads((folder / "index.json").read_text())["precision"] == precision
+    done = command("index", *encoder, sentences, folder)
     assert done.out == f"{len(SENTENCES)} sentences indexed in {folder}\n"
     (tmp_path / "more.txt").write_text(f"{SENTENCES[0]}\nsomething else\n")
     assert "use --add" in command("index", *encoder, tmp_path / "more.txt", folder, status=2).err
