@@ -24,7 +24,6 @@ COMMANDS = {
     "merge": "average the weights of encoders, such as runs with several seeds",
     "distill-static": "make static embeddings from an encoder, in the format of model2vec",
     "export": "write an encoder for sentence-transformers or as ONNX, or upload it to the hub",
-    "info": "print the architecture and the settings of an encoder",
     "prepare": "make training files from public datasets, or a tokenizer from text",
 }
 HYDRA_COMMANDS = ("train", "evaluate")

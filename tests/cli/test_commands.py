@@ -3,7 +3,6 @@
 import csv
 import itertools
 import json
-import re
 import subprocess
 import sys
 
@@ -92,14 +91,3 @@ def test_mine_writes_the_scores_of_a_cross_encoder(command, encoder, cross_encod
     assert 0 < len(rows) < len(pairs) and [row[:4] for row in rows] == [[*row[:4]] for row in expected]
     assert [[*map(float, row[4:])] for row in rows] == [pytest.approx([*map(float, row[4:])]) for row in expected]
     assert f"--rescore left out {left_out / len(pairs):.1f} sentences per pair" in shown
-
-
-def test_info_describes_transformers_and_word_vectors(command, encoder, tmp_path):
-    about = json.loads(command("info", *encoder, "--json").out)
-    backbone = SentenceEncoder.from_pretrained(encoder[0], "mean").backbone
-    assert about["parameters"] == sum(p.numel() for p in backbone.parameters())
-    assert (about["architecture"], about["pooling"], about["layers"]) == ("BertModel", "mean", 3)
-    assert re.search(r"architecture +BertModel\n", command("info", *encoder).out)
-    (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
-    words = json.loads(command("info", tmp_path / "v.txt", "--json").out)
-    assert words == {"encoder": f"{tmp_path}/v.txt", "architecture": "word vectors", "dimensions": 2}
