@@ -10,7 +10,7 @@ DEV_READY := $(ENV)/.simcse_pl-dev
 GPU_PYTHON := $(or $(wildcard $(BIN)/python),$(PYTHON))
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-.PHONY: help install run test claims commands browser findings gpu docs check lock dist
+.PHONY: help install run test claims commands findings gpu docs check lock dist
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -28,9 +28,6 @@ claims: $(TEST_READY)  ## run the slow tests; those of the README's scores need 
 
 commands: $(TEST_READY)  ## run the commands of README and docs on small files
 	$(BIN)/python docs/commands.py
-
-browser: $(TEST_READY)  ## run the tests that need Chromium and chromedriver
-	$(PYTEST) -m browser
 
 findings: $(INSTALLED)  ## train the paper's tables on 2 cores, and write docs/findings.md (hours, prints an estimate, continues; needs SENTEVAL_DIR)
 	$(BIN)/python train.py experiment=mini_backbone

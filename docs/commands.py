@@ -32,7 +32,7 @@ from tests.chat_server import chat_server
 from tests.forks import Forks, forks
 
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-PROGRAMS = re.compile(r"(\w+=\S+ )?(python|simcse|make|pip|torchrun|sbatch|wandb|curl) (?!=)")
+PROGRAMS = re.compile(r"(\w+=\S+ )?(python|simcse|make|pip|torchrun|sbatch|wandb) (?!=)")
 
 ELSEWHERE = {
     ".ci/run": r"^make |^pip |--config-dir examples/my_research",
@@ -126,7 +126,6 @@ FILES = {
     "glove.840B.300d.txt": "".join(f"{word} {i} 1 {i * i % 7} 2 {i % 3} {i % 4}\n" for i, word in enumerate(WORDS)),
     "enwiki_vocab_min200.txt": "the 900\na 800\nman 30\ndog 20\nis 500\nof 600\n",
 }
-FILES |= dict.fromkeys(("wikipedia.txt", "mine.txt"), FILES["captions.txt"])
 FILES |= {"my_text.txt": FILES["my_sentences.txt"], "my_pairs.csv": FILES["pairs.csv"]}
 
 
@@ -195,7 +194,6 @@ class Page:
     def __init__(self, page: Path, folder: Path, forks: Forks, environment: dict[str, str]) -> None:
         self.page, self.folder, self.forks, self.environment = page, folder, forks, environment
         self.prepared: set[str] = set()
-        self.server: subprocess.Popen[str] | None = None
 
     def run(self) -> Iterator[tuple[str, str, float]]:
         """Run the commands; yield each with `ran`, `failed: ...` or the reason why it was not run, and its seconds."""
@@ -213,7 +211,6 @@ class Page:
                 error = self._prepare(command) or self._run(command)
                 reason = f"failed: {error}" if error else "ran"
             yield command, reason, time.monotonic() - started
-        self._stop_server()
 
     def _prepare(self, command: str) -> str:
         for pattern, first in PREPARATIONS.items():
@@ -227,12 +224,6 @@ class Page:
     def _run(self, command: str) -> str:
         """Return the output of a command that fails, else nothing."""
         words = [self._newest(word) for word in shlex.split(change(command), comments=True)]
-        if words[0] == "curl":
-            done = subprocess.run(words, capture_output=True, text=True, check=False)
-            return "" if '"results"' in done.stdout else done.stdout + done.stderr
-        self._stop_server()
-        if words[:2] == ["simcse", "serve"]:
-            return self._serve(words)
         if words[0] == "wandb":
             done = subprocess.run(
                 words, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
@@ -252,19 +243,6 @@ class Page:
             return f"{prefix[1]}/{max(times, key=lambda own: own.stat().st_mtime).name}"
 
         return re.sub(r"([\w/]+)/TIME", newest, word)
-
-    def _serve(self, words: Sequence[str]) -> str:
-        command = [sys.executable, "-m", "simcse_pl", *words[1:]]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.server = subprocess.Popen(command, cwd=self.folder, env=self.environment, text=True, **pipes)
-        assert self.server.stdout and self.server.stderr
-        return "" if self.server.stdout.readline() else self.server.stderr.read()
-
-    def _stop_server(self) -> None:
-        if self.server:
-            self.server.kill()
-            self.server.communicate()
-            self.server = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,18 +14,16 @@ from simcse_pl.utils.errors import did_you_mean
 COMMANDS = {
     "train": "train an encoder (takes Hydra options)",
     "evaluate": "measure an encoder (takes Hydra options)",
-    "report": "compare encoders, runs and sweeps in tables and figures, or in an HTML page",
+    "report": "compare encoders, runs and sweeps in tables and figures",
     "encode": "write the vectors of the sentences in a file",
     "similarity": "print the cosine of two sentences, or of the pairs in a file",
     "index": "encode sentences once, for several searches",
     "search": "find the sentences of an index or a file that are nearest to a query",
-    "serve": "serve a search page and a JSON endpoint on this machine",
     "mine": "find hard negatives for pairs",
     "synthesize": "make triplets from sentences by a language model",
     "merge": "average the weights of encoders, such as runs with several seeds",
     "distill-static": "make static embeddings from an encoder, in the format of model2vec",
     "export": "write an encoder for sentence-transformers or as ONNX, or upload it to the hub",
-    "info": "print the architecture and the settings of an encoder",
     "prepare": "make training files from public datasets, or a tokenizer from text",
 }
 HYDRA_COMMANDS = ("train", "evaluate")

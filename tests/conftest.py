@@ -1,4 +1,4 @@
-"""Fixtures: tiny models, files, commands in processes of their own, configs, a browser, and where real data is."""
+"""Fixtures: tiny models, files, commands in processes of their own, configs, and where real data is."""
 
 import functools
 import gc
@@ -264,32 +264,6 @@ def composed() -> Iterator[Callable[..., DictConfig]]:
 
     yield compose_
     GlobalHydra.instance().clear()
-
-
-@pytest.fixture(scope="session")
-def chrome() -> Iterator[Any]:
-    """A headless browser, driven by selenium, with a log of its network requests."""
-    driver = shutil.which("chromedriver")
-    assert driver, "chromedriver is not installed"
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
-    chrome = webdriver.Chrome(options, webdriver.ChromeService(driver))
-    yield chrome
-    chrome.quit()
-
-
-@pytest.fixture
-def browser(chrome: Any) -> Any:
-    """The browser, its logs and its page empty and as wide as it was."""
-    chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    chrome.get("about:blank")
-    for log in ("browser", "performance"):
-        chrome.get_log(log)
-    return chrome
 
 
 def tiny(folder: Path) -> list[str]:

@@ -114,14 +114,6 @@ def layout(arguments: argparse.Namespace) -> Layout:
     return Layout(arguments.format, arguments.separator, header, arguments.encoding)
 
 
-def load_or_build_index(simcse: SimCSE, source: str, arguments: argparse.Namespace) -> None:
-    """Load an index from its folder, or index the sentences of a file."""
-    if Path(source).is_dir():
-        simcse.load_index(source)
-    else:
-        simcse.build_index(source, column=arguments.column, layout=layout(arguments))
-
-
 def chunks_with_progress(rows: Iterable[T], description: str, shown: bool = True) -> Iterator[list[T]]:
     """Yield chunks of CHUNK_SIZE rows, the last one shorter, and count the processed rows on standard error."""
     rows = iter(rows)

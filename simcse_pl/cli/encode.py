@@ -4,9 +4,6 @@ Sentences are encoded in chunks of 4,096, so the memory does not depend on their
 a file in the folder OUT.shards. After an interruption, the same command continues with the missing chunks. At the end,
 the chunks are joined in OUT. `torchrun --nproc-per-node=N -m simcse_pl encode ...` encodes in N processes, on N GPUs if
 there are any.
-
---precision int8 needs the range of each dimension. The ranges are those of the first 4,096 sentences. They are written
-to OUT.ranges.npy, an array [2, dim] of the lowest and the highest values.
 """
 
 import argparse
@@ -17,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +30,6 @@ from simcse_pl.cli.common import (
 )
 from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.readers.sources import fingerprint
-from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, Quantizer
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_open, write_text
@@ -54,14 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
     add_column(parser)
     parser.add_argument("--no-normalize", action="store_true", help="do not scale vectors to length 1")
-    about = "type of the vectors (default: %(default)s); binary: the signs of 8 dimensions in one byte"
-    parser.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=about)
 
 
 def run(arguments: argparse.Namespace) -> None:
     out, how = Path(arguments.out), layout(arguments)
     sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=how)
-    if arguments.out == STANDARD and arguments.precision == FLOAT32:
+    if arguments.out == STANDARD:
         encode, _ = _encode_function(arguments)
         for chunk in chunks_with_progress(sentences(), "sentences encoded"):
             vectors = encode(chunk).astype(np.float64).round(_DECIMALS).tolist()
@@ -75,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
         _encode_shards(arguments, sentences(), folder)
         barrier()
         if rank() == 0:
-            _join(folder, out, arguments.precision)
+            _join(folder, out)
 
 
 def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]], Array], dict[str, Any]]:
@@ -100,22 +94,22 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     for number, chunk in enumerate(chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
         shard = folder / f"{number:06d}.npz"  # which has a CRC
         if number % world_size() == rank() and not shard.exists():
+            if not np.isfinite(vectors := encode(chunk)).all():
+                raise UserError("the encoder returns a vector that is not finite")
             with atomic_open(shard, "wb") as file:
-                np.savez(file, encode(chunk))
+                np.savez(file, vectors)
 
 
-def _join(folder: Path, out: Path, precision: str) -> None:
+def _join(folder: Path, out: Path) -> None:
     """Write one file with the vectors of all shards, atomically, and remove the folder."""
     shards = sorted(folder.glob("[0-9]*.npz"))
-    quantizer = Quantizer.fitted(precision, first := _read(shards[0]))
-    like, rows = quantizer.quantize(first[:1]), len(first) * (len(shards) - 1) + len(_read(shards[-1]))
-    if quantizer.ranges is not None:
-        with atomic_open(out.with_name(f"{out.name}.ranges.npy"), "wb") as file:
-            _write(file, quantizer.ranges)
-    with atomic_open(out, "wb") as file:
-        _write(file, like[:0], rows)
+    first, last = _read(shards[0]), _read(shards[-1])
+    shape = (len(first) * (len(shards) - 1) + len(last), *first.shape[1:])
+    header = {"descr": np.lib.format.dtype_to_descr(first.dtype), "fortran_order": False, "shape": shape}
+    with atomic_open(out, "wb") as file:  # np.save would not notice a full disk
+        np.lib.format.write_array_header_1_0(file, header)
         for shard in shards:
-            file.write(quantizer.quantize(_read(shard)).tobytes())
+            file.write(_read(shard).tobytes())
     shutil.rmtree(folder)
 
 
@@ -123,11 +117,3 @@ def _read(shard: Path) -> Array:
     with reraise_as(f"{shard} is damaged: remove it, and run the command again"), np.load(shard) as arrays:
         vectors: Array = arrays["arr_0"]
     return vectors
-
-
-def _write(file: IO[bytes], array: Array, rows: int | None = None) -> None:
-    """Write an array as .npy; with `rows`, for an array of so many rows. `np.save` does not notice a full disk."""
-    shape = array.shape if rows is None else (rows, *array.shape[1:])
-    header = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, header)
-    file.write(np.ascontiguousarray(array).tobytes())

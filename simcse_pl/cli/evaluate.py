@@ -28,7 +28,6 @@ from simcse_pl.evaluation.suite import (
 from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.reports.evaluation_report import encoder_tables, save
-from simcse_pl.reports.figures.encoders import dimension_curves
 from simcse_pl.reports.published import named_row
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.run_files import RESULTS_FILE, run_label
@@ -187,10 +186,9 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
 
 
 def write_tables(config: DictConfig, folder: Path, result: Result) -> None:
-    """Print, save and log the tables and figures."""
+    """Print, save and log the tables."""
     tables = encoder_tables([result], config.aggregation)
-    figure = dimension_curves([result], config.aggregation)
-    save(folder, tables, {"dimensions": figure} if figure else {})
+    save(folder, tables, {})
     for table in tables:
         show(table.printed())
     print(f"results  {folder}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.cli.common import add_column, add_encoder, layout, load_simcse
-from simcse_pl.inference.sentence_index import FLOAT32, PRECISIONS, SETTINGS_FILE
+from simcse_pl.inference.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.errors import UserError
 
 
@@ -17,10 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sentences", metavar="FILE", help=text)
     parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
     add_column(parser)
-    text = "add the sentences to the index in FOLDER, in its precision"
+    text = "add the sentences to the index in FOLDER"
     parser.add_argument("--add", action="store_true", help=text)
-    text = "type of the vectors (default: %(default)s)"
-    parser.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -33,6 +31,6 @@ def run(arguments: argparse.Namespace) -> None:
         simcse.load_index(folder)
         print(f"{simcse.add_to_index(arguments.sentences, **how)} new sentences")
     else:
-        simcse.build_index(arguments.sentences, **how, precision=arguments.precision, prompt_name=arguments.prompt_name)
+        simcse.build_index(arguments.sentences, **how, prompt_name=arguments.prompt_name)
     simcse.save_index(folder)
     print(f"{len(simcse.index or ())} sentences indexed in {folder}")

@@ -1,4 +1,4 @@
-"""Compare encoders, training runs and sweeps in tables and figures, or in one HTML page."""
+"""Compare encoders, training runs and sweeps in tables and figures."""
 
 import argparse
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ from simcse_pl.results.evaluation_results import Result, read
 from simcse_pl.results.metrics import AGGREGATIONS, Aggregation
 from simcse_pl.results.run_files import CURVES_FILE, run_label
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import write_text
 from simcse_pl.utils.terminal import show
 
 
@@ -34,7 +33,7 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     tables = encoder_tables(results, aggregation)
     figures = encoder_figures(results, [run for _, run in runs], aggregation)
     for number, (folder, run) in enumerate(runs, 1):
-        if run.points.empty and (job := read_job(Path(folder), run.label)).run:  # it has no path in a figure
+        if (job := read_job(Path(folder), run.label)).run:
             table = run_table(job.run.model_dump())
             tables.append(replace(table, name=f"run_{number}", title=f"{run.label}: {table.title}"))
     compared = read_sweeps(sweeps)
@@ -70,22 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help=text)
     text = "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
     parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=text)
-    text = "write an HTML page of runs and sweeps with interactive charts instead of tables and figures"
-    parser.add_argument("--html", metavar="FILE", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
     labels = arguments.labels or [default_label(folder) for folder in arguments.folders]
-    is_run = [not arguments.html and (Path(folder) / CURVES_FILE).is_file() for folder in arguments.folders]
+    is_run = [(Path(folder) / CURVES_FILE).is_file() for folder in arguments.folders]
     if len(labels) != len(is_run) or len({*zip(labels, is_run, strict=True)}) < len(labels):
         given = ", ".join(labels)
         raise UserError(f"labels are {given}: give one per folder by --labels, and each encoder, run or sweep its own")
     folders = list(zip(labels, arguments.folders, strict=True))
-    if not arguments.html:
-        alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
-        write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
-        return
-    from simcse_pl.reports.page import page  # Plotly is in the extra `html`
-
-    write_text(Path(arguments.html), page(dict(folders)))
-    print(arguments.html)
+    alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
+    write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)

@@ -2,17 +2,16 @@
 
 import argparse
 import sys
+from pathlib import Path
 
-from simcse_pl.cli.common import STANDARD, add_column, add_encoder, json_line, load_or_build_index, load_simcse
+from simcse_pl.cli.common import STANDARD, add_column, add_encoder, json_line, layout, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, prompt="the queries (default: query, if the encoder has it)")
     parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
-    parser.add_argument("queries", nargs="*", metavar="QUERY", help="one or several queries")
-    text = "file of queries, one per line, instead of QUERY; -: standard input (default)"
-    parser.add_argument("--queries-from", default=STANDARD, metavar="FILE", help=text)
+    parser.add_argument("queries", nargs="*", metavar="QUERY", help="queries (default: the lines of standard input)")
     add_column(parser)
     text = "largest number of sentences per query (default: %(default)s)"
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help=text)
@@ -22,9 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    queries = arguments.queries or list(iterate_sentences(arguments.queries_from))
+    queries = arguments.queries or list(iterate_sentences(STANDARD))
     simcse = load_simcse(arguments)
-    load_or_build_index(simcse, arguments.corpus, arguments)
+    if Path(arguments.corpus).is_dir():
+        simcse.load_index(arguments.corpus)
+    else:
+        simcse.build_index(arguments.corpus, column=arguments.column, layout=layout(arguments))
     how = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
     results = simcse.search(queries, **how)
     as_json = arguments.json or not sys.stdout.isatty()

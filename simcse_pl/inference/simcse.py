@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.row_reader import iterate_sentences
-from simcse_pl.inference.sentence_index import FLOAT32, SentenceIndex
+from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, load_encoder
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -164,7 +164,6 @@ class SimCSE:
         *,
         column: int | str | None = None,
         layout: Layout = DETECTED,
-        precision: str = FLOAT32,
         prompt_name: str | None = None,
     ) -> None:
         """Index sentences in place of those indexed before.
@@ -176,13 +175,11 @@ class SimCSE:
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
             layout: how the file is written, if that cannot be found from its name and content.
-            precision: `float32`, or `int8` or `binary` for quantized vectors; see SentenceIndex.
             prompt_name: the name of the sentences' prompt; None for `document`, if the encoder has it.
         """
         prompt_name = prompt_name or self.prompt_if_any(DOCUMENT)
         self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0), prompt_name=prompt_name)
         self.add_to_index(sentences_or_file_path, device, batch_size, column=column, layout=layout)
-        self.index = self.index if precision == FLOAT32 else self.index.quantized(precision)
 
     def add_to_index(
         self,

@@ -1,1 +1,1 @@
-"""Tables and figures of results, and the HTML page. It reads results and never loads a model."""
+"""Tables and figures of results. It reads results and never loads a model."""

@@ -5,22 +5,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simcse_pl.reports.figures.encoders import (
-    dimension_curves,
-    encoder_plane,
-    run_plane,
-    similarity_densities,
-    spectra,
-)
+from simcse_pl.reports.figures.encoders import encoder_plane, run_plane, similarity_densities, spectra
 from simcse_pl.reports.figures.style import figure_files
-from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, own_score_table, retrieval_table
-from simcse_pl.reports.tables.score_tables import (
-    benchmark_table,
-    failure_notes,
-    sts_table,
-    subset_table,
-    transfer_table,
-)
+from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, retrieval_table
+from simcse_pl.reports.tables.score_tables import benchmark_table, failure_notes, sts_table, transfer_table
 from simcse_pl.results.evaluation_results import Result
 from simcse_pl.results.metrics import Aggregation
 from simcse_pl.results.run_files import TrainingTrajectory
@@ -38,14 +26,12 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
     tables = [
         sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),
-        subset_table(results),
         transfer_table(results),
         transfer_table(results, probing=True),
         benchmark_table(results),
         *geometry_tables(results),
         retrieval_table(results),
         own_data_table(every),
-        own_score_table(every),
     ]
     shown = [table for table in tables if table is not None]
     if shown:
@@ -60,7 +46,6 @@ def encoder_figures(
     figures = {
         "alignment_uniformity": encoder_plane(results, aggregation),
         "training_paths": run_plane(runs),
-        "dimensions": dimension_curves(results, aggregation),
         "spectra": spectra(results),
         "similarities": similarity_densities(results),
     }

@@ -46,14 +46,13 @@ def test_a_warm_start_has_the_same_source_as_the_cold_one(tmp_path, monkeypatch)
         ("memory", "memory", "--sizes 8 --chunk-size 4", 2),
         ("methods", "methods", "--rounds 1 --steps 1 --only simcse", 2),
         ("ranks", "ranks_counted", "--only simcse", 1),
-        ("quantization", "quantization", "--sentences 40 --dims 96", 3),
     ],
 )
 def test_each_benchmark_runs(benchmark, table, options, ways, run_command, tmp_path):
     run_command("-m", f"benchmarks.{benchmark}", *options.split(), "--out", tmp_path)
     rows = pandas.read_csv(tmp_path / f"{table}.csv").to_dict("records")
     assert len(rows) == ways
-    assert all(list(row.values())[-2] > 0 for row in rows)  # a rate, a ratio, seconds, memory, or a recall
+    assert all(list(row.values())[-2] > 0 for row in rows)  # a rate, a ratio, seconds or memory
 
 
 def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():

@@ -1,10 +1,9 @@
-"""`simcse encode`: the vectors of SimCSE.encode in each format, by several processes, and after an interruption."""
+"""`simcse encode`: the vectors of SimCSE.encode as .npy and JSON, by several processes, and after an interruption."""
 
 import json
 
 import numpy as np
 import pytest
-from sentence_transformers.util.quantization import quantize_embeddings
 
 from simcse_pl.inference.simcse import SimCSE
 from tests.conftest import SENTENCES, environment
@@ -19,22 +18,14 @@ def vectors(make_model):
     return np.concatenate([simcse.encode(chunk, return_numpy=True) for chunk in chunks])
 
 
-@pytest.mark.parametrize(("precision", "theirs"), [("float32", "float32"), ("int8", "int8"), ("binary", "ubinary")])
-def test_encode_writes_vectors_in_each_precision(
-    precision, theirs, command, encoder, sentences, vectors, set_chunk_size, tmp_path
-):
+def test_encode_writes_the_vectors_of_all_chunks(command, encoder, sentences, vectors, set_chunk_size, tmp_path):
     set_chunk_size(3)
     (tmp_path / "v.npy").write_text("old content")
-    command("encode", *encoder, sentences, "--out", tmp_path / "v.npy", "--precision", precision)
-    expected = quantize_embeddings(vectors, theirs, calibration_embeddings=vectors[:3])
+    command("encode", *encoder, sentences, "--out", tmp_path / "v.npy")
     written = np.load(tmp_path / "v.npy", allow_pickle=False)
-    assert written.dtype == expected.dtype
-    np.testing.assert_array_equal(written, expected)
-    others = {path.name for path in tmp_path.iterdir()} - {"v.npy", sentences.name}
-    assert others == ({"v.npy.ranges.npy"} if precision == "int8" else set())
-    if others:
-        ranges = [vectors[:3].min(axis=0), vectors[:3].max(axis=0)]
-        np.testing.assert_array_equal(np.load(tmp_path / "v.npy.ranges.npy"), ranges)
+    assert written.dtype == np.float32
+    np.testing.assert_array_equal(written, vectors)
+    assert {path.name for path in tmp_path.iterdir()} == {"v.npy", sentences.name}
 
 
 def test_encode_reads_standard_input_and_writes_standard_output(command, encoder, vectors, tmp_path, monkeypatch):

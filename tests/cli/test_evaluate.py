@@ -99,7 +99,7 @@ def test_every_protocol_on_a_bundle_with_a_damaged_task(evaluate, make_model, tm
     assert "paper, Table B.3: BERT-base-flow (NLI)" in (folder / "sts.md").read_text()
     assert "STS14 is left out: no STS.input files in" in done.stdout
     names = {path.name for path in folder.iterdir()}
-    assert {"config", "evaluate.log", "transfer.tex", "geometry.csv", "spectrum.md", "dimensions.svg"} <= names
+    assert {"config", "evaluate.log", "transfer.tex", "geometry.csv", "spectrum.md"} <= names
 
 
 def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_model, sentences, tmp_path):

@@ -1,5 +1,7 @@
 """`simcse report`: tables, figures and files."""
 
+import json
+
 import pytest
 
 
@@ -21,6 +23,8 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
         write_run(),
         write_sweep("six too", job(0.7, row="CLS with MLP", column="unsupervised"), table="table_6_pooling"),
     ]
+    of_run, scores = job(0.7)
+    (folders[3] / "results.json").write_text(json.dumps(of_run | {"sweep": None} | scores))
     labels = ["my grid", "mine", "c", "my run", "e"]
     out = run(*folders, "--labels", *labels, "--aggregation", "wmean").out
     output = tmp_path / "report"
@@ -30,13 +34,7 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
     assert "my grid: Spearman x 100" in out and "weighted by size" in out and "paper, Table B.3" in out
     assert "\nmine," in (output / "sts.csv").read_text()
     assert "my run" in (output / "training_paths.svg").read_text()
+    assert "| best, step 40 of 60 | dev " in (output / "run_1.md").read_text()
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
     command("report", folders[0])  # a single one has its own
     assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
-
-
-def test_a_page_is_written(command, write_sweep, job, tmp_path):
-    output = tmp_path / "page.html"
-    folder = write_sweep("s", job(0.7), job(0.8, seed=1))
-    assert command("report", folder, "--html", output).out == f"{output}\n"
-    assert f"{folder}: Spearman x 100" in output.read_text(encoding="utf-8")

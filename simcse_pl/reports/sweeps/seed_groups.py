@@ -19,10 +19,9 @@ from simcse_pl.reports.sweeps.sweep_results import (
     differing,
     read_job,
     same_options,
-    score_names,
 )
 from simcse_pl.reports.tables.score_tables import shared_tasks
-from simcse_pl.results.metrics import SPEARMAN, decimals
+from simcse_pl.results.metrics import SPEARMAN, decimals, score_name
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 
@@ -78,7 +77,7 @@ class Sweep:
     @property
     def score_name(self) -> str:
         """The name and scale of the scores on dev and test."""
-        return score_names(self.results)
+        return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in self.results))
 
     @property
     def comparable(self) -> bool:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Number, Shape, read_shape
-from simcse_pl.results.metrics import SPEARMAN, factor, score_name
+from simcse_pl.results.metrics import SPEARMAN, factor
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 
 _IN_TITLES = ("sweep", "sweep.table", "sweep.row", "size", "seed")
@@ -88,22 +88,14 @@ class Job:
         return self.options.get(option) or choices.get(option) or "default"
 
 
-def score_names(runs: Sequence[TrainingRun]) -> str:
-    """Return the name and scale of the monitored metrics of runs: `Spearman x 100`."""
-    return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in runs))
-
-
 def differing(jobs: Sequence[Job]) -> list[str]:
     """Return the options that differ between jobs, in the order in which they first appear."""
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
 
 
-def same_options(jobs: Sequence[Job], *also: str) -> str:
-    """Return the given options that are the same in all jobs, without those of logs and those that titles have.
-
-    `also` are names of options to return even if they are not given.
-    """
-    values = {name: {job.value(name) for job in jobs} for name in [*also, *keys_of(job.options for job in jobs)]}
+def same_options(jobs: Sequence[Job]) -> str:
+    """Return the given options that are the same in all jobs, without those of logs and those that titles have."""
+    values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
     same = {name: own.pop() for name, own in values.items() if len(own) == 1 and name not in _IN_TITLES}
     return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
 

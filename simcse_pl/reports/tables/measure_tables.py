@@ -7,7 +7,7 @@ import pandas as pd
 from simcse_pl.reports.tables.run_table import metric_frame
 from simcse_pl.reports.tables.score_tables import keys_of
 from simcse_pl.results.evaluation_results import Result
-from simcse_pl.results.metrics import by_file, decimals, factor, scale_note, score_name
+from simcse_pl.results.metrics import by_file, scale_note
 from simcse_pl.utils.tables import Table
 
 # By the name in results.json: the name in the table, and the number of decimals.
@@ -83,19 +83,6 @@ def own_data_table(results: Sequence[Result]) -> Table | None:
     where, notes = _in_common({label: data.data for label, data in measured.items()})
     scale = scale_note(*metrics)
     return Table("own_data", f"Own data{where}" + f" ({scale})" * bool(scale), frame, digits, notes)
-
-
-def own_score_table(results: Sequence[Result]) -> Table | None:
-    """Return the first metric on own data, with one row per encoder and one column per file; None without files."""
-    measured = {result.label: by_file(result.own.metrics) for result in results if result.own is not None}
-    files = keys_of(measured.values())
-    if "mean" not in files:
-        return None
-    metric = next(iter(next(iter(measured.values()))["mean"]))
-    scores = [{file: values.get(metric) for file, values in of_files.items()} for of_files in measured.values()]
-    frame = pd.DataFrame(scores, columns=files).astype(float) * factor(metric)
-    frame.insert(0, "encoder", list(measured))
-    return Table("own_data_scores", f"Own data: {score_name(metric)}", frame, dict.fromkeys(files, decimals(metric)))
 
 
 def _in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:

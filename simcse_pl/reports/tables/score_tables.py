@@ -45,27 +45,6 @@ def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metri
     return Table(name, title, frame, notes=_sizes("pairs", pairs, frame))
 
 
-def subset_table(results: Sequence[Result]) -> Table | None:
-    """Return Spearman by subset of STS12 to STS16, with the aggregations below, one column per encoder."""
-    rows = [
-        {"task": _column(task), "subset": name, "pairs": pairs, result.label: 100 * scores.spearman}
-        for result in results
-        for task in result.sts
-        if len(task.subsets) > 1
-        for name, scores, pairs in (
-            *((name, subset, subset.pairs) for name, subset in task.subsets.items()),
-            *((f"({name})", getattr(task, name), task.pairs) for name in _AGGREGATIONS),
-        )
-    ]
-    if not rows:
-        return None
-    frame = pd.DataFrame(rows).groupby(["task", "subset"], sort=False).first().reset_index()
-    frame["pairs"] = frame["pairs"].astype("Int64")
-    notes = [f"({name}): {what}" for name, what in _AGGREGATIONS.items()]
-    decimals = dict.fromkeys(frame, 2) | {"pairs": 0}
-    return Table("sts_subsets", "STS, subset by subset: Spearman x 100, no regressor", frame, decimals, notes)
-
-
 def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | None:
     """Return transfer scores with one row per encoder and one column per task, as in Table E.1; None without scores.
 

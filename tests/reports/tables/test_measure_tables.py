@@ -2,7 +2,7 @@
 
 import pytest
 
-from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, own_score_table, retrieval_table
+from simcse_pl.reports.tables.measure_tables import geometry_tables, own_data_table, retrieval_table
 
 
 def test_each_measure_is_a_column(make_result):
@@ -33,12 +33,9 @@ def test_own_data_of_encoders_is_compared_and_other_data_is_a_note(make_result):
     assert table.notes == ["one on de.tsv", "two on en.tsv"]
 
 
-def test_each_file_of_own_data_is_a_row_and_a_column_of_the_first_metric(make_result):
+def test_each_file_of_own_data_is_a_row(make_result):
     metrics = {"de/mrr": 0.5, "de/map": 0.4, "en/mrr": 0.7, "en/map": 0.6, "mrr": 0.6, "map": 0.5}
     results = [make_result(label, own={"data": "de, en", "metrics": metrics}) for label in ("one", "two")]
     scores = [["de", "50.00", "40.00"], ["en", "70.00", "60.00"], ["mean", "60.00", "50.00"]]
     rows = [[label, *row] for label in ("one", "two") for row in scores]
     assert own_data_table(results).shown().to_numpy().tolist() == rows
-    rows = [{"encoder": label, "de": "50.00", "en": "70.00", "mean": "60.00"} for label in ("one", "two")]
-    assert own_score_table(results).shown().to_dict("records") == rows
-    assert own_score_table([make_result("one", own={"data": "de.tsv", "metrics": {"mrr": 0.5}})]) is None

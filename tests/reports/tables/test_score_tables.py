@@ -6,7 +6,7 @@ import pytest
 
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
-from simcse_pl.reports.tables.score_tables import benchmark_table, sts_table, subset_table, transfer_table
+from simcse_pl.reports.tables.score_tables import benchmark_table, sts_table, transfer_table
 
 
 def rows(table):
@@ -44,17 +44,6 @@ def test_averages_over_common_tasks_say_how_many(make_result, bert):
     assert both["Avg"].isna()["few"]
     assert both.loc["all", "Avg"] == pytest.approx(60)
     assert both.loc["all", "Avg of 3"] == pytest.approx(fmean((51, 54, 66)))
-
-
-def test_subsets_are_above_their_aggregations(make_result):
-    table = subset_table([make_result("a"), make_result("b", seed=1, sts=("STS13",))])
-    assert list(table.frame) == ["task", "subset", "pairs", "a", "b"]
-    assert table.frame["task"].tolist() == ["STS12"] * 5 + ["STS13"] * 5
-    assert table.frame["subset"].tolist()[:5] == ["STS12_a", "STS12_b", "(all)", "(mean)", "(wmean)"]
-    assert table.frame["pairs"].tolist()[:5] == [750, 750, 3108, 3108, 3108]
-    assert table.frame["a"].tolist()[:3] == pytest.approx([52, 52, 50])
-    assert table.frame["a"][3] == pytest.approx(50.12345678901)
-    assert table.frame["b"].isna().tolist() == [True] * 5 + [False] * 5
 
 
 def test_transfer_has_accuracies_and_f1(make_result):
