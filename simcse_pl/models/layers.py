@@ -1,4 +1,4 @@
-"""Run the layers of a backbone on other states than those of its embedding layer, or of the layers before."""
+"""Run the layers of a backbone on other states than those of its embedding layer."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -48,33 +48,6 @@ def embedding_module(backbone: Backbone) -> nn.Module:
 @contextmanager
 def changed_layer_input(backbone: Backbone, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""
-    handle = embedding_module(backbone).register_forward_hook(lambda _module, _inputs, states: change(states))
-    try:
-        with with_padding(backbone):
-            yield
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def changed_layer_outputs(
-    backbone: Backbone, first: int, last: int, change: Callable[[Tensor], Tensor]
-) -> Iterator[None]:
-    """Apply a function to the outputs of layers, [sequences, tokens, dim], before the next layer reads them.
-
-    Args:
-        backbone: the model.
-        first, last: the numbers of the layers, from 1. The output of the model's last layer is never changed.
-        change: the function, which is applied in every pass of the context.
-    """
-    layers = next(x for x in backbone.modules() if isinstance(x, nn.ModuleList))
-    handles = [
-        layer.register_forward_pre_hook(lambda _layer, inputs: (change(inputs[0]), *inputs[1:]))
-        for layer in layers[first : last + 1]
-    ]
-    try:
-        with with_padding(backbone):
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    embeddings = embedding_module(backbone)
+    with embeddings.register_forward_hook(lambda _module, _inputs, states: change(states)), with_padding(backbone):
+        yield
