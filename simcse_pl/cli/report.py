@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=text)
     text = "write an HTML page of runs and sweeps with interactive charts instead of tables and figures"
     parser.add_argument("--html", metavar="FILE", help=text)
+    parser.add_argument("--wandb", action="store_true", help="also create a report in W&B of each sweep")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -84,6 +85,11 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.html:
         alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
         write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
+        if arguments.wandb:
+            from simcse_pl.tracking.wandb_report import sweep_report  # wandb-workspaces is an extra
+
+            for sweep in read_sweeps({label: folder for label, folder in folders if is_sweep(folder)}):
+                sweep_report(sweep).save()  # prints its address
         return
     from simcse_pl.reports.page import page  # Plotly is in the extra `html`
 
