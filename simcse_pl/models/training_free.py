@@ -16,8 +16,6 @@ from simcse_pl.models.unpadded import with_padding
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.types import Backbone, Batch
 
-PLACEHOLDER = "<PST>"
-
 
 class MeanOfTemplates(SentenceEncoder):
     """A SentenceEncoder that encodes each sentence in all of its templates, and returns the mean of the vectors.
@@ -67,15 +65,14 @@ class TokenPrepending(MeanOfTemplates):
     first_layer, last_layer = 1, 6
 
     def __init__(self, backbone: Backbone, tokenizer: PreTrainedTokenizerBase, template: Any, **options: Any) -> None:
-        tokenizer.add_tokens([PLACEHOLDER])
-        self.placeholder = tokenizer.get_vocab()[PLACEHOLDER]
+        tokenizer.add_tokens(["<PST>"])
+        self.placeholder = tokenizer.get_vocab()["<PST>"]
         words: Any = backbone.get_input_embeddings()
         words = backbone.resize_token_embeddings(max(len(tokenizer), words.num_embeddings), mean_resizing=False)
         drawn = torch.randn(words.embedding_dim, generator=torch.Generator().manual_seed(0))
         words.weight.data[self.placeholder] = drawn.to(words.weight)
         texts = [template] if isinstance(template, str) else template or ["{sentence}"]
-        before = re.compile(rf'({PLACEHOLDER} )?(?=["“]?{{sentence}})')
-        texts = [before.sub(f"{PLACEHOLDER} ", text, count=1) for text in texts]
+        texts = [re.sub(r'(<PST> )?(["“]?\{sentence\})', r"<PST> \2", text, count=1) for text in texts]
         super().__init__(backbone, tokenizer, template=texts, **options)
 
     @classmethod
@@ -85,15 +82,16 @@ class TokenPrepending(MeanOfTemplates):
         encoder.first_layer, encoder.last_layer = first_layer, last_layer
         return encoder
 
-    def _pool_pass(self, of_backbone: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
-        is_placeholder = (of_pooling["input_ids"] == self.placeholder).unsqueeze(-1)
+    def pool(self, inputs: Batch, num_layers: int | None = None, in_groups: bool = False) -> Tensor:
+        """Return the vectors of a batch, which is one group; see `SentenceEncoder.pool`."""
+        is_placeholder = (inputs["input_ids"] == self.placeholder).unsqueeze(-1)
 
-        def prepended(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            last = last_token(inputs[0], of_pooling["attention_mask"]).unsqueeze(1)
-            return torch.where(is_placeholder, last, inputs[0]), *inputs[1:]
+        def prepended(_layer: nn.Module, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            last = last_token(states[0], inputs["attention_mask"]).unsqueeze(1)
+            return torch.where(is_placeholder, last, states[0]), *states[1:]
 
         layers = next(x for x in self.backbone.modules() if isinstance(x, nn.ModuleList))
         with ExitStack() as hooks, with_padding(self.backbone):
             for layer in layers[self.first_layer : self.last_layer + 1]:
                 hooks.enter_context(layer.register_forward_pre_hook(prepended))
-            return super()._pool_pass(of_backbone, of_pooling, num_layers)
+            return super().pool(inputs, num_layers)
