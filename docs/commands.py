@@ -40,12 +40,13 @@ ELSEWHERE = {
 }
 NEEDS = {  # the word for it on the page, and the commands
     "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)"
-    r"|experiment=(prompt|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B|xlm-|facebook/|test_sets=|\[mteb|NanoBEIR",
+    r"|experiment=(prompt|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B|xlm-|facebook/|test_sets=|\[mteb|NanoBEIR"
+    r"|meta-llama/",
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
     "Wikipedia": r"wiki-latest",
-    "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto",
+    "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto|--wandb",
 }
 TRAINING = ("trainer.max_steps=2", "val_every=2", "data.limit=40", "logger=csv", "model.num_layers=2")  # shorter
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder

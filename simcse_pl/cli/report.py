@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", metavar="DIR", help=text)
     text = "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
     parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=text)
+    parser.add_argument("--wandb", action="store_true", help="also create a report in W&B of each sweep")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -80,3 +81,8 @@ def run(arguments: argparse.Namespace) -> None:
     folders = list(zip(labels, arguments.folders, strict=True))
     alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
     write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
+    if arguments.wandb:
+        from simcse_pl.tracking.wandb_report import sweep_report  # wandb-workspaces is an extra
+
+        for sweep in read_sweeps({label: folder for label, folder in folders if is_sweep(folder)}):
+            sweep_report(sweep).save()  # prints its address

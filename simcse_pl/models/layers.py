@@ -48,9 +48,6 @@ def embedding_module(backbone: Backbone) -> nn.Module:
 @contextmanager
 def changed_layer_input(backbone: Backbone, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""
-    handle = embedding_module(backbone).register_forward_hook(lambda _module, _inputs, states: change(states))
-    try:
-        with with_padding(backbone):
-            yield
-    finally:
-        handle.remove()
+    embeddings = embedding_module(backbone)
+    with embeddings.register_forward_hook(lambda _module, _inputs, states: change(states)), with_padding(backbone):
+        yield

@@ -1,7 +1,9 @@
 """Average the weights of encoders that were fine-tuned from the same model (Wortsman et al. 2022, "Model Soups")."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import pandas as pd
 
 from simcse_pl.models.encoder import SentenceEncoder
 
@@ -42,3 +44,23 @@ def merge(encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None =
             terms = (weight * state[name].double() for weight, state in zip(weights, states, strict=True))
             x.copy_(sum(terms) / sum(weights))
     return merged
+
+
+def greedy_soup(encoders: Sequence[SentenceEncoder], score: Callable[[SentenceEncoder], float]) -> pd.DataFrame:
+    """Make a greedy soup: from the best encoder to the worst, keep those with which the mean's score does not fall.
+
+    Args:
+        encoders: encoders without a `difference`.
+        score: a function of an encoder; higher is better, and NaN, as of a run that diverged, is the worst.
+
+    Returns:
+        A row per encoder, by its number, the best first: its score `alone`, that of the `mean with it`, and `kept`.
+    """
+    alone = pd.Series([score(encoder) for encoder in encoders]).sort_values(ascending=False, kind="stable")
+    soup, best, rows = list[SentenceEncoder](), float("-inf"), []
+    for number, own in alone.items():
+        mean = score(merge([*soup, encoders[number]])) if soup else own
+        if kept := mean >= best:
+            soup, best = [*soup, encoders[number]], mean
+        rows.append({"alone": own, "mean with it": mean, "kept": kept})
+    return pd.DataFrame(rows, index=alone.index)

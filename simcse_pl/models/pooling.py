@@ -216,8 +216,8 @@ POOLINGS = {
     "span": Pooling(mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
 CHOICES = (
-    f"{', '.join(POOLINGS)}, pooler, latent_attention, mask, mask_2, layers like layers_1_2, a head of attention like "
-    "ditto_1_10, several like cls+mean, or the dotted name of a function or a module"
+    f"{', '.join(POOLINGS)}, pooler, latent_attention, mask, mask_2, layers like layers_1_2 or last_token_2, a head of "
+    "attention like ditto_1_10, several like cls+mean, or the dotted name of a function or a module"
 )
 
 
@@ -229,9 +229,9 @@ def find_pooling(
     Args:
         name: one of `POOLINGS`; `pooler`; `latent_attention`, or `latent_attention_64` for 64 latents in place of 512;
             `mask`, or `mask_2` for the second mask token and so on; `layers_` and the numbers of layers, as in
-            `layers_1_12`; `ditto_` and the numbers of a layer and a head, from 1; names joined by +; a function or a
-            module (see `CustomPooling`); or the dotted name of a function or of a class of modules, which is imported.
-            A class gets the backbone's config.
+            `layers_1_12`; `last_token_` and the number of a layer; `ditto_` and the numbers of a layer and a head, from
+            1; names joined by +; a function or a module (see `CustomPooling`); or the dotted name of a function or of a
+            class of modules, which is imported. A class gets the backbone's config.
         config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
 
@@ -265,6 +265,8 @@ def find_pooling(
         number = int(match[1] or 1)
         mask_of = partial(nth_mask_token, mask_token_id=-1 if mask_token_id is None else mask_token_id, number=number)
         pooling = Pooling(last_token, mask_of=mask_of, masks=number)
+    elif match := re.fullmatch(r"last_token_([1-9][0-9]{0,3})", name):
+        pooling = Pooling(last_token, (int(match[1]),))
     elif re.fullmatch(r"layers(_(0|[1-9][0-9]{0,3}))+", name):
         pooling = Pooling(mean_over_tokens, tuple(int(number) for number in name.split("_")[1:]))
     else:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 Mode = Literal["auto", "online", "offline"]
 _IDENTITY = ("id", "project", "entity")
-_LONGEST_NAME = 128  # characters; the W&B server rejects longer names
+LONGEST_NAME = 128  # characters; the W&B server rejects longer names
 _FLUSH_SECONDS = 1.0  # a killed run loses at most this; W&B's default is 15
 
 
@@ -48,8 +48,8 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
     folder = Path(folder)
     resolved = _mode(mode)
     before = remembered_run(folder)
-    if name and len(name) > _LONGEST_NAME:
-        name = f"{name[: _LONGEST_NAME - 1]}…"
+    if name and len(name) > LONGEST_NAME:
+        name = f"{name[: LONGEST_NAME - 1]}…"
     settings = wandb.Settings(
         silent=True, x_transaction_log_flush_interval=_FLUSH_SECONDS, init_timeout=30, finish_timeout=600
     )

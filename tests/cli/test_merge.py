@@ -1,11 +1,14 @@
 """`simcse merge` and `simcse distill-static`: from folders to a folder."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from simcse_pl import SimCSE
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.merging import merge
+from simcse_pl.models.merging import greedy_soup, merge
 from tests.conftest import SENTENCES
 
 
@@ -31,3 +34,14 @@ def test_distill_static_writes_an_encoder(folders, command, tmp_path):
     command("distill-static", folders[0], tmp_path / "static", "--dim", 5)
     simcse = SimCSE(tmp_path / "static")
     assert simcse.encode(SENTENCES).shape == (len(SENTENCES), 5)
+
+
+def test_merge_keeps_the_encoders_of_a_greedy_soup(folders, command, tmp_path):
+    (tmp_path / "dev.tsv").write_text("".join(f"{s}\t{t}\t{i}\n" for i, (s, t) in enumerate(pairwise(SENTENCES))))
+    printed = command("merge", *folders, tmp_path / "soup", "--greedy", tmp_path / "dev.tsv").out
+    assert "Spearman x 100 on dev.tsv" in printed and "mean with it" in printed
+    encoders = [SentenceEncoder.from_pretrained(folder) for folder in folders]
+    pairs = ScoredPairs(validation=str(tmp_path / "dev.tsv"))
+    soup = greedy_soup(encoders, lambda encoder: pairs(encoder.encode, "validation")["spearman"])
+    expected = merge([encoders[number] for number in soup.index[soup["kept"]]])
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / "soup").encode(SENTENCES), expected.encode(SENTENCES))

@@ -1,10 +1,13 @@
 """Averages of encoders: values, and what cannot be averaged."""
 
+import math
+
+import pandas as pd
 import pytest
 import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.merging import difference, merge
+from simcse_pl.models.merging import difference, greedy_soup, merge
 from simcse_pl.postprocessing.linear import RemoveComponents
 from tests.conftest import SENTENCES
 
@@ -41,3 +44,24 @@ def test_encoders_that_differ_in_more_than_weights_cannot_be_averaged(encoders, 
     other.postprocess = None
     other.tokenizer.add_tokens(["newword"])
     assert "tokenizers" in difference(first, other)
+
+
+def test_a_greedy_soup_keeps_what_does_not_lower_the_score_of_the_mean(encoders):
+    """Against a loop over the values of one weight, on which the score depends."""
+
+    def value(encoder):
+        return encoder.backbone.embeddings.word_embeddings.weight[5, 0].item()
+
+    values = [value(encoder) for encoder in encoders]
+    target = values[0] + 0.4 * (values[1] - values[0])
+    expected, kept = {}, []
+    for number in sorted(range(3), key=lambda i: abs(values[i] - target)):
+        error = abs(sum([*kept, values[number]]) / (len(kept) + 1) - target)
+        better = not kept or error <= abs(sum(kept) / len(kept) - target)
+        expected[number] = {"alone": -abs(values[number] - target), "mean with it": -error, "kept": better}
+        kept += [values[number]] * better
+    soup = greedy_soup(encoders, lambda encoder: -abs(value(encoder) - target))
+    assert list(soup.index) == list(expected) and soup["kept"].nunique() == 2
+    pd.testing.assert_frame_equal(soup, pd.DataFrame(expected).T.infer_objects(), atol=1e-6, check_dtype=False)
+    diverged = greedy_soup(encoders, lambda encoder: math.nan if encoder is encoders[0] else 1.0)
+    assert list(diverged.index) == [1, 2, 0]
