@@ -12,13 +12,11 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.models.adapters import adapter_parameters, add_adapter, load_adapter
 from simcse_pl.models.sources import (
     base_of,
-    check_named_files,
     checked_base,
     load_config,
     loading,
@@ -277,9 +275,6 @@ def _load_weights(
     auto: type[AutoModel | AutoModelForMaskedLM], source: str, config: PreTrainedConfig, **options: Any
 ) -> tuple[Backbone, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
-    for index in (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME, getattr(config, "transformers_weights", None) or ""):
-        if index.endswith(".json"):
-            check_named_files(source, index, options.get("subfolder", ""), "weight_map")
     options = {"dtype": torch.float32, "output_loading_info": True} | options | loading_options(source)
     model, info = auto.from_pretrained(source, config=config, **options)
     return model, sorted(info["missing_keys"])

@@ -42,7 +42,7 @@ from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_F
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, checksums, read_json, temporary_folder, unchanged, write_json
+from simcse_pl.utils.files import atomic_write, read_json, temporary_folder, write_json
 from simcse_pl.utils.tensors import read_torch_file, read_weights
 from simcse_pl.utils.types import Backbone
 
@@ -75,7 +75,7 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
             causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
             bidirectional = None if causal is None else not causal
             saved["base"] = {"num_layers": backbone.config.num_hidden_layers, "bidirectional": bidirectional}
-        write_json(new / SETTINGS_FILE, saved | checksums(new, "*.safetensors"))
+        write_json(new / SETTINGS_FILE, saved)
 
 
 def read_spec(name: str, given: Mapping[str, Any]) -> EncoderSpec:
@@ -252,13 +252,12 @@ def _load_parts(
             raise UserError(f"{unused[0]}: {name} takes no such option: give the folder `encoder` of its run")
         model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
     else:
-        with unchanged(Path(source) / SETTINGS_FILE):
-            spec = EncoderSpec() if base else read_spec(name, given)
-            for option in ("num_layers", "bidirectional"):
-                if backbone.get(option) is None:
-                    backbone[option] = getattr(spec, option)
-            model = load_backbone(base or name, subfolder=spec.subfolder, weights=name if base else None, **backbone)
-            tokenizer = load_tokenizer(base or name, spec.subfolder)
+        spec = EncoderSpec() if base else read_spec(name, given)
+        for option in ("num_layers", "bidirectional"):
+            if backbone.get(option) is None:
+                backbone[option] = getattr(spec, option)
+        model = load_backbone(base or name, subfolder=spec.subfolder, weights=name if base else None, **backbone)
+        tokenizer = load_tokenizer(base or name, spec.subfolder)
         if not backbone.get("pretrained", True):
             return model, tokenizer, EncoderSpec(spec.settings)
         if given.get("head") == "transform" and spec.settings.head == "none":

@@ -85,27 +85,11 @@ def checked_base(base: str | None, file: str) -> str | None:
     return base
 
 
-def leaves_folder(name: str | PurePosixPath) -> bool:
-    """Return whether a name of a file or folder is a path to a place outside of the folder it is in."""
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts
-
-
-def check_named_files(source: str, file: str, subfolder: str, key: str) -> None:
-    """Raise UserError if the entry `key` of a JSON file of a model names a file outside of the model's folder."""
-    path = find_file(source, file, subfolder)
-    named = read_json(path).get(key, ()) if path else ()
-    for name in named.values() if isinstance(named, dict) else named:
-        if leaves_folder(name):
-            raise UserError(f"{path}: {key} names {name}, which is outside of the folder")
-
-
 def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
     """Load a checkpoint's tokenizer, with padding on the right; `name` is one for `resolve`."""
     if (base := base_of(resolve(name))) is not None and not find_file(resolve(name), "tokenizer_config.json"):
         name = base
     with loading(name) as source:
-        check_named_files(source, "tokenizer_config.json", subfolder, "fast_tokenizer_files")
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source, subfolder=subfolder, **loading_options(source)
         )

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
-from simcse_pl.models.sources import find_file, find_weights, leaves_folder
+from simcse_pl.models.sources import find_file, find_weights
 from simcse_pl.models.word_vectors import AveragedVectors
 from simcse_pl.postprocessing.linear import principal_directions
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -77,7 +77,7 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
         if kinds[:1] != ["StaticEmbedding"]:
             return None
         folder = modules[0]["path"]
-        if leaves_folder(folder) or (file := find_file(source, "tokenizer.json", folder)) is None:
+        if (file := find_file(source, "tokenizer.json", folder)) is None:
             raise UserError(f"{source} has no tokenizer.json beside its static embeddings")
         tensors = read_weights(find_weights(source, folder))
         vectors = tensors["embeddings" if "embeddings" in tensors else "embedding.weight"].float()

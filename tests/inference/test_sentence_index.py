@@ -14,14 +14,12 @@ from simcse_pl.inference.sentence_index import (
     FLOAT32,
     INT8,
     PRECISIONS,
-    SENTENCES_FILE,
     SETTINGS_FILE,
     VECTORS_FILE,
     Quantizer,
     SentenceIndex,
 )
 from simcse_pl.utils.errors import UserError
-from tests.helpers import flip_bit
 from tests.inference.conftest import DIM, Lookup, names
 from tests.pretend_device import DEVICE, Pretend
 
@@ -114,8 +112,7 @@ def test_a_saved_index_finds_the_same_and_keeps_its_ranges_when_sentences_are_ad
     [
         (SETTINGS_FILE, None, "holds no index, or a damaged one: .*index.json"),
         (SETTINGS_FILE, {"encoder": {"pooling": "cls"}}, "built with pooling=cls, but the encoder has pooling=mean"),
-        (VECTORS_FILE, "flipped", "vectors.safetensors is damaged, or was not written with index.json"),
-        (SENTENCES_FILE, "flipped", "sentences.json is damaged, or was not written with index.json"),
+        (VECTORS_FILE, None, "holds no index, or a damaged one: .*vectors.safetensors"),
     ],
 )
 def test_another_encoder_and_damaged_files_are_errors(file, change, message, encode, tmp_path):
@@ -126,8 +123,6 @@ def test_another_encoder_and_damaged_files_are_errors(file, change, message, enc
             path.unlink()
         case dict():
             path.write_text(json.dumps(json.loads(path.read_text()) | change))
-        case "flipped":
-            flip_bit(path)
     with pytest.raises(UserError, match=f"{tmp_path}.*{message}"):
         SentenceIndex.load(tmp_path, encode, {"pooling": "mean"})
 
