@@ -76,10 +76,10 @@ class TokenCache(Sequence[Row]):
     """Rows of sentences, mapped from an Arrow file. Worker processes map the file again rather than copy it.
 
     Args:
-        source: the file, or a table of the streamed rows of a batch.
+        source: the file, or the streamed rows of a batch.
     """
 
-    def __init__(self, source: Path | pyarrow.Table) -> None:
+    def __init__(self, source: Path | pyarrow.RecordBatch) -> None:
         self._source = source
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,8 +87,8 @@ class TokenCache(Sequence[Row]):
 
     @cached_property
     def _table(self) -> pyarrow.Table:
-        if isinstance(self._source, pyarrow.Table):
-            return self._source
+        if isinstance(self._source, pyarrow.RecordBatch):
+            return pyarrow.Table.from_batches([self._source])
         return pyarrow.ipc.open_file(pyarrow.memory_map(str(self._source))).read_all()
 
     def __len__(self) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import pyarrow
 import torch
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
@@ -203,7 +202,7 @@ class TrainingSet:
         first, _, _, unknown = self._tokenize[self.stream.first(_ROWS_TRIED)]
         if unknown:
             log.warning(unknown)
-        return TokenCache(pyarrow.Table.from_batches([first]))
+        return TokenCache(first)
 
     @property
     def row_count(self) -> str:
@@ -226,8 +225,6 @@ class TrainingSet:
 
     def _number_labels(self) -> None:
         names = self.rows.classes() if self.labels == "classes" and not self.streaming else []
-        if len(names) == 1:
-            raise UserError(f"data.label_column: all rows have the label {names[0]}; at least two are needed")
         if self.labels == "classes" and self.label_names is not None:
             names = class_names(self.label_names)
         self.classes = {name: number for number, name in enumerate(names)}
@@ -279,7 +276,7 @@ class TrainingSet:
 
     def streamed_batch(self, number: int, block: Block) -> dict[str, Any]:
         """Return a batch of streamed rows, each with its label or score; see `batch`."""
-        self.rows = TokenCache(pyarrow.Table.from_batches([self._tokenize[block][0]]))
+        self.rows = TokenCache(self._tokenize[block][0])
         return self.batch([(number, row) for row in range(len(block))])
 
     def _tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:

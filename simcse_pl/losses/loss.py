@@ -175,7 +175,10 @@ class Needs:
     def check(self, rows: RowKind) -> None:
         """Raise UserError unless rows have what is needed."""
         if self.labels in ("classes", "scores"):
-            self._check_label(rows)
+            needed, label = 3 if self.negatives else 2, "label" if self.labels == "classes" else "score"
+            if rows.labels != self.labels or len(rows.roles) != needed:
+                has = f"{needed} sentences and a {label} in each row"
+                raise UserError(f"this loss takes {has}: set data.columns and data.{label}_column")
             if not self.negatives:
                 return
         count = {role: rows.roles.count(role) for role in Role}
@@ -190,14 +193,6 @@ class Needs:
         if rows.labels and self.labels is None:
             column = "label_column" if rows.labels == "classes" else "score_column"
             raise UserError(f"this loss takes no labels: set data.{column}=null, or another objective")
-
-    def _check_label(self, rows: RowKind) -> None:
-        needed, count = 3 if self.negatives else 2, len(rows.roles)
-        if count != needed:
-            raise UserError(f"this loss takes {needed} sentences, but rows have {count}: name {needed} in data.columns")
-        if rows.labels != self.labels:
-            label = "label" if self.labels == "classes" else "score"
-            raise UserError(f"this loss needs a {label} for every row: set data.{label}_column")
 
 
 class Loss(nn.Module, ABC):

@@ -164,8 +164,7 @@ class SentenceEncoder(nn.Module):
                 replace the saved settings. The template "{sentence}" removes the saved one.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
                 simcse_unsup.pt; see tensors.load_bare_weights.
-            options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter. A
-                checkpoint of training takes num_layers alone.
+            options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter.
 
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.

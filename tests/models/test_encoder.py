@@ -51,7 +51,7 @@ def test_the_saved_tokenizer_truncates_where_the_encoder_does(form, make_model, 
         encoder.save_pretrained(tmp_path)
         text = (tmp_path / "tokenizer.json").read_text()
     else:
-        text = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)["files"]["tokenizer.json"]
+        text = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)["tokenizer.json"]
     tokenizer = Tokenizer.from_str(text)
     assert len(tokenizer.encode("word " * 500).ids) == 40
     assert len({len(encoding.ids) for encoding in tokenizer.encode_batch(["a", "a b c d e f g h"])}) == 2

@@ -198,8 +198,8 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, c
         if None not in map(as_number, sentences) or (few and not chosen):
             what = f"only {', '.join(sorted(kinds))}" if few else "numbers"
             raise UserError(
-                f"{table.source}: column {table.name(i)} has {what}, not sentences (in training, data.columns=[...] "
-                "chooses the columns of sentences, data.label_column one of classes, data.score_column one of scores)"
+                f"{table.source}: column {table.name(i)} has {what}, not sentences: choose the columns of sentences by "
+                "columns=[...]; in training, data.label_column is one of classes, and data.score_column one of scores"
             )
     yield from itertools.chain(head, rows)
 
