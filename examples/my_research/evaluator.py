@@ -1,7 +1,7 @@
 """A custom evaluator: how often the second sentence of a pair is the nearest neighbour of the first."""
 
 from simcse_pl.data.evaluation import encode_columns
-from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
+from simcse_pl.data.readers.evaluation_files import EvaluationFile
 from simcse_pl.evaluation.evaluators import FileEvaluator
 from simcse_pl.utils.tensors import Encode, unit_vectors
 
@@ -11,7 +11,7 @@ class NearestPartner(FileEvaluator[list[tuple[str, str]]]):
 
     def read(self, file: EvaluationFile) -> list[tuple[str, str]]:
         """Read the first two columns."""
-        return [(cells[0], cells[1]) for _, cells in read_cells(file, 2, self.split)]
+        return [(first, second) for (first, second), _ in file.pairs()]
 
     def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
         """Return the sentences of all pairs."""

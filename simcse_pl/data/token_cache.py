@@ -76,10 +76,10 @@ class TokenCache(Sequence[Row]):
     """Rows of sentences, mapped from an Arrow file. Worker processes map the file again rather than copy it.
 
     Args:
-        source: the file, or a table of the streamed rows of a batch.
+        source: the file, or the streamed rows of a batch.
     """
 
-    def __init__(self, source: Path | pyarrow.Table) -> None:
+    def __init__(self, source: Path | pyarrow.RecordBatch) -> None:
         self._source = source
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -87,8 +87,8 @@ class TokenCache(Sequence[Row]):
 
     @cached_property
     def _table(self) -> pyarrow.Table:
-        if isinstance(self._source, pyarrow.Table):
-            return self._source
+        if isinstance(self._source, pyarrow.RecordBatch):
+            return pyarrow.Table.from_batches([self._source])
         return pyarrow.ipc.open_file(pyarrow.memory_map(str(self._source))).read_all()
 
     def __len__(self) -> int:
@@ -130,6 +130,12 @@ class TokenCache(Sequence[Row]):
         limits = self._computed("score_range", limits_of_all)
         return limits["min"], limits["max"]
 
+    def following(self, row: int, count: int) -> tuple[str, ...]:
+        """Return the next sentences after a row, at most `count`, of the same document."""
+        near = range(row + 1, min(row + 1 + count, len(self)))
+        same = itertools.takewhile(lambda other: self.name(other) == self.name(row), near)
+        return tuple(self[other][0] for other in same)
+
     def last_of_documents(self) -> NDArray[np.int64]:
         """Return the last row of each document."""
         names = self._table["name"]
@@ -148,7 +154,7 @@ class Reading:
     """The source of a training set, and how it is read.
 
     Args:
-        source, split, layout, columns: see `open_source`.
+        source, split, layout: see `open_source`.
         documents: whether the rows are sentences in documents.
         options: those of `rows_of`.
     """
@@ -156,13 +162,12 @@ class Reading:
     source: Source
     split: str
     layout: Layout
-    columns: Sequence[int | str | None]
     documents: bool
     options: Mapping[str, Any]
 
     def open_cache(self, make: Tokenize, processes: int | None) -> tuple[TokenCache, str, str]:
         """Return the rows with their tokens, the fingerprint of the source, and a text that changes with the rows."""
-        table = open_source(self.source, self.layout, self.split, self.columns)
+        table = open_source(self.source, self.layout, self.split)
         before = fingerprint(self.source, self.split)
 
         def read(warn: Warn) -> NamedRows:

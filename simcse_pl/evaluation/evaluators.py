@@ -11,8 +11,8 @@ import torch
 from pydantic import PositiveInt
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
-from simcse_pl.data.readers.evaluation_files import EvaluationFile, read_cells
-from simcse_pl.data.readers.labels import NEUTRAL, expected_labels, label_number
+from simcse_pl.data.readers.evaluation_files import EvaluationFile
+from simcse_pl.data.readers.labels import NEUTRAL
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
@@ -35,7 +35,6 @@ class FileEvaluator(Evaluator, Generic[Data]):
         reading: arguments of EvaluationFile for all files, such as `columns`.
 
     Attributes:
-        split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
         sets: the data of each split, by the names of the files; a file without a name has the name ''.
 
     Raises:
@@ -46,17 +45,16 @@ class FileEvaluator(Evaluator, Generic[Data]):
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
-            self.split = split
             with_names = isinstance(files, Mapping) and "file" not in files
             named: Any = files if with_names else {"": files} if files else {}
             for name, file in named.items():
                 with prefixed(f"data.{split}"), reraise_invalid_options():
                     options = file if isinstance(file, Mapping) else {"file": str(file)}
-                    self.sets[split][str(name)] = self.read(EvaluationFile(**{**reading, **options}))
+                    self.sets[split][str(name)] = self.read(EvaluationFile(**{"split": split, **reading, **options}))
 
     @abstractmethod
     def read(self, file: EvaluationFile) -> Data:
-        """Read a file of `self.split`."""
+        """Read a file."""
 
     @abstractmethod
     def sentences_of(self, data: Data) -> Sequence[str]:
@@ -91,19 +89,16 @@ class FileEvaluator(Evaluator, Generic[Data]):
 class LabelledPairs(FileEvaluator[list[ScoredPair]]):
     """Pairs of sentences with a number, or a word for it."""
 
-    third_column = "a number"
-    labels: tuple[float, ...] = ()  # the possible numbers; empty for any
-    neutral = NEUTRAL
+    labels: Mapping[float, float] = {}  # what the numbers of a file become, if only these are possible
 
     def read(self, file: EvaluationFile) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
         pairs = []
-        for place, (first, second, text) in read_cells(file, 2, self.split, score=True):
-            score = label_number(text, file.label_names, self.neutral)
-            if score is None or score not in (self.labels or (score,)) or not first or not second:
-                expected = expected_labels(file.label_names, self.third_column)
-                raise UserError(f"{file.file}, {place}: it should be two sentences and {expected}, not {text[:40]!r}")
-            pairs.append(ScoredPair(first, second, score))
+        for (first, second), text in file.pairs(score=True):
+            score = float(str(text))
+            if self.labels and score not in self.labels:
+                raise UserError(f"{file.file}: it has the label {score:g}, and labels should be 0 or 1")
+            pairs.append(ScoredPair(first, second, self.labels.get(score, score)))
         if len({pair.score for pair in pairs}) < 2:
             raise UserError(f"{file.file}: all rows have the number {pairs[0].score:g}; different ones are needed")
         return pairs
@@ -145,9 +140,8 @@ class ScoredPairs(LabelledPairs):
             self.stsb = load_stsb(sources, senteval_dir, SPLITS if test is None else SPLITS[:1])
             validation = None
         super().__init__(validation, test, **reading)
-        for split, name in zip((VALIDATION, TEST), SPLITS, strict=True):
-            if name in self.stsb:
-                self.sets[split] = {"": self.stsb[name].pairs}
+        splits = zip((VALIDATION, TEST), self.stsb.values(), strict=False)
+        self.sets |= {split: {"": task.pairs} for split, task in splits}
 
     def name(self, split: str) -> str:
         """Return the names of the files, or of the source of STS-B."""
@@ -179,9 +173,7 @@ class BinaryPairs(LabelledPairs):
         UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
     """
 
-    third_column = "the label 0 or 1"
-    labels = (0.0, 1.0)
-    neutral = 0.0
+    labels: Mapping[float, float] = {0.0: 0.0, NEUTRAL: 0.0, 1.0: 1.0}
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
         """Return the average precision and the accuracy."""
@@ -222,10 +214,10 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
     def read(self, file: EvaluationFile) -> dict[str, list[str]]:
         """Read the positives of each query."""
         positives: dict[str, list[str]] = {}
-        for place, (query, *cells) in read_cells(file, 2, self.split, more=True):
+        for (query, *cells), _ in file.rows():
             others = [cell for cell in cells if cell not in ("", query)]
             if not query or not others:
-                raise UserError(f"{file.file}, {place}: it should be a query and a positive other than the query")
+                raise UserError(f"{file.file}: the query {query!r} needs a positive other than itself")
             positives.setdefault(query, []).extend(others)
         return {query: list(dict.fromkeys(others)) for query, others in positives.items()}
 
@@ -280,7 +272,7 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
 
     def read(self, file: EvaluationFile) -> list[tuple[str, str]]:
         """Read a sentence and its translation from each row."""
-        return [(cells[0], cells[1]) for _, cells in read_cells(file, 2, self.split)]
+        return [(first, second) for (first, second), _ in file.pairs()]
 
     def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
         """Return all sentences and translations."""

@@ -1,6 +1,6 @@
 """Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), measures of isotropy, correlations.
 
-All functions except `effective_rank`, `isoscore` and `correlations` take embeddings of any norm.
+All functions except `effective_rank` and `correlations` take embeddings of any norm.
 A measure that is undefined, for example for too few rows, is NaN.
 """
 
@@ -55,23 +55,6 @@ def effective_rank(spectrum: Tensor) -> Tensor:
     """Return exp of the entropy of singular values [k] of any scale, in [1, k] (Roy and Vetterli 2007)."""
     entropy: Tensor = torch.special.entr(spectrum / spectrum.sum()).sum()
     return entropy.exp()
-
-
-def principal_variances(x: Tensor) -> Tensor:
-    """Return the variance of `x` [n, dim] along each principal component, [dim] in float64, descending."""
-    if len(x) < 2:
-        return as_float64(x).new_full((x.shape[1],), torch.nan)
-    variances: Tensor = torch.linalg.eigvalsh(torch.cov(as_float64(x).T).view(x.shape[1], -1))
-    return variances.flip(0).clamp(min=0)
-
-
-def isoscore(variances: Tensor) -> Tensor:
-    """Return how evenly variance is spread over all dimensions: 0 for one direction, 1 for equal variances.
-
-    The five steps of Rudman et al. (2022) reduce to (r - 1) / (dim - 1) with the participation ratio
-    r = (sum v)^2 / sum v^2 of the variances v along the principal components [dim], dim at least 2.
-    """
-    return (variances.sum().square() / variances.square().sum() - 1) / (len(variances) - 1)
 
 
 def gram_bound(x: Tensor) -> dict[str, float]:

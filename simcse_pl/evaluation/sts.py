@@ -10,7 +10,6 @@ from simcse_pl.results.evaluation_results import Correlation, Geometry, StsScore
 from simcse_pl.utils.tensors import Encode, cosine_similarity
 
 BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")
-_TOP = (1, 3, 10, 100)
 
 
 def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
@@ -56,7 +55,6 @@ def evaluate_geometry(encode: Encode, task: StsTask) -> Geometry:
     positive = torch.tensor([pair.score > POSITIVE_SCORE_THRESHOLD for pair in pairs])
     x = torch.cat([first, second])
     spectrum = metrics.singular_spectrum(x)
-    variances = metrics.principal_variances(x)
     gram = metrics.gram_bound(x)
     similarities: dict[str, list[float]] = {band: [] for band in BANDS}
     for cosine, pair in zip(cosine_similarity(first, second).tolist(), pairs, strict=True):
@@ -72,6 +70,4 @@ def evaluate_geometry(encode: Encode, task: StsTask) -> Geometry:
         effective_rank=float(metrics.effective_rank(spectrum)),
         **gram,
         similarities=similarities,
-        top_variance={str(k): float(variances[:k].sum() / variances.sum()) for k in _TOP if k <= len(variances)},
-        isoscore=float(metrics.isoscore(variances)),
     )

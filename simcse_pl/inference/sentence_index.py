@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
+from simcse_pl.utils.files import atomic_write, read_json, write_json
 from simcse_pl.utils.tensors import Encode, read_weights, unit_vectors
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
@@ -117,7 +117,7 @@ class SentenceIndex:
         with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file({"vectors": self.vectors}, new / VECTORS_FILE)
             write_json(new / SENTENCES_FILE, self.sentences)
-            write_json(new / SETTINGS_FILE, saved | checksums(new, "*"))
+            write_json(new / SETTINGS_FILE, saved)
 
     @classmethod
     def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any]) -> "SentenceIndex":
@@ -127,7 +127,7 @@ class SentenceIndex:
             UserError: a file is missing or damaged, or the encoder or its settings differ.
         """
         path = Path(folder) / SETTINGS_FILE
-        with reraise_as(f"{folder} holds no index, or a damaged one"), unchanged(path):
+        with reraise_as(f"{folder} holds no index, or a damaged one"):
             saved, sentences = read_json(path), read_json(path.with_name(SENTENCES_FILE))
             vectors = read_weights(path.with_name(VECTORS_FILE))["vectors"]
             index = cls(encode, sentences, vectors, saved["prompt_name"])

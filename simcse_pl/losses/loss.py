@@ -101,15 +101,6 @@ class EmbeddedBatch:
         self.pooled = torch.cat([anchors, others], dim=1)
         self.embeddings = torch.cat([encoder.project(anchors, self.split), other.project(others, self.split)], dim=1)
 
-    @property
-    def kind(self) -> RowKind:
-        """The roles of the views, what the labels are, and their range, which waits for a GPU."""
-        if self.labels is None:
-            return RowKind(self.roles)
-        label_range = float(self.labels.min()), float(self.labels.max())
-        scores: LabelKind = "scores" if self.labels.ndim == 1 else "score_lists"
-        return RowKind(self.roles, scores if self.labels.is_floating_point() else "classes", label_range)
-
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
         return [view for role in roles for view, other in enumerate(self.roles) if other == role]
@@ -175,7 +166,10 @@ class Needs:
     def check(self, rows: RowKind) -> None:
         """Raise UserError unless rows have what is needed."""
         if self.labels in ("classes", "scores"):
-            self._check_label(rows)
+            needed, label = 3 if self.negatives else 2, "label" if self.labels == "classes" else "score"
+            if rows.labels != self.labels or len(rows.roles) != needed:
+                has = f"{needed} sentences and a {label} in each row"
+                raise UserError(f"this loss takes {has}: set data.columns and data.{label}_column")
             if not self.negatives:
                 return
         count = {role: rows.roles.count(role) for role in Role}
@@ -190,14 +184,6 @@ class Needs:
         if rows.labels and self.labels is None:
             column = "label_column" if rows.labels == "classes" else "score_column"
             raise UserError(f"this loss takes no labels: set data.{column}=null, or another objective")
-
-    def _check_label(self, rows: RowKind) -> None:
-        needed, count = 3 if self.negatives else 2, len(rows.roles)
-        if count != needed:
-            raise UserError(f"this loss takes {needed} sentences, but rows have {count}: name {needed} in data.columns")
-        if rows.labels != self.labels:
-            label = "label" if self.labels == "classes" else "score"
-            raise UserError(f"this loss needs a {label} for every row: set data.{label}_column")
 
 
 class Loss(nn.Module, ABC):
@@ -262,12 +248,9 @@ class Loss(nn.Module, ABC):
         """Return the loss of a batch, which is embedded first, or of plain tensors (see EmbeddedBatch.of)."""
         if isinstance(encoder, Tensor):
             encoder, batch = None, EmbeddedBatch.of(encoder, batch, *views, **further)
-            self.check_rows(batch.kind)
         if self.embeds and not batch.embedded:
             batch.embed()
         loss: Tensor = super().__call__(encoder, batch)
-        if loss.ndim:
-            raise UserError(f"{type(self).__name__} returned a tensor of shape {[*loss.shape]} in place of a scalar")
         return loss
 
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:

@@ -11,9 +11,8 @@ from transformers import PreTrainedModel
 from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.losses.loss import EmbeddedBatch, check_width_is_kept
 from simcse_pl.losses.mlm import MaskedLanguageModeling, MLMHead, Probability, TokenMaskingLoss
-from simcse_pl.models.backbone import rebuild_backbone
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.layers import embedding_module, new_layers, run_layers
+from simcse_pl.models.layers import embedding_module, first_layers, new_layers, run_layers
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
 
@@ -71,8 +70,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
                 raise UserError(f"{option}={value}: the model has {available} layers")
         embedding_module(backbone)  # called for its error only
         check_width_is_kept(encoder)
-        first = rebuild_backbone("infocse", copy.deepcopy(backbone.config), backbone.state_dict(), self.frozen_layers)
-        self.frozen = Frozen(first.train(self.frozen_dropout))
+        self.frozen = Frozen(first_layers(backbone, self.frozen_layers).train(self.frozen_dropout))
         self.head_layers = new_layers(backbone, self.layers).train()
         copied = copy.deepcopy(backbone)  # the head's decoder is tied to its word embeddings, not to the encoder's
         self.head = MLMHead(copied, not self.head_is_new)

@@ -58,11 +58,9 @@ def has_adapter(backbone: Backbone) -> bool:
     return bool(getattr(backbone, "peft_config", None))
 
 
-def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None:
-    """Remove the weights of an adapter's frozen base model, whose names begin with a prefix, from a state dict."""
-    kept = {prefix + name for name in adapter_parameters(backbone)}
-    for name in [name for name in state if name.startswith(prefix) and name not in kept]:
-        del state[name]
+def without_name(parameter: str) -> str:
+    """Return the name of a parameter of an adapter as in the files of PEFT, which lack the name of the adapter."""
+    return ".".join(part for part in parameter.split(".") if part != _NAME)
 
 
 def merge_adapter(backbone: Backbone) -> None:

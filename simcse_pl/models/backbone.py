@@ -1,33 +1,27 @@
 """Load Hugging Face encoders and decoders, for any architecture."""
 
-from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
 )
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME
 from transformers.utils.generic import is_flash_attention_requested
 
-from simcse_pl.models.adapters import adapter_parameters, add_adapter, load_adapter
+from simcse_pl.models.adapters import add_adapter, load_adapter
 from simcse_pl.models.sources import (
     base_of,
-    check_named_files,
-    checked_base,
     load_config,
     loading,
     loading_options,
-    quiet_transformers,
     resolve,
 )
 from simcse_pl.models.unpadded import UNPADDED, use_unpadded
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone
 
@@ -93,8 +87,7 @@ def load_backbone(
     """
     source = resolve(name)
     base = base_of(source)
-    in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
-    with in_adapter, loading(base or name) as source_of_weights:
+    with loading(base or name) as source_of_weights:
         config = load_config(source_of_weights, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
@@ -188,7 +181,8 @@ def _load_model(
             options["device_map"] = {"": torch.cuda.current_device()}
     model, missing = _load_weights(AutoModel, source, config, **options)
     if missing := [key for key in missing if not key.startswith("pooler.")]:
-        raise _incomplete(missing, name, config)
+        lacking = f"lack {missing[0]} ({len(missing)} missing)"
+        raise UserError(f"{name}: its weights {lacking}: is it a {config.model_type}, or damaged?")
     return model
 
 
@@ -201,42 +195,6 @@ def _sees_next_tokens(model: Backbone) -> bool:
     model.eval()
     first, second = (model(input_ids=ids, attention_mask=ones).last_hidden_state[0, 0] for ids in (ones, changed))
     return not torch.equal(first, second)
-
-
-def rebuild_backbone(
-    name: str,
-    config: PreTrainedConfig,
-    weights: Mapping[str, Tensor],
-    num_layers: int | None = None,
-    adapter: Any = None,
-) -> Backbone:
-    """Return a backbone with the weights of a state dict, and with its first layers only if `num_layers` is given.
-
-    With the config of an adapter, the state dict has its weights alone, and the config names the base model.
-
-    Raises:
-        UserError: the base model does not exist, or weights are missing or do not fit. Messages begin with `name`.
-    """
-    if num_layers is not None:
-        keep_layers(config, num_layers)
-    on_meta = torch.device("meta") if any(x.is_meta for x in weights.values()) else nullcontext()
-    with reraise_as(f"{name}: its weights do not fit its config"), quiet_transformers():
-        if adapter is None:
-            with torch.random.fork_rng(devices=[]), on_meta:
-                model = draw_model(config)
-        else:
-            config.quantization_config = None
-            with loading(str(checked_base(adapter.base_model_name_or_path, name))) as source:
-                model = _load_model(name, source, config)
-        without_pooler(model)
-        if adapter is not None:
-            add_adapter(model, adapter)
-        missing = model.load_state_dict(weights, strict=False).missing_keys
-    if adapter is not None:
-        missing = sorted(adapter_parameters(model).intersection(missing))
-    if missing:
-        raise _incomplete(missing, name, config)
-    return model
 
 
 def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> Backbone:
@@ -277,9 +235,6 @@ def _load_weights(
     auto: type[AutoModel | AutoModelForMaskedLM], source: str, config: PreTrainedConfig, **options: Any
 ) -> tuple[Backbone, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
-    for index in (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME, getattr(config, "transformers_weights", None) or ""):
-        if index.endswith(".json"):
-            check_named_files(source, index, options.get("subfolder", ""), "weight_map")
     options = {"dtype": torch.float32, "output_loading_info": True} | options | loading_options(source)
     model, info = auto.from_pretrained(source, config=config, **options)
     return model, sorted(info["missing_keys"])
@@ -290,8 +245,3 @@ def without_pooler(model: Backbone) -> Backbone:
     if getattr(model, "pooler", None) is not None:
         model.pooler = nn.Identity()  # not None: SqueezeBERT and LayoutLM call it without a check
     return model
-
-
-def _incomplete(missing: list[str], name: str, config: PreTrainedConfig) -> UserError:
-    lacking = f"lack {min(missing)} ({len(missing)} missing)"
-    return UserError(f"{name}: its weights {lacking}: is it a {config.model_type}, or damaged?")

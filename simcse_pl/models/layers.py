@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,17 @@ def new_layers(backbone: Backbone, number: int) -> Backbone:
     config.vocab_size, config.pad_token_id = 2, 0  # MPNet always pads with 1
     with quiet_transformers():  # special tokens are not in the vocabulary
         return without_pooler(draw_model(config))
+
+
+def first_layers(backbone: Backbone, number: int) -> Backbone:
+    """Return a copy of a backbone's embeddings and first layers, without draws from the global random state."""
+    config = copy.deepcopy(backbone.config)
+    keep_layers(config, number)
+    with torch.random.fork_rng(devices=[]), backbone.device if backbone.device.type == "meta" else nullcontext():
+        model = without_pooler(draw_model(config))
+    weights, names = backbone.state_dict(), model.state_dict().keys()
+    model.load_state_dict({name: weights[name] for name in names & weights.keys()})
+    return model
 
 
 def run_layers(layers: Backbone, states: Tensor, attention_mask: Tensor) -> Tensor:

@@ -3,44 +3,18 @@
 Fingerprints tell encoders apart: `simcse export` finds their results by them, and the cache their vectors.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import resolve
 from simcse_pl.models.static_embeddings import read_static_embeddings
-from simcse_pl.models.word_vectors import WordVectors
+from simcse_pl.models.word_vectors import AveragedVectors, WordVectors
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.tensors import hash_tensors
 
-
-class Encoder(Protocol):
-    """A model that turns sentences into vectors.
-
-    Attributes:
-        normalize: whether `encode` scales its vectors to length 1.
-    """
-
-    normalize: bool
-
-    @property
-    def dim(self) -> int:
-        """Return the number of dimensions of a vector."""
-
-    def encode(
-        self,
-        sentences: Sequence[str],
-        *,
-        batch_size: int | None = ...,
-        progress: bool = ...,
-        bf16: bool = ...,
-        normalize: bool | None = ...,
-        prompt_name: str | None = ...,
-    ) -> Tensor:
-        """Return vectors [n, dim] for n sentences in order, in float32 on the CPU; `normalize` replaces the own one."""
+Encoder = SentenceEncoder | AveragedVectors
 
 
 def load_encoder(

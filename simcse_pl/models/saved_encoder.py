@@ -12,12 +12,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+from pydantic import TypeAdapter
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter
-from simcse_pl.models.backbone import is_decoder, load_backbone, longest_input, rebuild_backbone
+from simcse_pl.models.adapters import ADAPTER_WEIGHTS, has_adapter, without_name
+from simcse_pl.models.backbone import is_decoder, load_backbone, longest_input
 from simcse_pl.models.heads import pretrained_transform
 from simcse_pl.models.pooling import CHOICES, is_dotted, name_of
 from simcse_pl.models.sentence_transformers_format import (
@@ -26,23 +28,22 @@ from simcse_pl.models.sentence_transformers_format import (
     unsupported_option,
     write_modules,
 )
-from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec, parse_settings
+from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import (
     ADAPTER_FILE,
     find_file,
     find_weights,
-    load_config,
     load_tokenizer,
     quiet_transformers,
     resolve,
 )
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import check_vocabulary, save_tokenizer
+from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
-from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, checksums, read_json, temporary_folder, unchanged, write_json
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
+from simcse_pl.utils.files import atomic_write, read_json, temporary_folder, write_json
 from simcse_pl.utils.tensors import read_torch_file, read_weights
 from simcse_pl.utils.types import Backbone
 
@@ -70,12 +71,16 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
             log.warning("%s: sentence-transformers has no such module, only simcse_pl loads it", option)
         else:
             write_modules(spec, templates, backbone.config, new)
-        saved = asdict(spec.settings)
-        if has_adapter(backbone):  # the options of `load_backbone` that load its base model as it is
-            causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
-            bidirectional = None if causal is None else not causal
-            saved["base"] = {"num_layers": backbone.config.num_hidden_layers, "bidirectional": bidirectional}
-        write_json(new / SETTINGS_FILE, saved | checksums(new, "*.safetensors"))
+        _write_settings(new, spec.settings, backbone)
+
+
+def _write_settings(folder: Path, settings: EncoderSettings, backbone: Backbone) -> None:
+    saved = asdict(settings)
+    if has_adapter(backbone):  # the options of `load_backbone` that load its base model as it is
+        causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
+        bidirectional = None if causal is None else not causal
+        saved["base"] = {"num_layers": backbone.config.num_hidden_layers, "bidirectional": bidirectional}
+    write_json(folder / SETTINGS_FILE, saved)
 
 
 def read_spec(name: str, given: Mapping[str, Any]) -> EncoderSpec:
@@ -133,7 +138,8 @@ def _read_saved(source: str) -> EncoderSpec | None:
     if path is None:
         return None
     content = read_json(path)
-    settings = parse_settings(content, str(path))
+    with reraise_as(f"{path} is damaged"):
+        settings = TypeAdapter(EncoderSettings).validate_python(content)
     head, pooling = (
         read_weights(file) if (file := find_file(source, name)) else {} for name in (HEAD_FILE, POOLING_FILE)
     )
@@ -150,53 +156,40 @@ def _read_saved(source: str) -> EncoderSpec | None:
 def checkpoint_entry(
     backbone: Backbone, tokenizer: PreTrainedTokenizerBase, settings: EncoderSettings
 ) -> dict[str, Any]:
-    """Return the entry `CHECKPOINT_KEY` of a checkpoint: the encoder without its weights.
+    """Return the entry `CHECKPOINT_KEY` of a checkpoint: the files of the encoder by name, without its weights.
 
-    It has the `settings`, and the `files` of config, adapter config and tokenizer by name. Files are stored as strings
-    in latin-1, because torch's safe reader rejects empty bytes.
+    Files are stored as strings in latin-1, because torch's safe reader rejects empty bytes.
     """
     with temporary_folder() as folder, quiet_transformers():
-        backbone.config.save_pretrained(folder)
         if has_adapter(backbone):
             next(iter(backbone.peft_config.values())).save_pretrained(str(folder))
+        else:
+            backbone.config.save_pretrained(folder)
         save_tokenizer(tokenizer, folder)
-        files = {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
-    return {"settings": asdict(settings), "files": files}
+        _write_settings(folder, settings, backbone)
+        return {path.name: path.read_bytes().decode("latin-1") for path in sorted(folder.iterdir())}
 
 
-def read_checkpoint(
-    path: str | Path, num_layers: int | None = None
-) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
-    """Read an encoder's backbone, tokenizer and other parts from a `.ckpt` file. Code in the file is never run.
-
-    `num_layers` keeps only the first layers of the backbone; None keeps all.
+def _unpack_checkpoint(path: str, folder: Path) -> None:
+    """Write the files of an encoder in a `.ckpt` file into a folder. Code in the file is never run.
 
     Raises:
         UserError: the file does not exist, is damaged or does not contain an encoder.
     """
-    content = read_torch_file(Path(path), mmap=True)  # the optimizer's state stays on disk
+    with torch.device("cpu"):  # also where only the first rank loads weights (see fsdp.py)
+        content = read_torch_file(Path(path), mmap=True)  # the optimizer's state stays on disk
     if not isinstance(content, dict) or CHECKPOINT_KEY not in content:
         hint = "give the folder `encoder` of the run instead"
         raise UserError(f"{path} does not contain an encoder: another project or an older version wrote it; {hint}")
-    damaged = reraise_as(f"{path} is damaged", users_too=True)
-    with damaged, temporary_folder() as folder, quiet_transformers():
-        entry, weights = content[CHECKPOINT_KEY], content["state_dict"]
-        settings = parse_settings(entry["settings"], CHECKPOINT_KEY)
-        for name, text in entry["files"].items():
-            (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
-        config, tokenizer = load_config(str(folder)), load_tokenizer(str(folder))
-        adapter = None
-        if (folder / ADAPTER_FILE).exists():
-            from peft import PeftConfig  # slow
-
-            adapter = PeftConfig.from_pretrained(str(folder))
-    prefixes = [f"encoder.{part}." for part in ("backbone", "projection", "pooling_layer")]  # of SimCSEModule
-    backbone, head, pooling = (
-        {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
-        for prefix in prefixes
-    )
-    model = rebuild_backbone(str(path), config, backbone, num_layers, adapter)
-    return model, tokenizer, EncoderSpec(settings, None if settings.head == "none" else head, pooling)
+    for name, text in content[CHECKPOINT_KEY].items():
+        (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
+    of_backbone = ADAPTER_WEIGHTS if (folder / ADAPTER_FILE).exists() else "model.safetensors"
+    for part, file in (("backbone", of_backbone), ("projection", HEAD_FILE), ("pooling_layer", POOLING_FILE)):
+        prefix = f"encoder.{part}."  # of SimCSEModule
+        weights = {name.removeprefix(prefix): x for name, x in content["state_dict"].items() if name.startswith(prefix)}
+        if file == ADAPTER_WEIGHTS:
+            weights = {without_name(name): x for name, x in weights.items()}
+        save_file({name: x.clone() for name, x in weights.items()}, folder / file, {"format": "pt"})
 
 
 def load_saved(
@@ -212,9 +205,12 @@ def load_saved(
         backbone: the options of `load_backbone`.
 
     Raises:
-        UserError: no pooling is known, or it is saved code; the tokenizer belongs to another model; an option or saved
-            weights do not fit.
+        UserError: no pooling is known, or it is saved code; or an option or saved weights do not fit.
     """
+    if base is None and name.endswith(".ckpt") and not Path(name).is_dir():
+        with prefixed(name), reraise_as("damaged"), temporary_folder() as folder:
+            _unpack_checkpoint(name, folder)
+            return load_saved(make, str(folder), given, None, backbone)
     given = {option: value for option, value in given.items() if value is not None}
     model, tokenizer, spec = _load_parts(name, given, base, backbone)
     settings = vars(spec.settings) | given
@@ -228,7 +224,6 @@ def load_saved(
         longest = Templates(tokenizer, settings["template"], **how).longest_sentence(longest)
         settings["max_length"] = min(settings["max_length"], longest)
     with reraise_as(f"{name} cannot encode"):
-        check_vocabulary(tokenizer, model, base or name)
         encoder: Any = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
@@ -244,25 +239,18 @@ def _load_parts(
 ) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
     """Return the backbone, the tokenizer and the other parts of an encoder; see `load_saved`."""
     file, source = Path(name).is_file(), resolve(base or name)
-    if file and base is None and not name.endswith(".ckpt"):
+    if file and base is None:
         raise UserError(f"{name} has weights alone: add backbone=, the model whose config and tokenizer belong to them")
-    if base is None and name.endswith(".ckpt") and not Path(name).is_dir():
-        defaults = {"num_layers", "pretrained", "new_layers"}
-        if unused := [option for option in backbone if backbone[option] is not None and option not in defaults]:
-            raise UserError(f"{unused[0]}: {name} takes no such option: give the folder `encoder` of its run")
-        model, tokenizer, spec = read_checkpoint(name, backbone.get("num_layers"))
-    else:
-        with unchanged(Path(source) / SETTINGS_FILE):
-            spec = EncoderSpec() if base else read_spec(name, given)
-            for option in ("num_layers", "bidirectional"):
-                if backbone.get(option) is None:
-                    backbone[option] = getattr(spec, option)
-            model = load_backbone(base or name, subfolder=spec.subfolder, weights=name if base else None, **backbone)
-            tokenizer = load_tokenizer(base or name, spec.subfolder)
-        if not backbone.get("pretrained", True):
-            return model, tokenizer, EncoderSpec(spec.settings)
-        if given.get("head") == "transform" and spec.settings.head == "none":
-            spec = replace(spec, head_weights=pretrained_transform(base or name) or None)
+    spec = EncoderSpec() if base else read_spec(name, given)
+    for option in ("num_layers", "bidirectional"):
+        if backbone.get(option) is None:
+            backbone[option] = getattr(spec, option)
+    model = load_backbone(base or name, subfolder=spec.subfolder, weights=name if base else None, **backbone)
+    tokenizer = load_tokenizer(base or name, spec.subfolder)
+    if not backbone.get("pretrained", True):
+        return model, tokenizer, EncoderSpec(spec.settings)
+    if given.get("head") == "transform" and spec.settings.head == "none":
+        spec = replace(spec, head_weights=pretrained_transform(base or name) or None)
     if given.get("pooling") == "pooler" != spec.settings.pooling:
         spec = replace(spec, pooling_weights=_read_pooler(Path(name) if file else find_weights(source, spec.subfolder)))
     return model, tokenizer, spec

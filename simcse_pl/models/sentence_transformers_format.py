@@ -17,7 +17,7 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.pooling import POOLINGS, PoolerOutput, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
-from simcse_pl.models.sources import find_file, find_weights, leaves_folder, load_config, load_tokenizer
+from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -115,8 +115,6 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
         if not entry["type"].startswith(_CLASSES) or kind not in _SUPPORTED:
             _unsupported(source, f"a module {entry['type']}")
         path = PurePosixPath(entry["path"])
-        if leaves_folder(path):
-            _unsupported(source, f"the folder {path} outside of it")
         folders.append(str(path) if path.parts else "")
     if kinds[:2] != ["Transformer", "Pooling"] or kinds != [kind for kind in _SUPPORTED if kind in kinds]:
         _unsupported(source, f"the modules {', '.join(kinds)} in this order")

@@ -1,9 +1,7 @@
 """Find a model by its name, read its files, and load its config and its tokenizer."""
 
-import functools
 import importlib.util
 import json
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +15,6 @@ from transformers.utils import logging as transformers_logging
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure
 from simcse_pl.utils.files import read_json
-
-log = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 ADAPTER_FILE = "adapter_config.json"
@@ -67,37 +63,8 @@ def base_of(source: str) -> str | None:
     config = read_json(path)
     if config.get("megatron_config"):
         raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
-    return checked_base(config.get("base_model_name_or_path"), str(path))
-
-
-@functools.cache
-def checked_base(base: str | None, file: str) -> str | None:
-    """Return the base model that the file of an adapter names, and log it once if it is a folder of this machine.
-
-    Raises:
-        UserError: it is a path relative to the current folder.
-    """
-    if base and Path(base).is_absolute():
-        log.warning("%s: its base model is read from %s", file, base)
-    elif base and (base.startswith((".", "~")) or Path(base).is_dir()):
-        needed = "write a name on the hub, package:NAME, or an absolute path"
-        raise UserError(f"{file}: base_model_name_or_path={base} depends on the current folder: {needed}")
+    base: str | None = config.get("base_model_name_or_path")
     return base
-
-
-def leaves_folder(name: str | PurePosixPath) -> bool:
-    """Return whether a name of a file or folder is a path to a place outside of the folder it is in."""
-    path = PurePosixPath(name)
-    return path.is_absolute() or ".." in path.parts
-
-
-def check_named_files(source: str, file: str, subfolder: str, key: str) -> None:
-    """Raise UserError if the entry `key` of a JSON file of a model names a file outside of the model's folder."""
-    path = find_file(source, file, subfolder)
-    named = read_json(path).get(key, ()) if path else ()
-    for name in named.values() if isinstance(named, dict) else named:
-        if leaves_folder(name):
-            raise UserError(f"{path}: {key} names {name}, which is outside of the folder")
 
 
 def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
@@ -105,7 +72,6 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
     if (base := base_of(resolve(name))) is not None and not find_file(resolve(name), "tokenizer_config.json"):
         name = base
     with loading(name) as source:
-        check_named_files(source, "tokenizer_config.json", subfolder, "fast_tokenizer_files")
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source, subfolder=subfolder, **loading_options(source)
         )

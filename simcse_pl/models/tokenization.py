@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokenizerBase
 
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -35,16 +35,6 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: Backbone) -> None
         names = [name for name in names if name != "token_type_ids"]
     tokenizer.model_input_names = names
     tokenizer.init_kwargs["model_input_names"] = names  # is saved with the tokenizer
-
-
-def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: Backbone, name: str) -> None:
-    """Raise UserError unless the backbone has an embedding for each token of the tokenizer."""
-    words, largest = backbone.get_input_embeddings(), max(tokenizer.get_vocab().values(), default=0)
-    if isinstance(words, nn.Embedding) and largest >= words.num_embeddings:
-        raise UserError(
-            f"{name}: its tokenizer belongs to another model: it has token {largest}, "
-            f"but the model has embeddings for tokens 0 to {words.num_embeddings - 1}"
-        )
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, checksums, read_json, unchanged, write_json
+from simcse_pl.utils.files import atomic_write, read_json, write_json
 from simcse_pl.utils.tensors import as_float64
 
 SETTINGS_FILE = "postprocess.json"
@@ -70,7 +70,7 @@ class PostProcess(ABC):
         settings = {"name": self.name, "width": self.width, "options": self.options}
         with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file({name: tensor.cpu().contiguous() for name, tensor in self.tensors().items()}, new / TENSORS_FILE)
-            write_json(new / SETTINGS_FILE, settings | checksums(new, TENSORS_FILE))
+            write_json(new / SETTINGS_FILE, settings)
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -96,8 +96,7 @@ def load(folder: str | Path) -> PostProcess:
         settings = read_json(settings_path)
         make = locate(f"simcse_pl.postprocessing.{_CLASSES[settings['name']]}")
         postprocess: PostProcess = make(**settings["options"])
-    belongs = reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}")
-    with belongs, unchanged(settings_path):
+    with reraise_as(f"{tensors_path} is missing, damaged or does not belong to {SETTINGS_FILE}"):
         postprocess.restore(settings["width"], load_file(tensors_path))
     postprocess.width = settings["width"]
     return postprocess

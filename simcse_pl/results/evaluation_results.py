@@ -69,8 +69,6 @@ class Geometry(Shape):
     spectrum: list[Number] = []  # singular values divided by the largest, descending (Appendix F)
     effective_rank: Number = math.nan
     similarities: Mapping[str, list[float]] = {}  # cosine of every pair, by band of its human score (Appendix G)
-    top_variance: Mapping[str, Number] = {}  # fraction of variance in the first k principal components, by k
-    isoscore: Number = math.nan  # Rudman et al. (2022)
     gram_sum: Number = math.nan  # this and the following: see evaluation.metrics.gram_bound
     largest_eigenvalue: Number = math.nan
     trace: Number = math.nan

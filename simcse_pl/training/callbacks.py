@@ -28,21 +28,10 @@ from simcse_pl.utils.terminal import is_terminal
 log = logging.getLogger(__name__)
 
 _MOST_VECTORS = 20_000
-_WARNINGS = {  # by curve: the largest share without a warning, the option of losses that avoids it, and the warning
-    "duplicates": (
-        0.0,
-        "mask_duplicates",
-        "of the rows so far had their own sentence among their negatives, because the data repeats it; "
-        "objective.mask_duplicates=true leaves out such negatives",
-    ),
-    "masked_negatives": (
-        0.5,
-        "",
-        "of the negatives so far were treated as false negatives, because their cosine is above objective.threshold: "
-        "raise it, or set another fixed encoder as objective.guide",
-    ),
-}
-_COLLAPSED_ABOVE = -0.01  # uniformity: a mean squared distance of 0.005; pretrained encoders have 0.04
+_DUPLICATES = (
+    "%.2f%% of the rows so far had their own sentence among their negatives, because the data repeats it; "
+    "objective.mask_duplicates=true leaves out such negatives"
+)
 
 
 class SeedEveryStep(Callback):
@@ -87,15 +76,15 @@ class BatchCurves(Callback):
     train/negative_similarity are mean cosines of anchors. train/duplicates is the share of rows that have one of their
     own sentences among this device's negatives. With several data sets, train/loss/NAME is the loss of one of them.
 
-    A validation logs a warning, once, if the mean since the one before is too high for a curve of `_WARNINGS`.
+    A validation logs a warning, once, if there have been duplicates since the one before.
 
     Attributes:
-        shares: the values of these curves since the last validation.
+        duplicates: the values of this curve since the last validation; None after the warning.
     """
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self.shares: dict[str, list[Tensor]] = {name: [] for name in _WARNINGS}
+        self.duplicates: list[Tensor] | None = []
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Log the means over devices, if Lightning logs this step."""
@@ -120,35 +109,19 @@ class BatchCurves(Callback):
         values = dict.fromkeys(self._names, nan) | dict(zip(curves, means, strict=True))
         self._names = list(values)
         pl_module.log_dict({f"train/{name}": value for name, value in values.items()})
-        for name in self.shares.keys() & values.keys():
-            self.shares[name].append(values[name])  # without waiting for its device
+        if self.duplicates is not None and "duplicates" in values:
+            self.duplicates.append(values["duplicates"])  # without waiting for its device
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Warn if a mean is above its limit, unless all losses that have the option that avoids it set it."""
-        for name, shares in list(self.shares.items()):
-            limit, option, warning = _WARNINGS[name]
-            share = float(torch.stack(shares).nanmean()) if shares else 0.0  # nan: a batch of another data set
-            shares.clear()
-            settings = [getattr(part, option) for part in pl_module.modules() if hasattr(part, option)]
-            if share > limit and not (settings and all(settings)):
-                del self.shares[name]
-                if trainer.is_global_zero:
-                    log.warning("%.2f%% %s", 100 * share, warning)
-
-
-class WarnOnCollapse(Callback):
-    """Warn once, at a validation after training has started, if all embeddings are nearly equal."""
-
-    _warned = False
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Check val/uniformity, which is 0 for equal embeddings."""
-        uniformity = trainer.callback_metrics.get("val/uniformity")
-        if not self._warned and trainer.global_step and uniformity is not None and uniformity > _COLLAPSED_ABOVE:
-            self._warned = True
-            if trainer.is_global_zero:
-                what = f"step {trainer.global_step}: the embeddings have collapsed (val/uniformity is %.2g)"
-                log.warning(f"{what}: lower optimizer.lr, or check that the sentences of a batch differ", uniformity)
+        """Warn of duplicates, unless all losses that can mask them do."""
+        if not self.duplicates:
+            return
+        share = float(torch.stack(self.duplicates).nanmean())  # nan: a batch of another data set
+        masked = [part.mask_duplicates for part in pl_module.modules() if hasattr(part, "mask_duplicates")]
+        warn = share > 0 and not (masked and all(masked))
+        self.duplicates = None if warn else []
+        if warn and trainer.is_global_zero:
+            log.warning(_DUPLICATES, 100 * share)
 
 
 class CpuSpeed(Callback):
@@ -253,10 +226,6 @@ class ProgressBar(RichProgressBar):
         if trainer.training and loss is not None and every and trainer.global_step % every == 0:
             self._loss["train/loss"] = float(loss)
         return metrics | self._loss
-
-    def _get_train_description(self, current_epoch: int) -> str:
-        """Show no last epoch without a limit of epochs, where Lightning shows -2."""
-        return super()._get_train_description(current_epoch).replace("/-2", "  ")
 
 
 @torch.no_grad()

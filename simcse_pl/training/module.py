@@ -17,17 +17,22 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import mean_chunk
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
-from simcse_pl.training.non_finite import non_finite_error
-from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
-from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone
+from simcse_pl.training.preparation import (
+    MakeOptimizer,
+    MakeSchedule,
+    build_optimizer,
+    build_schedule,
+    compile_backbone,
+    example_batch,
+    freeze_unused,
+    prepare_backbone,
+)
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
 
 if TYPE_CHECKING:
     from simcse_pl.losses.momentum_queue import MomentumQueue
-
-_OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates", "temperature"}
 
 
 class SimCSEModule(EncoderModule):
@@ -91,8 +96,6 @@ class SimCSEModule(EncoderModule):
                 raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
         if queue and not objective.contrasts:
             raise UserError("queue: the objective has no negatives (its class has no contrasts = True): set queue=null")
-        if taken := _OTHER_CURVES.intersection(auxiliary):
-            raise UserError(f"auxiliary.{min(taken)}: this is the name of another curve: choose another name")
         self.positive_encoder = positive_encoder
         self.objective = objective
         self.auxiliary = nn.ModuleDict({name: loss for name, loss in auxiliary.items() if loss.weight})
@@ -101,7 +104,7 @@ class SimCSEModule(EncoderModule):
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
-            prepare_backbone(trained, gradient_checkpointing, freeze_layers, chunk_size)
+            prepare_backbone(trained, gradient_checkpointing, freeze_layers)
         self.losses = {name: loss for name, loss in named.items() if loss is objective or loss.weight}
         for name, loss in self.losses.items():
             with prefixed(name):
@@ -236,11 +239,22 @@ class SimCSEModule(EncoderModule):
         finite = self._loss.isfinite() & (norm.isfinite() | scaled)
         is_finite, self.stops = torch.stack([finite, self._stop > 0]).cpu().tolist()
         if not is_finite:
-            raise non_finite_error(self.trainer, float(self._loss), float(norm))
+            raise UserError(
+                f"step {self.global_step + 1}: the loss is {self._loss:.3g} and its gradient's norm {float(norm):.3g}, "
+                f"in {self._name_rows()}: lower optimizer.lr, or check these rows"
+            )
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
+
+    def _name_rows(self) -> str:
+        """Return the numbers of the rows of all devices' batch, for a message."""
+        batch, data = self.batch, self.trainer.datamodule  # type: ignore[attr-defined]
+        if batch is None or batch.rows is None:
+            return "unknown rows"
+        rows = batch.gather(torch.from_numpy(batch.rows).to(self.device)) + 1
+        return f"rows {', '.join(map(str, rows.tolist()))} of {data.sets[batch.dataset or ''].train}"
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return the optimizer of all weights and its schedule, advanced every step."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from simcse_pl.utils.errors import USER_ERROR_STATUS, FailureError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.errors import USER_ERROR_STATUS, UserError, WriteError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.terminal import accept_any_text
 
 # Apart from UserError: a file in place of a folder, or a folder in place of a file.
@@ -67,12 +67,12 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     An error that a file of the user's raises, such as a loss of their own, is a mistake of the user.
 
     Args:
-        error: the exception. If a UserError or FailureError caused it, that one is printed instead.
+        error: the exception. If a UserError or WriteError caused it, that one is printed instead.
         debug: whether to print the traceback in place of one line.
         debug_option: the option that sets `debug`.
     """
     causes = list(exception_chain(error))
-    known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, FailureError)), None)
+    known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, WriteError)), None)
     if isinstance(error, ModuleNotFoundError):  # a package of an extra
         known = UserError(f"{error}: pip install {error.name}")
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)

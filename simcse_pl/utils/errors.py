@@ -24,12 +24,8 @@ class SweepError(UserError):
     """A mistake that affects every job of a sweep. It ends the sweep."""
 
 
-class FailureError(RuntimeError):
-    """A failure that is neither the user's mistake nor a bug, such as a full disk. The exit status is 1."""
-
-
-class WriteError(FailureError):
-    """The system rejects a write, such as to a full disk."""
+class WriteError(RuntimeError):
+    """The system rejects a write, such as to a full disk. The exit status is 1."""
 
 
 class Stopped(SystemExit):
@@ -65,11 +61,11 @@ def did_you_mean(name: str, names: Collection[str]) -> str:
 
 @contextmanager
 def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
-    """Raise UserError with `what` before the message, in place of any other exception but a FailureError.
+    """Raise UserError with `what` before the message, in place of any other exception but a WriteError.
 
     Use it around a library that reads a file which may be damaged. With `users_too`, a UserError also gets `what`.
     """
-    kept = FailureError if users_too else FailureError | UserError
+    kept = WriteError if users_too else WriteError | UserError
     try:
         yield
     except BaseException as error:

@@ -1,6 +1,5 @@
 """Read text and JSON files, and write files atomically."""
 
-import errno
 import gzip
 import hashlib
 import io
@@ -17,7 +16,7 @@ from typing import IO, Any
 
 from filelock import FileLock
 
-from simcse_pl.utils.errors import FailureError, UserError, WriteError, exception_chain, first_line, reraise_as
+from simcse_pl.utils.errors import UserError, WriteError, exception_chain, first_line, reraise_as
 
 STANDARD_INPUT = "-"
 _WESTERN = "cp1252"  # the most common of several encodings of the same text
@@ -27,8 +26,6 @@ _ENCODINGS = [
 ]
 _SAMPLE = 100_000  # bytes, to guess an encoding
 _SAVING = ".saving-"
-_CHECKSUMS = "sha256"
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing raises these
 
 
 def cache_folder() -> Path:
@@ -82,28 +79,6 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 checksum of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def checksums(folder: Path, pattern: str) -> dict[str, dict[str, str]]:
-    """Return the entry of a JSON file by which `unchanged` checks the files beside it that match a pattern."""
-    return {_CHECKSUMS: {path.name: sha256_of(path) for path in sorted(folder.glob(pattern))}}
-
-
-@contextmanager
-def unchanged(manifest: Path) -> Iterator[None]:
-    """Check, after files were read in the block, that they are those whose `checksums` a JSON file had before it.
-
-    Nothing is checked if the JSON file does not exist, or has no checksums.
-
-    Raises:
-        UserError: a file is missing or damaged, or was replaced while it was read.
-    """
-    content = read_json(manifest) if manifest.is_file() else None
-    yield
-    listed = content.get(_CHECKSUMS, {}) if isinstance(content, dict) else {}
-    for path, checksum in ((manifest.with_name(Path(name).name), listed[name]) for name in listed):
-        if not path.is_file() or sha256_of(path) != checksum:
-            raise UserError(f"{path} is damaged, or was not written with {manifest.name}: write the folder again")
 
 
 @contextmanager
@@ -171,27 +146,17 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def reraise_write_errors(folder: Path, what: Path | None = None) -> Iterator[None]:
-    """Raise WriteError, which names `what` or else the folder, in place of an error from writing to the folder."""
+    """Raise WriteError, which names `what` or else the folder, in place of an error of the system."""
     try:
         yield
     except Exception as error:
-        why = None if isinstance(error, UserError | FailureError) else _why_rejected(error, folder)
-        if why is None:
+        causes = list(exception_chain(error))  # torch's own error gives no reason
+        system = next((cause for cause in causes if isinstance(cause, OSError)), None)
+        in_rust = "(os error " in str(error)  # of safetensors and tokenizers
+        if isinstance(error, UserError | WriteError) or not (system or in_rust):
             raise
         final = Path(*(part for part in (what or folder).parts if not part.startswith(_SAVING)))  # if nested
-        raise WriteError(f"cannot write {final}: {why}") from error
-
-
-def _why_rejected(error: Exception, folder: Path) -> str | None:
-    """Return why the system rejected a write to a folder; None if another error occurred."""
-    for cause in exception_chain(error):  # torch's own error gives no reason
-        if isinstance(cause, OSError):
-            place = Path(str(cause.filename2 or cause.filename))
-            inside = place.is_relative_to(folder) or folder.is_relative_to(place)
-            if cause.errno in _DISK_ERRORS if cause.filename is None else inside:
-                return os.strerror(cause.errno or 0)
-    # safetensors and tokenizers are written in Rust
-    return first_line(error) if "(os error " in str(error) else None
+        raise WriteError(f"cannot write {final}: {(system and system.strerror) or first_line(error)}") from error
 
 
 def remove_half_written(*folders: Path) -> None:
@@ -212,13 +177,12 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     Only \n and \r\n end a line, or \r in a file without \n; U+0085 and U+2028 are text.
 
     Raises:
-        UserError: the file does not exist, cannot be read or is written to meanwhile, or a line is not in the encoding,
-            by default UTF-8. The message then names the most likely encoding.
+        UserError: the file does not exist or cannot be read, or a line is not in the encoding, by default UTF-8. The
+            message then names the most likely encoding.
     """
     if str(path) != STANDARD_INPUT:
         check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
-        before = _version(path)
         if encoding is None:
             lines: Iterable[str] = _utf_8(path, file)
         else:
@@ -226,8 +190,6 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
         for number, line in enumerate(lines):
             text = line.removesuffix("\n").removesuffix("\r")
             yield from [text] if number or line.endswith("\n") else text.split("\r")
-        if _version(path) != before:
-            raise UserError(f"{path} was changed while it was read: run the command again")
 
 
 def _utf_8(path: Path, lines: Iterable[bytes]) -> Iterator[str]:
@@ -237,14 +199,6 @@ def _utf_8(path: Path, lines: Iterable[bytes]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             byte = f"byte {error.object[error.start]:#04x}"
             raise UserError(f"{path}, line {number}: not UTF-8 ({byte}){_likely_encoding(path)}") from error
-
-
-def _version(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when a file is replaced or written to; None for standard input."""
-    if str(path) == STANDARD_INPUT:
-        return None
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _likely_encoding(path: Path) -> str:

@@ -268,11 +268,6 @@ def test_up_to_three_following_sentences_of_the_same_document(read_documents):
     assert made == ["|".join(f"sentence {n}" for n in numbers) for numbers in following.values()]
 
 
-def test_one_class_is_an_error(read):
-    with pytest.raises(UserError, match="data.label_column: all rows have the label yes"):
-        read(1, [["yes"]] * 6, label_column=1)
-
-
 def test_classes_are_numbered_as_their_names_are_given(read):
     labels = [["b"], ["a"], ["1.0"], ["a"], ["b"], ["1"]]
     own, _ = read(1, labels, label_column=1, label_names=["b", "a", 1, "d"])

@@ -128,16 +128,22 @@ def test_columns_are_chosen_by_name_or_position(write):
     assert ScoredPairs(files["b"]).sets == expected and ScoredPairs(files["b"]).name(VALIDATION) == "named.tsv"
     found = Retrieval(named, columns=["satz1", "satz2"]).sets[VALIDATION][""]
     assert found["a b"] == ["c d", "g h"] and len(found) == 4
-    with pytest.raises(UserError, match="columns: no column satz in .*named.tsv"):
-        ScoredPairs(named, columns=["satz1", "satz"])
+    with pytest.raises(UserError, match="no column satz in .*named.tsv"):
+        ScoredPairs(named, columns=["satz1", "satz", "wert"])
+    with pytest.raises(UserError, match="name two of sentences and one of scores"):
+        ScoredPairs(named, columns=["satz1", "satz2"])
 
 
 BAD = {
     "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all rows have the number 3; different ones"),
-    "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: it should be two sentences and a number"),
-    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "line 2: .* and the label 0 or 1"),
-    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], r"column 2 .* numbers, .* columns \(0, 1, 2\)"),
-    "only itself": (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "line 2: .* a positive other than the query$"),
+    "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: column 0 is empty"),
+    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "it has the label 2, and labels should be 0 or 1"),
+    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 has numbers, not sentences"),
+    "only itself": (
+        Retrieval,
+        [("a b.", "c d."), ("e f.", "e f.")],
+        "the query 'e f.' needs a positive other than itself$",
+    ),
 }
 
 

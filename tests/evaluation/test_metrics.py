@@ -6,15 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from simcse_pl.evaluation import metrics
-from simcse_pl.evaluation.metrics import (
-    alignment,
-    effective_rank,
-    gram_bound,
-    isoscore,
-    principal_variances,
-    singular_spectrum,
-    uniformity,
-)
+from simcse_pl.evaluation.metrics import alignment, effective_rank, gram_bound, singular_spectrum, uniformity
 
 
 @pytest.fixture(params=[4, 2048])
@@ -49,28 +41,6 @@ def test_spectrum_and_effective_rank():
     p = singular / singular.sum()
     assert effective_rank(singular_spectrum(x)).item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
     assert effective_rank(torch.tensor([3.0] * 5 + [0.0] * 4)).item() == pytest.approx(5)
-
-
-def rudmans_isoscore(points):
-    """Algorithm 1 of Rudman et al. (2022), step by step."""
-    n = points.shape[1]
-    reoriented = points @ np.linalg.eigh(np.cov(points.T))[1]
-    diagonal = np.diag(np.cov(reoriented.T))
-    normalized = diagonal * np.sqrt(n) / np.linalg.norm(diagonal)
-    defect = np.linalg.norm(normalized - np.ones(n)) / np.sqrt(2 * (n - np.sqrt(n)))
-    phi = (n - defect**2 * (n - np.sqrt(n))) ** 2 / n**2
-    return (n * phi - 1) / (n - 1)
-
-
-def test_isoscore_equals_rudmans_algorithm():
-    x = random(200, 7) * torch.linspace(0.1, 3, 7)
-    variances = principal_variances(x)
-    assert variances.numpy() == pytest.approx(np.linalg.eigvalsh(np.cov(x.double().numpy().T))[::-1])
-    assert isoscore(variances).item() == pytest.approx(rudmans_isoscore(x.double().numpy()))
-    assert isoscore(torch.tensor([2.0, 2.0, 2.0])).item() == pytest.approx(1)
-    assert isoscore(torch.tensor([2.0, 0.0, 0.0])).item() == pytest.approx(0)
-    equal = torch.full((6, 4), 0.1)
-    assert isoscore(principal_variances(equal)).isnan() and principal_variances(equal[:1]).isnan().all()
 
 
 def test_gram_bound(chunk_rows):

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from simcse_pl.inference import sentence_index
-from simcse_pl.inference.sentence_index import SENTENCES_FILE, SETTINGS_FILE, VECTORS_FILE, SentenceIndex
+from simcse_pl.inference.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex
 from simcse_pl.utils.errors import UserError
-from tests.helpers import flip_bit
 from tests.inference.conftest import DIM, Lookup, names
 from tests.pretend_device import DEVICE, Pretend
 
@@ -72,8 +71,7 @@ def test_a_saved_index_finds_the_same_and_sentences_can_be_added(encode, tmp_pat
     [
         (SETTINGS_FILE, None, "holds no index, or a damaged one: .*index.json"),
         (SETTINGS_FILE, {"encoder": {"pooling": "cls"}}, "built with pooling=cls, but the encoder has pooling=mean"),
-        (VECTORS_FILE, "flipped", "vectors.safetensors is damaged, or was not written with index.json"),
-        (SENTENCES_FILE, "flipped", "sentences.json is damaged, or was not written with index.json"),
+        (VECTORS_FILE, None, "vectors.safetensors is damaged: No such file"),
     ],
 )
 def test_another_encoder_and_damaged_files_are_errors(file, change, message, encode, tmp_path):
@@ -84,8 +82,6 @@ def test_another_encoder_and_damaged_files_are_errors(file, change, message, enc
             path.unlink()
         case dict():
             path.write_text(json.dumps(json.loads(path.read_text()) | change))
-        case "flipped":
-            flip_bit(path)
     with pytest.raises(UserError, match=f"{tmp_path}.*{message}"):
         SentenceIndex.load(tmp_path, encode, {"pooling": "mean"})
 

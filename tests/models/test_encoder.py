@@ -1,7 +1,5 @@
 """SentenceEncoder: vectors independent of the batch, heads, saving and loading."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,7 +13,6 @@ from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.helpers import flip_bit
 from tests.tiny_models import ARCHITECTURES
 
 ODD_TEXT = ["", " ", "a", "word " * 300, "\u0085\u2028", "🙂🙃", "שלום עולם", "\x00\x07", "[MASK] [SEP] [CLS]"]
@@ -54,7 +51,7 @@ def test_the_saved_tokenizer_truncates_where_the_encoder_does(form, make_model, 
         encoder.save_pretrained(tmp_path)
         text = (tmp_path / "tokenizer.json").read_text()
     else:
-        text = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)["files"]["tokenizer.json"]
+        text = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)["tokenizer.json"]
     tokenizer = Tokenizer.from_str(text)
     assert len(tokenizer.encode("word " * 500).ids) == 40
     assert len({len(encoding.ids) for encoding in tokenizer.encode_batch(["a", "a b c d e f g h"])}) == 2
@@ -142,16 +139,13 @@ def test_saving_over_an_encoder_removes_its_head_and_postprocessing_but_no_other
     assert SentenceEncoder.from_pretrained(tmp_path).pooling == "mean"
 
 
-@pytest.mark.parametrize(
-    ("file", "damage"),
-    [*((file, flip_bit) for file in ("model.safetensors", HEAD_FILE, TENSORS_FILE)), (HEAD_FILE, Path.unlink)],
-)
-def test_a_flipped_bit_and_a_missing_head_are_errors(file, damage, make_model, tmp_path):
+@pytest.mark.parametrize(("file", "message"), [(HEAD_FILE, "weights of its head"), (TENSORS_FILE, "is missing")])
+def test_a_missing_head_or_post_processing_is_an_error(file, message, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp")
     encoder.postprocess = Whitening().fit(torch.randn(64, encoder.dim))
     encoder.save_pretrained(tmp_path)
-    damage(tmp_path / file)
-    with pytest.raises(UserError, match=f"{file} is damaged, or was not written with"):
+    (tmp_path / file).unlink()
+    with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(tmp_path)
 
 

@@ -52,10 +52,6 @@ def test_a_moved_encoder_equals_the_trained_one_to_the_bit(form, architecture, h
     assert torch.equal(trained, loaded.train()(inputs))  # dropout and the head as well
 
 
-def changed(content, **change):
-    return content | {CHECKPOINT_KEY: content[CHECKPOINT_KEY] | change}
-
-
 BIAS = "encoder.backbone.embeddings.LayerNorm.bias"
 DAMAGES = {
     "of another project": (lambda c: [1, 2], "does not contain an encoder: another project or an"),
@@ -63,8 +59,8 @@ DAMAGES = {
         lambda c: c | {"state_dict": {name: x for name, x in c["state_dict"].items() if name != BIAS}},
         "its weights lack embeddings.LayerNorm.bias",
     ),
-    "a file elsewhere": (lambda c: changed(c, files={"../escaped": "x"}), "is damaged: "),
-    "an absolute path": (lambda c: changed(c, files={"/tmp/escaped": "x"}), "is damaged: "),
+    "a file elsewhere": (lambda c: c | {CHECKPOINT_KEY: {"../escaped": "x"}}, "best.ckpt: "),
+    "an absolute path": (lambda c: c | {CHECKPOINT_KEY: {"/tmp/escaped": "x"}}, "best.ckpt: "),
 }
 
 

@@ -223,7 +223,6 @@ ON_TOKENS = {"module_input_name": "token_embeddings"}
         ([], {MODEL: PROMPT, "1_Pooling__config": {"include_prompt": False}}, "the prompt 'query: '"),
         ([TRANSFORMER, POOLING, NORMALIZE], {MODEL: {"truncate_dim": 8}}, "truncate_dim=8 after a module Normalize"),
         ([], {"modules": "[{}]"}, "its sentence-transformers files are damaged"),
-        ([{"path": "../elsewhere", "type": TRANSFORMER["type"]}, POOLING], {}, "the folder ../elsewhere outside of it"),
     ],
 )
 def test_an_unsupported_or_damaged_folder_is_one_line(modules, files, message, make_model, tmp_path):

@@ -43,8 +43,6 @@ def _geometry(seed):
         "mean_cosine": 0.2,
         "spectrum": [1 / (1 + k * (1 + seed)) for k in range(32)],
         "effective_rank": 20.5,
-        "top_variance": {"1": 0.1, "10": 0.5, "100": 1.0},
-        "isoscore": 0.3,
         "gram_sum": 123456.7,
         "largest_eigenvalue": 543.2,
         "trace": 2758.0,

@@ -200,7 +200,7 @@ def test_a_sweep_runs_jobs_of_two_ranks(start, given, tmp_path):
     started = start("train.py", "-m", "objective=sbert,simcse", *DDP, *given, "val_every=3", f"hydra.sweep.dir={sweep}")
     status, stderr = started.end()
     assert status == 1 and stderr.rstrip().endswith("error: 1 of 2 jobs failed: 0")
-    assert "needs a label for every row" in stderr
+    assert "takes 2 sentences and a label in each row" in stderr
     results = results_of(sweep / "1")
     assert results["steps"] == 6 and results["choices"]["objective"] == "simcse"
     names = {path.name for path in (sweep / "1").iterdir()}

@@ -1,6 +1,6 @@
 """A step whose loss or gradient is not finite ends the run."""
 
-import json
+import re
 
 import pytest
 from torch.utils.data import DataLoader
@@ -16,11 +16,9 @@ from tests.conftest import SENTENCES, adamw, quiet_trainer, tiny
 def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, make_model, sentences):
     given = ["optimizer.lr=1e30", "data=text", f"data.train={sentences}", "val_every=100", "logger=csv"]
     done, folder = train(*tiny(make_model("bert")), *given, status=2)
-    line = json.loads((folder / "non_finite.jsonl").read_text())
-    rows = ", ".join(map(str, line["rows"]))
-    said = f"error: step 2: the loss is nan and its gradient's norm nan, in rows {rows} of {sentences}: "
-    assert done.stderr.splitlines()[-1].startswith(said)
-    assert line["step"] == 2 and line["sentences"] == [[SENTENCES[row - 1]] for row in line["rows"]]
+    said = rf"error: step 2: the loss is nan and its gradient's norm nan, in rows ([\d, ]+) of {sentences}: "
+    rows = re.match(said, done.stderr.splitlines()[-1])[1].split(", ")
+    assert {*rows} <= {*map(str, range(1, len(SENTENCES) + 1))} and len(rows) > 1
     assert not (folder / "results.json").exists()
 
 

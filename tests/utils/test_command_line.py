@@ -7,7 +7,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from simcse_pl.utils.command_line import hydra_option, report_error
-from simcse_pl.utils.errors import FailureError, UserError
+from simcse_pl.utils.errors import UserError, WriteError
 
 
 def raised(error, cause=None):
@@ -21,7 +21,7 @@ def raised(error, cause=None):
     ("error", "line", "status"),
     [
         (UserError("x: not that"), "x: not that", 2),
-        (FailureError("the disk is gone"), "the disk is gone", 1),
+        (WriteError("the disk is gone"), "the disk is gone", 1),
         (raised(RuntimeError("of a library"), UserError("x: not that")), "x: not that", 2),
         (FileExistsError(17, "File exists", "a"), "[Errno 17] File exists: 'a'", 2),
         (OSError(28, "No space", "a"), "[Errno 28] No space: 'a' (--debug shows where)", 1),

@@ -50,23 +50,15 @@ def class_names(names: Sequence[Any]) -> list[str]:
     return [class_name(str(name)) or str(name) for name in names]
 
 
-def label_number(label: str, names: Names = None, neutral: float = NEUTRAL) -> float | None:
+def label_number(label: str, names: Names = None) -> float | None:
     """Return a score, or the number of a label; None if it is neither a number nor a word that is known.
 
     Args:
         label: the text.
         names: the user's words for 0, 1, ...; None for numbers, and 1 for words such as yes, 0 for words such as no.
-        neutral: the number of a neutral pair.
     """
     if names is not None:
         name = class_name(label, names)
         return None if name is None else float(class_names(names).index(name))
     number = as_number(label)
-    known = _NUMBERS.get(label.casefold())
-    return number if number is not None else neutral if known == NEUTRAL else known
-
-
-def expected_labels(names: Names, *others: str) -> str:
-    """Return which labels can be read, for messages: those of `names`, or others and the words that are known."""
-    option = "label_names=[...] gives the words for 0, 1, ..."
-    return f"{', '.join(map(str, names))} of label_names" if names else f"{', '.join((*others, *_NUMBERS))}; {option}"
+    return _NUMBERS.get(label.casefold()) if number is None else number

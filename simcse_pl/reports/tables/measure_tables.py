@@ -16,7 +16,6 @@ _GEOMETRY = {
     "uniformity": ("uniformity", 3),
     "mean_cosine": ("mean cosine", 3),
     "effective_rank": ("effective rank", 1),
-    "isoscore": ("IsoScore", 3),
 }
 _SPECTRUM = {
     "gram_sum": ("Sum(WW^T)", 0),
@@ -24,13 +23,13 @@ _SPECTRUM = {
     "trace": ("trace", 0),
     "nonnegative": ("share >= 0", 3),
 }
-_NOTE = "top k: fraction of variance in the first k principal components; share >= 0: fraction of entries of WW^T"
+_NOTE = "share >= 0: fraction of entries of WW^T"
 
 
 def geometry_tables(results: Sequence[Result]) -> list[Table]:
     """Return a table of alignment, uniformity and isotropy, and one of the spectrum; one row per encoder.
 
-    The spectrum has the variance by principal component, and the measures of section 5 of the paper.
+    The spectrum has the measures of section 5 of the paper.
     """
     measured = {result.label: result.geometry for result in results if result.geometry is not None}
     if not measured:
@@ -38,14 +37,12 @@ def geometry_tables(results: Sequence[Result]) -> list[Table]:
     data = {label: f"{g.data}: {g.sentences} sentences, {g.positives} positives" for label, g in measured.items()}
     where, notes = _in_common(data)
     values = pd.DataFrame([g.model_dump(include={*_GEOMETRY, *_SPECTRUM}) for g in measured.values()], dtype=float)
-    variance = pd.DataFrame([g.top_variance for g in measured.values()], dtype=float).add_prefix("top ")
     tables = []
     for name, measures in (("geometry", _GEOMETRY), ("spectrum", _SPECTRUM)):
         digits = dict(measures.values())
         frame = values[[*measures]].set_axis([*digits], axis=1)
         if name == "spectrum":
-            frame, notes = variance.join(frame), [_NOTE, *notes]
-        digits = dict.fromkeys(frame, 3) | digits
+            notes = [_NOTE, *notes]
         frame.insert(0, "encoder", list(measured))
         tables.append(Table(name, f"{name.capitalize()}{where}", frame, digits, notes))
     return tables
