@@ -37,7 +37,7 @@ from simcse_pl.models.backbone import draw_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.fsdp import FullyShardedStrategy, weights_of_first_rank
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import build_optimizer
+from simcse_pl.training.preparation import build_optimizer
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.distributed import sum_over_ranks
 from simcse_pl.utils.ranks import is_first_process

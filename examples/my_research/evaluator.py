@@ -11,7 +11,7 @@ class NearestPartner(FileEvaluator[list[tuple[str, str]]]):
 
     def read(self, file: EvaluationFile) -> list[tuple[str, str]]:
         """Read the first two columns."""
-        return [(first, second) for (first, second), _ in file.pairs(self.split)]
+        return [(first, second) for (first, second), _ in file.pairs()]
 
     def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
         """Return the sentences of all pairs."""

@@ -12,7 +12,6 @@ from pydantic import PositiveInt
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import fingerprint
 from simcse_pl.models.roles import RowKind
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached
 from simcse_pl.utils.tensors import unit_vectors
 
@@ -39,14 +38,8 @@ class Clusters:
         self.encoder, self.pooling, self.clusters, self.seed = encoder, pooling, clusters, seed
 
     def __call__(self, rows: RowKind) -> NDArray[np.int32]:
-        """Return the cluster of each row that is trained on.
-
-        Raises:
-            UserError: there are more clusters than rows.
-        """
+        """Return the cluster of each row that is trained on."""
         used = np.array(rows.used[0], dtype=np.int64)
-        if len(used) < self.clusters:
-            raise UserError(f"data.sampler.clusters={self.clusters}: there are only {len(used)} rows")
         encoder = SentenceEncoder.from_pretrained(self.encoder, self.pooling)
 
         def write(folder: Path) -> None:

@@ -15,6 +15,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.data.sampler import (
+    Batches,
     ContrastiveBatches,
     ContrastiveDataLoader,
     MixedBatchSampler,
@@ -168,9 +169,7 @@ class SentenceDataModule(LightningDataModule):
                 sentences = [of for evaluator in self.evaluators.values() for of in evaluator.by_prompt(split).items()]
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
-                if not self.make_evaluators:
-                    raise UserError('evaluators is not set: give what measures the data, such as {"sts": ScoredPairs}')
-                raise UserError("data.validation is not set: give a file, or the sources of STS-B")
+                raise UserError("data.validation or evaluators is not set: give a file, or the sources of STS-B")
         if not self._read:
             evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}
             for place, (name, dataset) in enumerate(self.sets.items()):
@@ -188,7 +187,7 @@ class SentenceDataModule(LightningDataModule):
             for dataset in self.sets.values():
                 if dataset.groups is not None and self.trainer is not None:  # machines may round differently
                     dataset.groups = self.trainer.strategy.broadcast(dataset.groups)
-            return ContrastiveDataLoader(make, self._batches(), *workers)
+            return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **loader_options(*workers))
         if self.trainer is not None and self.trainer.max_steps == -1:
             self.batches_of_epoch()  # an error
         size = self._streamed.batch_size

@@ -18,7 +18,6 @@ from simcse_pl.data.readers.sources import (
     locate,
     open_source,
     table_of,
-    with_header,
     with_words,
 )
 from simcse_pl.data.token_cache import Block, Reading
@@ -45,7 +44,7 @@ class RowStream:
         import datasets  # slow to import
 
         self._reading, self._shuffled, self._seed = reading, shuffled, seed
-        place, layout = locate(reading.source), with_header(reading.layout, reading.columns)
+        place, layout = locate(reading.source), reading.layout
         self._words: Mapping[int, Sequence[str]] = {}
         content: Any = place, reading.split
         if isinstance(place, str):

@@ -148,7 +148,7 @@ class Reading:
     """The source of a training set, and how it is read.
 
     Args:
-        source, split, layout, columns: see `open_source`.
+        source, split, layout: see `open_source`.
         documents: whether the rows are sentences in documents.
         options: those of `rows_of`.
     """
@@ -156,13 +156,12 @@ class Reading:
     source: Source
     split: str
     layout: Layout
-    columns: Sequence[int | str | None]
     documents: bool
     options: Mapping[str, Any]
 
     def open_cache(self, make: Tokenize, processes: int | None) -> tuple[TokenCache, str, str]:
         """Return the rows with their tokens, the fingerprint of the source, and a text that changes with the rows."""
-        table = open_source(self.source, self.layout, self.split, self.columns)
+        table = open_source(self.source, self.layout, self.split)
         before = fingerprint(self.source, self.split)
 
         def read(warn: Warn) -> NamedRows:

@@ -19,8 +19,8 @@ from simcse_pl.data.collator import Sentence, ViewCollator
 from simcse_pl.data.readers.labels import Names, class_names
 from simcse_pl.data.readers.layout import Format, Layout
 from simcse_pl.data.readers.row_reader import ScoreColumn, label_columns
-from simcse_pl.data.row_order import Rows, choose
-from simcse_pl.data.sampler import RowKey
+from simcse_pl.data.readers.sources import with_header
+from simcse_pl.data.sampler import RowKey, Rows, choose
 from simcse_pl.data.streaming import RowStream
 from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
 from simcse_pl.data.views.segmenters import Segmenter
@@ -84,6 +84,7 @@ class TrainingSet:
         labels: the kind of the labels; None without labels.
         rows: all rows, after `read`.
         chosen: the positions of the rows to train on, after `read`.
+        row_count: their number, or that it is not known, after `read`.
         held_out: the positions of the rows that are held out, after `read`.
         classes: the number of each class by its name, in alphabetical order, after `read`.
         label_range: the lowest and the highest label of all rows, after `read`; None without labels.
@@ -174,6 +175,7 @@ class TrainingSet:
         for split, sentences in ({} if self.streaming else evaluated or {}).items():
             if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
+        self.row_count = "streamed" if self.streaming else str(len(self.chosen))
         log.info("train: %s rows of %d from %s", self.row_count, len(self.rows[0]), self.train)
         if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
             cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
@@ -189,11 +191,11 @@ class TrainingSet:
 
     def _open(self) -> TokenCache:
         """Return all rows; or open the stream, and return its first rows, by which the options are checked."""
-        layout = Layout(self.format, self.separator, self.header, self.encoding)
         columns = (*(self.columns or ()), *label_columns(self.label_column, self.score_column))
+        layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), columns)
         names = "columns", "on_invalid_row", "label_column", "score_column", "label_names"
         options = {name: getattr(self, name) for name in names}
-        reading = Reading(self.train, self.split, layout, columns, self._documents, options)
+        reading = Reading(self.train, self.split, layout, self._documents, options)
         if not self.streaming:
             rows, self.fingerprint, self.key = reading.open_cache(self._tokenize, self.tokenizing_processes)
             return rows
@@ -203,11 +205,6 @@ class TrainingSet:
         if unknown:
             log.warning(unknown)
         return TokenCache(first)
-
-    @property
-    def row_count(self) -> str:
-        """The number of rows to train on, or that it is not known."""
-        return "streamed" if self.streaming else str(len(self.chosen))
 
     def _check_views(self) -> None:
         """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
@@ -224,9 +221,9 @@ class TrainingSet:
                 log.info("views.%s: changes %d of %d sentences", name, count_changed(anchors, made), len(made))
 
     def _number_labels(self) -> None:
-        names = self.rows.classes() if self.labels == "classes" and not self.streaming else []
-        if self.labels == "classes" and self.label_names is not None:
-            names = class_names(self.label_names)
+        names: list[str] = []
+        if self.labels == "classes":
+            names = self.rows.classes() if self.label_names is None else class_names(self.label_names)
         self.classes = {name: number for number, name in enumerate(names)}
         self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
         if self.score_column is not None and not self.streaming:
@@ -263,10 +260,9 @@ class TrainingSet:
         rows = self.with_views(keys, held_out) if self._views else self._tokens(places)
         batch: dict[str, Any] = self._collate(rows)
         if self.labels:
-            names = [self.rows.name(place) for place in places]
-            scores = [[float(score) for score in name.split()] for name in names if not self.classes]
-            numbers = [self.classes[name] for name in names] if self.classes else scores
-            batch["labels"] = torch.tensor(numbers).squeeze(1) if self.labels == "scores" else torch.tensor(numbers)
+            names = map(self.rows.name, places)
+            labels = [self.classes[name] if self.classes else [*map(float, name.split())] for name in names]
+            batch["labels"] = torch.tensor(labels).squeeze(1) if self.labels == "scores" else torch.tensor(labels)
         batch["roles"] = self.view_roles
         if not self.streaming:
             batch["rows"] = np.array(places)
@@ -304,7 +300,7 @@ class TrainingSet:
                     if self.rows.name(near) != self.rows.name(place):  # of another document
                         break
                     following.append(self.rows[near][0])
-                sentence = self.rows[place][0]
-                inputs.append(ViewInput(sentence, tuple(following), random.Random(seed), row[0], *self._limits))
+                of_row = self.rows[place][0], tuple(following), random.Random(seed), row[0]
+                inputs.append(ViewInput(*of_row, *self._limits))
             made.append(view(inputs))
         return [(*row, *views) for row, *views in zip(tokens, *made, strict=True)]

@@ -35,7 +35,6 @@ class FileEvaluator(Evaluator, Generic[Data]):
         reading: arguments of EvaluationFile for all files, such as `columns`.
 
     Attributes:
-        split: the split that `read` reads, `validation` or `test`; it chooses the split of a dataset of the hub.
         sets: the data of each split, by the names of the files; a file without a name has the name ''.
 
     Raises:
@@ -46,17 +45,16 @@ class FileEvaluator(Evaluator, Generic[Data]):
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
-            self.split = split
             with_names = isinstance(files, Mapping) and "file" not in files
             named: Any = files if with_names else {"": files} if files else {}
             for name, file in named.items():
                 with prefixed(f"data.{split}"), reraise_invalid_options():
                     options = file if isinstance(file, Mapping) else {"file": str(file)}
-                    self.sets[split][str(name)] = self.read(EvaluationFile(**{**reading, **options}))
+                    self.sets[split][str(name)] = self.read(EvaluationFile(**{"split": split, **reading, **options}))
 
     @abstractmethod
     def read(self, file: EvaluationFile) -> Data:
-        """Read a file of `self.split`."""
+        """Read a file."""
 
     @abstractmethod
     def sentences_of(self, data: Data) -> Sequence[str]:
@@ -96,7 +94,7 @@ class LabelledPairs(FileEvaluator[list[ScoredPair]]):
     def read(self, file: EvaluationFile) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
         pairs = []
-        for (first, second), text in file.pairs(self.split, score=True):
+        for (first, second), text in file.pairs(score=True):
             score = float(str(text))
             if self.labels and score not in self.labels:
                 raise UserError(f"{file.file}: it has the label {score:g}, and labels should be 0 or 1")
@@ -216,7 +214,7 @@ class Retrieval(FileEvaluator[dict[str, list[str]]]):
     def read(self, file: EvaluationFile) -> dict[str, list[str]]:
         """Read the positives of each query."""
         positives: dict[str, list[str]] = {}
-        for (query, *cells), _ in file.rows(self.split):
+        for (query, *cells), _ in file.rows():
             others = [cell for cell in cells if cell not in ("", query)]
             if not query or not others:
                 raise UserError(f"{file.file}: the query {query!r} needs a positive other than itself")
@@ -274,7 +272,7 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
 
     def read(self, file: EvaluationFile) -> list[tuple[str, str]]:
         """Read a sentence and its translation from each row."""
-        return [(first, second) for (first, second), _ in file.pairs(self.split)]
+        return [(first, second) for (first, second), _ in file.pairs()]
 
     def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
         """Return all sentences and translations."""

@@ -261,8 +261,6 @@ class Loss(nn.Module, ABC):
         if self.embeds and not batch.embedded:
             batch.embed()
         loss: Tensor = super().__call__(encoder, batch)
-        if loss.ndim:
-            raise UserError(f"{type(self).__name__} returned a tensor of shape {[*loss.shape]} in place of a scalar")
         return loss
 
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:

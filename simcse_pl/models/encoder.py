@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +23,7 @@ from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs,
 from simcse_pl.models.unpadded import packs_sequences, with_padding
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.distributed import BatchSplit
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
@@ -40,27 +40,11 @@ class SentenceEncoder(nn.Module):
         tokenizer: its tokenizer; set up here to return only what the backbone takes.
         pooling: a name such as `cls`, `mean` or `layers_1_12`, a function or module of your own, or its dotted name
             (see pooling.find_pooling). Its vectors may have another width than the backbone's.
-        head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or
-            `mlp_train_only` (dropped at test time); Table 6 of the paper. `batch_norm_train_only` is DiffCSE's (see
-            BatchNormHead), dropped at test time. `transform` is Linear + GELU + LayerNorm, as in BERT's masked
-            language model; it is kept, and applied before the template's bias is subtracted.
-        max_length: the most tokens per sentence that `encode` reads, including special tokens but not the
-            template's. None takes the backbone's limit, at most 512.
-        normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
         postprocess: a fitted post-processing that `encode` applies before it normalizes.
-        template: a prompt with the placeholder {sentence}, or one per view of training rows (see templates.py).
-        template_bias: when to subtract the vector of the template without the sentence, before the head: `none`,
-            `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
-            templates.bare_templates).
-        final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
-            evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
-        truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
-            normalizes (see losses/matryoshka.py). None keeps all.
-        template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
-            or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
-        prompts: by name, such as `query`, texts before the sentence, or templates; see `encode`.
+        settings: the other settings, such as `head` and `max_length` (see EncoderSettings).
 
     Attributes:
+        settings: all settings, which are saved with the weights and the tokenizer. Each is an attribute, too.
         pooled_dim: the width of the pooled vectors, before the head.
         groups: how a CPU passes a batch through the backbone (see the package `cpu`).
 
@@ -79,49 +63,33 @@ class SentenceEncoder(nn.Module):
         backbone: Backbone,
         tokenizer: PreTrainedTokenizerBase,
         pooling: str | OfLayers = "cls",
-        head: Head = "none",
-        max_length: int | None = None,
-        normalize: bool = False,
         postprocess: PostProcess | None = None,
-        template: str | Sequence[str] | None = None,
-        template_bias: TemplateBias = "none",
-        final_period: bool = False,
-        truncate_dim: int | None = None,
-        template_as_text: TemplateAsText = "never",
-        prompts: Mapping[str, str] | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__()
         match_inputs(tokenizer, backbone)
-        self.backbone, self.tokenizer = backbone, tokenizer
-        self.pooling = name_of(pooling)
-        self.head, self.normalize = head, normalize
-        self.template = template if template is None or isinstance(template, str) else list(template)
-        self.template_bias, self.template_as_text = template_bias, template_as_text
-        self.prompts = dict(prompts) if prompts else None
-        self.final_period, self.postprocess = final_period, postprocess
+        self.backbone, self.tokenizer, self.postprocess = backbone, tokenizer, postprocess
+        self.settings = EncoderSettings(name_of(pooling), **settings)
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
-        with_sentence_mask = self.pooling_layer.reads_sentence_mask or template_bias != "none"
-        self.templates = Templates(
-            tokenizer, self.template, with_sentence_mask, final_period, template_as_text, self.prompts
-        )
-        self.max_length = self.templates.checked_length(max_length, backbone)
-        tokenizer.model_max_length = self.max_length  # is saved with the tokenizer
-        examples = to_device(
-            self.templates.batch(tokenize(tokenizer, list(EXAMPLES), min(self.max_length, 64))), backbone.device
-        )
+        with_sentence_mask = self.pooling_layer.reads_sentence_mask or self.template_bias != "none"
+        how = self.template, with_sentence_mask, self.final_period, self.template_as_text, self.prompts
+        self.templates = Templates(tokenizer, *how)
+        max_length = self.templates.checked_length(self.max_length, backbone)
+        self.settings = replace(self.settings, max_length=max_length)
+        tokenizer.model_max_length = max_length  # is saved with the tokenizer
+        tokens = tokenize(tokenizer, list(EXAMPLES), min(max_length, 64))
+        examples = to_device(self.templates.batch(tokens), backbone.device)
         if self.pooling_layer.reads_attention:
             backbone.set_attn_implementation("eager")  # the others return no attention
         use_masks_without_synchronization()
         use_onednn_linear(backbone)
-        unfit = f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null"
-        with reraise_as(unfit) if packs_sequences(backbone) else nullcontext():
-            self.groups = LengthGroups(
-                ignores_padding(backbone, {name: x for name, x in examples.items() if name != SENTENCE_MASK})
-            )
+        of_backbone = {name: x for name, x in examples.items() if name != SENTENCE_MASK}
+        self.groups = LengthGroups(ignores_padding(backbone, of_backbone))
         if packs_sequences(backbone) and not self.groups.ignores_padding:
-            raise UserError(unfit)
-        self.templates.check_uses(self.pooling, self.pooling_layer.masks, template_bias, self.groups.ignores_padding)
-        self.projection, self.truncate_dim = None, truncate_dim
+            raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
+        uses = self.pooling, self.pooling_layer.masks, self.template_bias, self.groups.ignores_padding
+        self.templates.check_uses(*uses)
+        self.projection = None
         self.pooled_dim: int = backbone.config.hidden_size
         if not isinstance(self.pooling_layer, Pooling):
             with torch.no_grad():
@@ -130,8 +98,12 @@ class SentenceEncoder(nn.Module):
             if len(shape) != 2 or len(EXAMPLES) != shape[0]:
                 raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
             self.pooled_dim = shape[1]
-        if head != "none":
-            self.projection = projection_head(backbone, head, self.pooled_dim).to(backbone.device)
+        if self.head != "none":
+            self.projection = projection_head(backbone, self.head, self.pooled_dim).to(backbone.device)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a setting, such as `head`."""
+        return getattr(self.settings, name) if name in SETTINGS else super().__getattr__(name)
 
     @classmethod
     def from_pretrained(
@@ -192,11 +164,6 @@ class SentenceEncoder(nn.Module):
     def dim(self) -> int:
         """Return the number of dimensions of the vectors of `encode`."""
         return self._postprocessed(torch.empty(0, self.pooled_dim)).shape[1]
-
-    @property
-    def settings(self) -> EncoderSettings:
-        """Return the settings that are saved with the weights and the tokenizer."""
-        return EncoderSettings(**{name: getattr(self, name) for name in SETTINGS})
 
     @property
     def device(self) -> torch.device:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from pydantic import TypeAdapter
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -27,7 +28,7 @@ from simcse_pl.models.sentence_transformers_format import (
     unsupported_option,
     write_modules,
 )
-from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec, parse_settings
+from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import (
     ADAPTER_FILE,
     find_file,
@@ -137,7 +138,8 @@ def _read_saved(source: str) -> EncoderSpec | None:
     if path is None:
         return None
     content = read_json(path)
-    settings = parse_settings(content, str(path))
+    with reraise_as(f"{path} is damaged"):
+        settings = TypeAdapter(EncoderSettings).validate_python(content)
     head, pooling = (
         read_weights(file) if (file := find_file(source, name)) else {} for name in (HEAD_FILE, POOLING_FILE)
     )

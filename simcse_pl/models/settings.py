@@ -2,22 +2,41 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
-from pydantic import TypeAdapter
 from torch import Tensor
 
 from simcse_pl.models.heads import Head
 from simcse_pl.models.templates import TemplateAsText, TemplateBias
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.utils.errors import reraise_as
 
 SETTINGS_FILE = "simcse.json"
 
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """The arguments of SentenceEncoder that are saved with it. A plain checkpoint has none of them."""
+    """The settings of a SentenceEncoder, which are saved with it. A plain checkpoint has none of them.
+
+    Args:
+        pooling: the name of the pooling; None if it is not known.
+        head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or `mlp_train_only`
+            (dropped at test time); Table 6 of the paper. `batch_norm_train_only` is DiffCSE's (see BatchNormHead),
+            dropped at test time. `transform` is Linear + GELU + LayerNorm, as in BERT's masked language model; it is
+            kept, and applied before the template's bias is subtracted.
+        max_length: the most tokens per sentence that `encode` reads, including special tokens but not the template's.
+            None takes the backbone's limit, at most 512.
+        normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
+        template: a prompt with the placeholder {sentence}, or one per view of training rows (see templates.py).
+        template_bias: when to subtract the vector of the template without the sentence, before the head: `none`,
+            `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
+            templates.bare_templates).
+        final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
+            evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
+        truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
+            normalizes (see losses/matryoshka.py). None keeps all.
+        template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
+            or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
+        prompts: by name, such as `query`, texts before the sentence, or templates; see `SentenceEncoder.encode`.
+    """
 
     pooling: str | None = None
     head: Head = "none"
@@ -29,6 +48,11 @@ class EncoderSettings:
     truncate_dim: int | None = None
     template_as_text: TemplateAsText = "never"
     prompts: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:  # a config has lists and mappings of its own kind
+        if self.template is not None and not isinstance(self.template, str):
+            object.__setattr__(self, "template", list(self.template))
+        object.__setattr__(self, "prompts", dict(self.prompts) if self.prompts else None)
 
 
 SETTINGS = [field.name for field in fields(EncoderSettings)]
@@ -54,9 +78,3 @@ class EncoderSpec:
     subfolder: str = ""
     num_layers: int | None = None
     bidirectional: bool | None = None
-
-
-def parse_settings(value: Any, where: str) -> EncoderSettings:
-    """Return EncoderSettings from a dict of their values, or raise UserError. Old files lack some of them."""
-    with reraise_as(f"{where} is damaged"):
-        return TypeAdapter(EncoderSettings).validate_python(value)

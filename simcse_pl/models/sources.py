@@ -1,9 +1,7 @@
 """Find a model by its name, read its files, and load its config and its tokenizer."""
 
-import functools
 import importlib.util
 import json
-import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +15,6 @@ from transformers.utils import logging as transformers_logging
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure
 from simcse_pl.utils.files import read_json
-
-log = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 ADAPTER_FILE = "adapter_config.json"
@@ -67,21 +63,7 @@ def base_of(source: str) -> str | None:
     config = read_json(path)
     if config.get("megatron_config"):
         raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
-    return checked_base(config.get("base_model_name_or_path"), str(path))
-
-
-@functools.cache
-def checked_base(base: str | None, file: str) -> str | None:
-    """Return the base model that the file of an adapter names, and log it once if it is a folder of this machine.
-
-    Raises:
-        UserError: it is a path relative to the current folder.
-    """
-    if base and Path(base).is_absolute():
-        log.warning("%s: its base model is read from %s", file, base)
-    elif base and (base.startswith((".", "~")) or Path(base).is_dir()):
-        needed = "write a name on the hub, package:NAME, or an absolute path"
-        raise UserError(f"{file}: base_model_name_or_path={base} depends on the current folder: {needed}")
+    base: str | None = config.get("base_model_name_or_path")
     return base
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from filelock import FileLock, Timeout
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -15,7 +16,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, VALIDATION_PREFIXES, WANDB_FILE
 from simcse_pl.sweeps.rows import in_sweep
 from simcse_pl.tracking.csv_logger import read_rows, write_rows
-from simcse_pl.utils.errors import UserError, WriteError
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
@@ -76,11 +77,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write a checkpoint; raise WriteError if the system cannot write the file."""
-        try:
-            with atomic_open(Path(path), "wb") as file:
-                torch.save(checkpoint, file)  # given a path, torch does not say why it cannot write
-        except WriteError as error:
-            raise WriteError(f"{error}; the previous checkpoint is intact: continue with resume=auto") from error
+        with atomic_open(Path(path), "wb") as file:
+            torch.save(checkpoint, file)  # given a path, torch does not say why it cannot write
 
 
 class RunMetadata(Callback):
@@ -98,7 +96,10 @@ class RunMetadata(Callback):
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         self.before: dict[str, float] = {}
-        self.trained_with = dict(_leaves({name: (config or {}).get(name) for name in _DECIDING}))
+        options = pd.json_normalize({name: (config or {}).get(name) for name in _DECIDING}).iloc[0]
+        self.trained_with = {
+            name: str(value) for name, value in options.items() if _NOT_DECIDING.isdisjoint(str(name).split("."))
+        }
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Add the fingerprints of the data, which are read by then."""
@@ -120,16 +121,6 @@ class RunMetadata(Callback):
                     "restore it, or start another run"
                 )
         self.before = state_dict["before"]
-
-
-def _leaves(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path and the value, as text, of each option that decides the weights."""
-    if isinstance(node, Mapping):
-        for name, value in node.items():
-            if name not in _NOT_DECIDING:
-                yield from _leaves(value, f"{place}.{name}" if place else str(name))
-    else:
-        yield place, str(node)
 
 
 @contextmanager
@@ -176,13 +167,10 @@ def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Pa
         remove_half_written(folder, last.parent, folder / "encoder")
         if search:
             last.unlink(missing_ok=True)
-    if resume is None or resume == "auto":
-        checkpoint = last if resume and last.is_file() else None
-    elif not Path(resume).is_file():
-        raise UserError(f"resume: no file {resume}")
-    else:
-        checkpoint = Path(resume)
-    continues = checkpoint is not None and last.is_file() and checkpoint.samefile(last)
+    checkpoint = Path(resume) if resume and resume != "auto" else None
+    if resume == "auto" and last.is_file():
+        checkpoint = last
+    continues = checkpoint is not None and last.is_file() and checkpoint.resolve() == last.resolve()
     continues &= not (folder / RESULTS_FILE).exists()  # a finished run has no best checkpoint to compare with
     if first and not continues:
         if resume != "auto" and _holds_run(folder):
@@ -218,10 +206,8 @@ def _steps_of(checkpoint: Path) -> int:
     match read_torch_file(checkpoint, mmap=True):
         case {"global_step": int(steps), "callbacks": {"run": {"before": dict(), "trained_with": dict()}}}:
             return steps
-        case {"global_step": int(), "state_dict": dict()} as weights if "optimizer_states" not in weights:
-            raise UserError(f"resume={checkpoint}: it has no optimizer state; choose a last.ckpt")
         case _:
-            raise UserError(f"{checkpoint} is not a checkpoint of a training run")
+            raise UserError(f"{checkpoint} is not a checkpoint to resume from: choose a last.ckpt")
 
 
 def _cut_curves(path: Path, steps: int) -> None:

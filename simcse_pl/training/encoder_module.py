@@ -7,7 +7,7 @@ from pytorch_lightning import LightningModule
 from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, measure
-from simcse_pl.models.adapters import adapter_parameters, has_adapter, without_base
+from simcse_pl.models.adapters import has_adapter, without_base
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.utils.distributed import all_gather_with_grad
@@ -92,9 +92,3 @@ class EncoderModule(LightningModule):
         for name, part in self.named_modules():
             if isinstance(part, SentenceEncoder) and has_adapter(part.backbone):
                 without_base(part.backbone, f"{name}.backbone.", state)
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Raise UserError if the checkpoint lacks the weights of this run's adapter."""
-        adapter = {f"encoder.backbone.{name}" for name in adapter_parameters(self.encoder.backbone)}
-        if missing := sorted(adapter - checkpoint["state_dict"].keys()):
-            raise UserError(f"resume: the checkpoint is of a run with another adapter: it lacks {missing[0]}")

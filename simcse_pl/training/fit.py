@@ -19,7 +19,7 @@ from simcse_pl.results.run_files import VALIDATION_PREFIXES
 from simcse_pl.training.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.training.fsdp import FullyShardedStrategy, gather
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.optimizer import options_of
+from simcse_pl.training.preparation import options_of
 from simcse_pl.utils.code import versions
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.ranks import is_first_process

@@ -17,16 +17,22 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import mean_chunk
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
-from simcse_pl.training.optimizer import MakeOptimizer, MakeSchedule, build_optimizer, build_schedule
-from simcse_pl.training.preparation import compile_backbone, example_batch, freeze_unused, prepare_backbone
+from simcse_pl.training.preparation import (
+    MakeOptimizer,
+    MakeSchedule,
+    build_optimizer,
+    build_schedule,
+    compile_backbone,
+    example_batch,
+    freeze_unused,
+    prepare_backbone,
+)
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch
 
 if TYPE_CHECKING:
     from simcse_pl.losses.momentum_queue import MomentumQueue
-
-_OTHER_CURVES = {"loss", "lr", "grad_norm", "positive_similarity", "negative_similarity", "duplicates", "temperature"}
 
 
 class SimCSEModule(EncoderModule):
@@ -90,8 +96,6 @@ class SimCSEModule(EncoderModule):
                 raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
         if queue and not objective.contrasts:
             raise UserError("queue: the objective has no negatives (its class has no contrasts = True): set queue=null")
-        if taken := _OTHER_CURVES.intersection(auxiliary):
-            raise UserError(f"auxiliary.{min(taken)}: this is the name of another curve: choose another name")
         self.positive_encoder = positive_encoder
         self.objective = objective
         self.auxiliary = nn.ModuleDict({name: loss for name, loss in auxiliary.items() if loss.weight})
@@ -100,7 +104,7 @@ class SimCSEModule(EncoderModule):
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
-            prepare_backbone(trained, gradient_checkpointing, freeze_layers, chunk_size)
+            prepare_backbone(trained, gradient_checkpointing, freeze_layers)
         self.losses = {name: loss for name, loss in named.items() if loss is objective or loss.weight}
         for name, loss in self.losses.items():
             with prefixed(name):

@@ -1,12 +1,15 @@
-"""What is done before training: recomputed activations, frozen parameters, and a check that views differ."""
+"""What is done before training: recomputed activations, frozen parameters, the optimizer, and a check of views."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel
 
 from simcse_pl.data.collator import ViewCollator
@@ -21,18 +24,20 @@ from simcse_pl.models.unpadded import packs_sequences
 from simcse_pl.utils.distributed import alone
 from simcse_pl.utils.errors import UserError
 
+MakeOptimizer = Callable[..., Optimizer]  # of parameters or of groups of them
+MakeSchedule = Callable[..., LRScheduler]  # of an optimizer
+
+_STEPS = ("num_training_steps", "total_steps", "T_max", "total_iters")  # how schedules name the number of steps
 _MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
 
 
-def prepare_backbone(
-    encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None, chunk_size: int | None
-) -> None:
+def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None) -> None:
     """Set an encoder to training mode, with recomputed activations and frozen first layers if asked to.
 
     The arguments are those of SimCSEModule.
 
     Raises:
-        UserError: if training would lose updates, or needs the whole batch at once.
+        UserError: if training would lose updates.
     """
     backbone = encoder.backbone
     if encoder.postprocess:
@@ -41,9 +46,6 @@ def prepare_backbone(
         raise UserError("quantization: quantized weights cannot be trained: add model/adapter=lora")
     if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in backbone.parameters()):
         raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add model/adapter=lora")
-    # The head is applied to all chunks at once.
-    if chunk_size and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in backbone.modules()):
-        raise UserError("module.chunk_size: batch normalization needs the whole batch at once; set it to null")
     if gradient_checkpointing:
         recompute_layers(backbone)
     if freeze_layers is not None:
@@ -77,18 +79,13 @@ def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
     """Freeze the word embeddings and the first layers; raise UserError if no weights are left to train."""
     backbone = encoder.backbone
-    available = backbone.config.num_hidden_layers
-    if not 0 <= layers < available:
-        raise UserError(f"module.freeze_layers={layers}: the model has {available} layers; choose 0 to {available - 1}")
     if encoder.device.type == "meta":  # the first rank freezes them
         return
     inputs = {name: x[:, 0] for name, x in example_batch(encoder, RowKind()).items() if name != "roles"}
-    for parameter, used in _uses(backbone, lambda: run_backbone(backbone, inputs)[layers]):
+    for parameter, used in _uses(backbone, lambda: run_backbone(backbone, inputs)[: layers + 1][-1]):
         parameter.requires_grad_(not used)
     if not any(parameter.requires_grad for parameter in backbone.parameters()):
-        raise UserError(
-            f"module.freeze_layers={layers}: the layers of {type(backbone).__name__} share all their weights"
-        )
+        raise UserError(f"module.freeze_layers={layers}: no weights of {type(backbone).__name__} are left to train")
 
 
 def freeze_unused(module: nn.Module, losses: Sequence[Callable[[], Tensor]]) -> list[Parameter]:
@@ -152,3 +149,30 @@ def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parame
     for backbone in backbones:
         backbone.train()
     return [(p, gradient is not None) for p, gradient in zip(trainable, gradients, strict=True)]
+
+
+def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradient_scaler: bool = False) -> Optimizer:
+    """Return the optimizer of parameters or groups of them.
+
+    Adam and AdamW are fused (one kernel for all parameters) unless the config sets `fused`, `foreach` or
+    `differentiable`, which exclude each other. A gradient scaler cannot clip for a fused optimizer.
+    """
+    target = getattr(optimizer, "func", optimizer)
+    adam = inspect.isclass(target) and issubclass(target, torch.optim.Adam)
+    given = options_of(optimizer)
+    can_fuse = adam and "fused" in inspect.signature(target).parameters
+    fused = given.get("fused", can_fuse and not (given.get("foreach") or given.get("differentiable")))
+    return optimizer(parameters, **({"fused": not gradient_scaler} if fused else {}))
+
+
+def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_steps: int) -> LRScheduler | None:
+    """Return the schedule, which gets the number of steps unless the config sets it."""
+    if scheduler is None:
+        return None
+    names = [name for name in _STEPS if name in inspect.signature(scheduler).parameters]
+    return scheduler(optimizer, **{name: total_steps for name in names if name not in options_of(scheduler)})
+
+
+def options_of(make: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the options that a config sets of an optimizer or a schedule."""
+    return make.keywords if isinstance(make, partial) else {}

@@ -10,7 +10,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
-from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher, _SubprocessScriptLauncher
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from simcse_pl.training.fsdp import FullyShardedStrategy
 from simcse_pl.utils.errors import UserError, first_line
@@ -65,14 +65,6 @@ def make_trainer(
     return trainer
 
 
-def starts_ranks(trainer: Trainer) -> bool:
-    """Return whether Lightning will start further ranks from this process."""
-    launcher = trainer.strategy.launcher
-    if trainer.world_size == 1 or not isinstance(launcher, _SubprocessScriptLauncher):
-        return False
-    return not launcher.cluster_environment.creates_processes_externally
-
-
 def _check_ranks(trainer: Trainer) -> None:
     """Raise UserError if ranks would be missing, train alone, lose their results, or hold a part of the weights."""
     strategy, devices = trainer.strategy, trainer.num_devices * trainer.num_nodes
@@ -82,7 +74,8 @@ def _check_ranks(trainer: Trainer) -> None:
     known = SingleDeviceStrategy | DDPStrategy | FullyShardedStrategy
     if not isinstance(strategy, known) or isinstance(strategy, DeepSpeedStrategy):
         raise UserError("strategy: its gradients cannot be clipped by their norm: set trainer=ddp or trainer=fsdp")
-    if trainer.num_nodes > 1 and starts_ranks(trainer) and "NODE_RANK" not in os.environ:
+    external = trainer._accelerator_connector.cluster_environment.creates_processes_externally
+    if trainer.num_nodes > 1 and not external and "NODE_RANK" not in os.environ:
         raise UserError(f"num_nodes={trainer.num_nodes}: nothing starts the other nodes: use torchrun or SLURM")
     if started != devices:
         asked = f"devices={trainer.num_devices}, num_nodes={trainer.num_nodes}"

@@ -7,7 +7,6 @@ from sklearn.metrics import adjusted_rand_score
 from simcse_pl.data.clusters import Clusters
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import composed
 from tests.runs import assert_resumed_to_the_bit, fit
@@ -32,11 +31,6 @@ def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(read, teacher, m
     assert adjusted_rand_score(topics, own.groups) == 1
     monkeypatch.setattr(SentenceEncoder, "encode", None)
     np.testing.assert_array_equal(read(sampler=Clusters(teacher, clusters=3), limit=48, hold_out=6).groups, own.groups)
-
-
-def test_more_clusters_than_rows_are_an_error(read, teacher):
-    with pytest.raises(UserError, match="clusters=100: there are only 60 rows"):
-        read(sampler=Clusters(teacher))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -5,9 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from simcse_pl.data import row_order, sampler
-from simcse_pl.data.row_order import permuted, sample
-from simcse_pl.data.sampler import ContrastiveBatches
+from simcse_pl.data import sampler
+from simcse_pl.data.sampler import ContrastiveBatches, permuted, sample
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 1000, 1024, 1025])
@@ -49,7 +48,7 @@ def test_ranks_share_each_batch_and_a_resumed_epoch_continues(monkeypatch, liste
 
 @pytest.mark.parametrize("listed", [2**24, 10])
 def test_a_sample_is_sorted_and_of_few_rows_that_of_random(monkeypatch, listed):
-    monkeypatch.setattr(row_order, "LISTED", listed)
+    monkeypatch.setattr(sampler, "LISTED", listed)
     rows = sample(1000, 400, "7-x").tolist()
     assert sorted(set(rows)) == rows and len(rows) == 400 and rows[-1] < 1000
     assert (rows == sorted(random.Random("7-x").sample(range(1000), 400))) == (listed > 10)

@@ -98,8 +98,9 @@ def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
 def test_a_process_ends_if_an_error_keeps_its_workers_alive():
     code = """
 import sys
-from simcse_pl.data.sampler import ContrastiveDataLoader
-loader = ContrastiveDataLoader({"": dict.fromkeys}, [("", [0], ()), ("", [1], ()), ("", [2], ())], num_workers=2)
+from simcse_pl.data.sampler import Batches, ContrastiveDataLoader, loader_options
+keys = [("", [0], ()), ("", [1], ()), ("", [2], ())]
+loader = ContrastiveDataLoader(Batches({"": dict.fromkeys}), sampler=keys, **loader_options(2, False))
 batches = iter(loader)
 print(next(batches))
 sys.exit(143)

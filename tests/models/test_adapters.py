@@ -130,16 +130,9 @@ def test_a_base_in_4_bits_trains_an_adapter_that_is_saved_without_it(make_model,
     assert torch.cosine_similarity(whole, encoder.encode(SENTENCES)).min() > 0.9
 
 
-def test_a_base_model_in_a_folder_is_named(saved, caplog):
-    base = json.loads((saved / "adapter_config.json").read_text())["base_model_name_or_path"]
-    SentenceEncoder.from_pretrained(saved)
-    assert caplog.messages == [f"{saved}/adapter_config.json: its base model is read from {base}"]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"base_model_name_or_path": "../llama"}, "base_model_name_or_path=../llama depends on the current folder"),
         ({"megatron_config": {"a": 1}}, "megatron_config makes PEFT import the code it "),
         ({"r": 2}, "cannot load its adapter|does not fit the base model"),
     ],

@@ -6,18 +6,14 @@ import random
 from types import SimpleNamespace
 
 import pandas
-import peft
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.run_files import WANDB_FILE
 from simcse_pl.training.checkpoints import RunMetadata, find_checkpoint, locked
-from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, environment, tiny
+from tests.conftest import SENTENCES, environment, tiny
 from tests.helpers import assert_same_run, composed, everything_of
 from tests.offline_wandb import offline_runs
 
@@ -101,29 +97,6 @@ def test_a_run_can_be_resumed_in_another_folder_and_a_finished_one_has_no_steps_
     assert curves["train/loss"].count() == STEPS // 2 and curves["step"].min() == STEPS // 2 + 1
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("first", "second")]
     assert results[0]["before"] == results[1]["before"] and results[1]["steps"] == STEPS
-
-
-def module_of(folder, adapter):
-    """Return a module; `adapter` names the layers with LoRA."""
-    adapter = adapter and peft.LoraConfig(r=2, target_modules=adapter)
-    encoder = SentenceEncoder.from_pretrained(folder, "mean", adapter=adapter)
-    return SimCSEModule(encoder, ContrastiveLoss(), adamw())
-
-
-def checkpoint_of(module):
-    checkpoint = {"state_dict": module.state_dict()}
-    module.on_save_checkpoint(checkpoint)
-    return checkpoint
-
-
-def test_a_run_cannot_be_resumed_with_another_adapter(make_model):
-    module = module_of(make_model("bert"), adapter=["query", "value"])
-    module.on_load_checkpoint(checkpoint_of(module))
-    for adapter, lacks in ((["query"], "value"), (None, "query")):
-        checkpoint = checkpoint_of(module_of(make_model("bert"), adapter=adapter))
-        message = f"^resume: the checkpoint is of a run with another adapter: it lacks encoder.backbone.*{lacks}"
-        with pytest.raises(UserError, match=message):
-            module.on_load_checkpoint(checkpoint)
 
 
 def write_run(folder, steps=4):

@@ -9,7 +9,7 @@ import transformers
 from hydra.utils import instantiate
 from torch import nn
 
-from simcse_pl.training.optimizer import build_optimizer, build_schedule
+from simcse_pl.training.preparation import build_optimizer, build_schedule
 from tests.conftest import adamw, linear
 from tests.helpers import composed
 

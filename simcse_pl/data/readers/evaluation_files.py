@@ -25,27 +25,22 @@ class EvaluationFile(Layout):
     Args:
         file: the file, or a dataset of the hub.
         columns: the columns to read, by name or by position from 0; None for the first ones.
-        split: the split of a dataset of the hub; None for the split that is measured.
+        split: the split of a dataset of the hub; by default, an evaluator reads the one that is measured.
         label_names: the words for the labels 0, 1, ...; None for numbers and the words that are known.
         format, separator, header, encoding: how the file is written; see Layout.
     """
 
     file: str
     columns: Sequence[int | str] | None = None
-    split: str | None = None
+    split: str = "test"
     label_names: Names = None
 
-    def pairs(self, split: str, score: bool = False) -> NamedRows:
+    def pairs(self, score: bool = False) -> NamedRows:
         """Return an iterator over pairs of sentences, each with its score or the number of its label, if asked for.
 
-        Args:
-            split: the split that is measured.
-            score: whether a column of scores or labels follows those of the sentences.
-
-        Raises:
-            UserError: as from `rows_of`.
+        With `score`, a column of scores or labels follows those of the sentences. The errors are those of `rows_of`.
         """
-        table, columns = self._open(split), self.columns or range(2 + score)
+        table, columns = self._open(), self.columns or range(2 + score)
         if len(columns) < 2 + score:
             raise UserError(f"{self.file}: columns={[*columns]}: name two of sentences{' and one of scores' * score}")
         if self.columns:  # rows may differ in the others
@@ -53,16 +48,16 @@ class EvaluationFile(Layout):
         options: dict[str, Any] = {"score_column": columns[2], "label_names": self.label_names} if score else {}
         return rows_of(table, columns[:2], **options)
 
-    def rows(self, split: str) -> NamedRows:
+    def rows(self) -> NamedRows:
         """Return an iterator over rows of sentences. Their number may differ; a sentence that is missing is ''."""
-        table = self._open(split)
+        table = self._open()
         records = list(table.records)
         width = max([table.width, *(len(cells) for _, cells in records if not isinstance(cells, str))])
         table = _resized(replace(table, records=iter(records)), width)
         return rows_of(table, self.columns, on_invalid_row="blank", warn=log.debug)
 
-    def _open(self, split: str) -> OpenedTable:
-        return open_source(self.file, self, self.split or split, self.columns or ())
+    def _open(self) -> OpenedTable:
+        return open_source(self.file, self, self.split, self.columns or ())
 
 
 def _resized(table: OpenedTable, width: int) -> OpenedTable:
