@@ -130,6 +130,12 @@ class TokenCache(Sequence[Row]):
         limits = self._computed("score_range", limits_of_all)
         return limits["min"], limits["max"]
 
+    def following(self, row: int, count: int) -> tuple[str, ...]:
+        """Return the next sentences after a row, at most `count`, of the same document."""
+        near = range(row + 1, min(row + 1 + count, len(self)))
+        same = itertools.takewhile(lambda other: self.name(other) == self.name(row), near)
+        return tuple(self[other][0] for other in same)
+
     def last_of_documents(self) -> NDArray[np.int64]:
         """Return the last row of each document."""
         names = self._table["name"]

@@ -177,9 +177,6 @@ class TrainingSet:
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         self.row_count = "streamed" if self.streaming else str(len(self.chosen))
         log.info("train: %s rows of %d from %s", self.row_count, len(self.rows[0]), self.train)
-        if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
-            cause = "data.batch_size=1" if self.batch_size == 1 else f"{self.train} has at most one row to train on"
-            raise UserError(f"{cause}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
         read = () if self.streaming else self.rows
@@ -295,12 +292,8 @@ class TrainingSet:
                 seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
                 if number and not view.shared_random:
                     seed += f"-{number}"
-                following = []
-                for near in range(place + 1, min(place + 1 + view.num_following, len(self.rows))):
-                    if self.rows.name(near) != self.rows.name(place):  # of another document
-                        break
-                    following.append(self.rows[near][0])
-                of_row = self.rows[place][0], tuple(following), random.Random(seed), row[0]
+                following = self.rows.following(place, view.num_following)
+                of_row = self.rows[place][0], following, random.Random(seed), row[0]
                 inputs.append(ViewInput(*of_row, *self._limits))
             made.append(view(inputs))
         return [(*row, *views) for row, *views in zip(tokens, *made, strict=True)]

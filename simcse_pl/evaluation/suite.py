@@ -60,7 +60,7 @@ class RetrievalTask:
         top_k: maximum number of neighbours per query.
 
     Raises:
-        UserError: a file does not exist or is damaged, or there are no queries.
+        UserError: a file does not exist or is damaged.
     """
 
     def __init__(
@@ -73,8 +73,6 @@ class RetrievalTask:
         self._name, self._top_k = str(corpus), top_k
         self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
         self._queries = list(iterate_sentences(queries)) if isinstance(queries, str) else list(queries)
-        if not self._queries:
-            raise UserError("retrieval.queries is empty: give sentences, [A man rides a horse.], or a file of them")
 
     def __call__(self, encode: Encode) -> RetrievalResults:
         """Return the neighbours of every query."""
@@ -137,14 +135,8 @@ def load_suite(
             is None.
     """
     names = [names] if isinstance(names, str) else names
-    for option, values, choices in (
-        ("tasks", names, TASK_NAMES),
-        ("split", [split], SPLITS),
-        ("geometry.split", [geometry_split], (WHOLE, *SPLITS)),
-        ("transfer.classifier", [classifier], CLASSIFIERS),
-    ):
-        if unknown := [value for value in values if value not in choices]:
-            raise UserError(f"{option}={unknown[0]}: choose among {', '.join(choices)}")
+    if classifier not in CLASSIFIERS:
+        raise UserError(f"transfer.classifier={classifier}: choose one of {', '.join(CLASSIFIERS)}")
     if not senteval_dir:
         if needs_bundle := [name for name in names if name not in ("sts", GEOMETRY)]:
             raise UserError(f"tasks: {needs_bundle[0]} needs a SentEval bundle, and senteval_dir is not set")

@@ -101,15 +101,6 @@ class EmbeddedBatch:
         self.pooled = torch.cat([anchors, others], dim=1)
         self.embeddings = torch.cat([encoder.project(anchors, self.split), other.project(others, self.split)], dim=1)
 
-    @property
-    def kind(self) -> RowKind:
-        """The roles of the views, what the labels are, and their range, which waits for a GPU."""
-        if self.labels is None:
-            return RowKind(self.roles)
-        label_range = float(self.labels.min()), float(self.labels.max())
-        scores: LabelKind = "scores" if self.labels.ndim == 1 else "score_lists"
-        return RowKind(self.roles, scores if self.labels.is_floating_point() else "classes", label_range)
-
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
         return [view for role in roles for view, other in enumerate(self.roles) if other == role]
@@ -257,7 +248,6 @@ class Loss(nn.Module, ABC):
         """Return the loss of a batch, which is embedded first, or of plain tensors (see EmbeddedBatch.of)."""
         if isinstance(encoder, Tensor):
             encoder, batch = None, EmbeddedBatch.of(encoder, batch, *views, **further)
-            self.check_rows(batch.kind)
         if self.embeds and not batch.embedded:
             batch.embed()
         loss: Tensor = super().__call__(encoder, batch)

@@ -63,13 +63,6 @@ def without_name(parameter: str) -> str:
     return ".".join(part for part in parameter.split(".") if part != _NAME)
 
 
-def without_base(backbone: Backbone, prefix: str, state: dict[str, Any]) -> None:
-    """Remove the weights of an adapter's frozen base model, whose names begin with a prefix, from a state dict."""
-    kept = {prefix + name for name in adapter_parameters(backbone)}
-    for name in [name for name in state if name.startswith(prefix) and name not in kept]:
-        del state[name]
-
-
 def merge_adapter(backbone: Backbone) -> None:
     """Add an adapter's weights to those of the base model, and remove it. A base in bfloat16 becomes float32.
 

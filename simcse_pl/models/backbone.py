@@ -1,6 +1,5 @@
 """Load Hugging Face encoders and decoders, for any architecture."""
 
-from contextlib import nullcontext
 from typing import Annotated, Any, Literal
 
 import torch
@@ -22,7 +21,7 @@ from simcse_pl.models.sources import (
     resolve,
 )
 from simcse_pl.models.unpadded import UNPADDED, use_unpadded
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone
 
@@ -88,8 +87,7 @@ def load_backbone(
     """
     source = resolve(name)
     base = base_of(source)
-    in_adapter = nullcontext() if base is None else reraise_as(f"{name}: the base of its adapter", users_too=True)
-    with in_adapter, loading(base or name) as source_of_weights:
+    with loading(base or name) as source_of_weights:
         config = load_config(source_of_weights, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")

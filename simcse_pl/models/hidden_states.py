@@ -1,7 +1,5 @@
 """Run a backbone for what a pooling reads: the states of its layers, and its attention."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -13,14 +11,12 @@ SELF_ATTENTION = "self_attention"  # of each token to itself, [batch, layers, he
 
 
 def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
-    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only.
-
-    Raise UserError if the backbone does not return the output of each layer.
-    """
+    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only."""
     inputs = _of_backbone(inputs)
     if last_only:
         return (backbone(**inputs).last_hidden_state,)
-    return _checked_states(backbone, inputs, backbone(**inputs, output_hidden_states=True))
+    states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).hidden_states
+    return states
 
 
 def run_with_attention(backbone: Backbone, inputs: Batch) -> tuple[tuple[Tensor, ...], Batch]:
@@ -34,17 +30,8 @@ def run_with_attention(backbone: Backbone, inputs: Batch) -> tuple[tuple[Tensor,
     if len(attentions) != backbone.config.num_hidden_layers or not all(torch.is_tensor(x) for x in attentions):
         raise UserError(f"{type(backbone).__name__} does not return its attention: choose another pooling than ditto")
     diagonals = torch.stack([attention.diagonal(dim1=2, dim2=3) for attention in attentions], dim=1)
-    return _checked_states(backbone, inputs, outputs), {SELF_ATTENTION: diagonals}
+    return outputs.hidden_states, {SELF_ATTENTION: diagonals}
 
 
 def _of_backbone(inputs: Batch) -> Batch:
     return {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}
-
-
-def _checked_states(backbone: Backbone, inputs: Batch, outputs: Any) -> tuple[Tensor, ...]:
-    states: tuple[Tensor, ...] = outputs.get("hidden_states") or ()
-    expected = (*inputs["attention_mask"].shape, backbone.config.hidden_size)
-    if len(states) != backbone.config.num_hidden_layers + 1 or any(x.shape != expected for x in states):
-        model = type(backbone).__name__
-        raise UserError(f"{model} does not return the output of each layer: choose a pooling of the last layer")
-    return states

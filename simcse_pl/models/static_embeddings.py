@@ -20,7 +20,7 @@ from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.models.sources import find_file, find_weights
 from simcse_pl.models.word_vectors import AveragedVectors
 from simcse_pl.postprocessing.linear import principal_directions
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import atomic_write, read_json, write_json
 from simcse_pl.utils.tensors import read_weights, to_device
 from simcse_pl.utils.terminal import tracked
@@ -77,8 +77,7 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
         if kinds[:1] != ["StaticEmbedding"]:
             return None
         folder = modules[0]["path"]
-        if (file := find_file(source, "tokenizer.json", folder)) is None:
-            raise UserError(f"{source} has no tokenizer.json beside its static embeddings")
+        file = find_file(source, "tokenizer.json", folder)
         tensors = read_weights(find_weights(source, folder))
         vectors = tensors["embeddings" if "embeddings" in tensors else "embedding.weight"].float()
         if "mapping" in tensors:  # of tokens to shared vectors
@@ -106,8 +105,6 @@ def distill(encoder: SentenceEncoder, dim: int = 256, sif: float = 1e-4) -> Stat
         sif: a, such as 1e-4.
     """
     tokenizer = encoder.tokenizer
-    if not tokenizer.is_fast:
-        raise UserError(f"the tokenizer of {tokenizer.name_or_path} is not one of the library tokenizers")
     example = tokenizer.backend_tokenizer.encode("a")
     ids, special = np.array(example.ids, dtype=np.int64), np.array(example.special_tokens_mask, dtype=bool)
     first, last = np.flatnonzero(~special)[[0, -1]]

@@ -7,7 +7,7 @@ from pytorch_lightning import LightningModule
 from torch import Tensor
 
 from simcse_pl.data.evaluation import TEST, VALIDATION, measure
-from simcse_pl.models.adapters import has_adapter, without_base
+from simcse_pl.models.adapters import adapter_parameters, has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
 from simcse_pl.utils.distributed import all_gather_with_grad
@@ -89,6 +89,9 @@ class EncoderModule(LightningModule):
 
     def leave_out_bases(self, state: dict[str, Any]) -> None:
         """Remove the weights of the base models of adapters from a state dict of this module."""
-        for name, part in self.named_modules():
+        for place, part in self.named_modules():
             if isinstance(part, SentenceEncoder) and has_adapter(part.backbone):
-                without_base(part.backbone, f"{name}.backbone.", state)
+                prefix = f"{place}.backbone."
+                kept = {prefix + name for name in adapter_parameters(part.backbone)}
+                for name in [name for name in state if name.startswith(prefix) and name not in kept]:
+                    del state[name]

@@ -122,10 +122,7 @@ def load_bare_weights(model: nn.Module, file: str) -> None:
         lacking = f"{prefix}{unfit[0]} of shape {[*own[unfit[0]].shape]} ({len(unfit)} missing)"
         raise UserError(f"{file}: its weights lack {lacking}: is it another model than the backbone, or damaged?")
     model.load_state_dict(loaded)
-    others = (
-        f"; not in the backbone: {', '.join(list(weights)[:3])}{' ...' * (len(weights) > 3)} ({len(weights)} in all)"
-    )
-    log.info("%s: %d weights %s*%s", file, len(own), prefix, others if weights else "")
+    log.info("%s: %d weights %s*; not in the backbone: %s", file, len(own), prefix, ", ".join(weights) or "none")
 
 
 def read_torch_file(path: Path, mmap: bool = False) -> Any:

@@ -49,10 +49,7 @@ def test_a_bare_state_dict_is_loaded_with_the_backbone_it_belongs_to(
     encoder.tokenizer.save_pretrained(tmp_path / "whole")
     expected = load_encoder(str(tmp_path / "whole"), pooling)
     assert torch.equal(encoder.encode(SENTENCES), expected.encode(SENTENCES))
-    assert (
-        f"{prefix}*; not in the backbone: {prefix}pooler.dense.weight, " in caplog.text
-        and "... (4 in all)" in caplog.text
-    )
+    assert f"{prefix}*; not in the backbone: {prefix}pooler.dense.weight, " in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,3 @@ def label_number(label: str, names: Names = None) -> float | None:
         return None if name is None else float(class_names(names).index(name))
     number = as_number(label)
     return _NUMBERS.get(label.casefold()) if number is None else number
-
-
-def expected_labels(names: Names, *others: str) -> str:
-    """Return which labels can be read, for messages: those of `names`, or others and the words that are known."""
-    option = "label_names=[...] gives the words for 0, 1, ..."
-    return f"{', '.join(map(str, names))} of label_names" if names else f"{', '.join((*others, *_NUMBERS))}; {option}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simcse_pl.data.readers.formats import TEXT, OpenedTable, Records, text_problem
-from simcse_pl.data.readers.labels import Names, class_name, expected_labels, label_number, label_text
+from simcse_pl.data.readers.labels import Names, class_name, label_number, label_text
 from simcse_pl.data.readers.layout import DETECTED, Layout
 from simcse_pl.data.readers.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
@@ -227,9 +227,10 @@ def _row(
     names = []
     for place in label.positions:
         if (name := label.read(texts[place])) is None:
-            expected = expected_labels(label.names, *(("a finite number",) if label.scores else ()))
-            wanted = expected if label.scores or label.names else "a label"
-            return f"column {table.name(place)} holds {texts[place][:40]!r}, not {wanted}"
+            known = f"{', '.join(map(str, label.names))} of label_names" if label.names else "a label"
+            if label.scores and not label.names:
+                known = "a finite number or a word such as yes; label_names=[...] gives the words for 0, 1, ..."
+            return f"column {table.name(place)} holds {texts[place][:40]!r}, not {known}"
         names.append(name)
     return row, " ".join(names) if names else None
 

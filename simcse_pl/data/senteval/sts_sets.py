@@ -28,24 +28,6 @@ _STSB_COLUMNS = (5, 6, 4)
 _SICK_COLUMNS = (1, 2, 3)
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 
-# The number of scored pairs or rows in the bundle that SentEval's own script downloads.
-ORIGINAL_SIZES = {
-    ("STS12", "test"): 3108,
-    ("STS13", "test"): 1500,
-    ("STS14", "test"): 3750,
-    ("STS15", "test"): 3000,
-    ("STS16", "test"): 1186,
-    ("STS-B", "test"): 1379,
-    ("SICK-R", "test"): 4927,
-    ("MR", "test"): 10662,
-    ("CR", "test"): 3775,
-    ("SUBJ", "test"): 10000,
-    ("MPQA", "test"): 10606,
-    ("SST", "test"): 1821,
-    ("TREC", "test"): 500,
-    ("MRPC", "test"): 1725,
-}
-
 
 class NotInBundleError(UserError):
     """The bundle has no file of a task."""

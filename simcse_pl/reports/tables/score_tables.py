@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from simcse_pl.data.senteval.sts_sets import ORIGINAL_SIZES, STS_TASKS
+from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import PROBING_TASKS, TRANSFER_TASKS
 from simcse_pl.reports.published import PaperRow, find_row
 from simcse_pl.results.evaluation_results import Metric, Result, StsScores
@@ -181,12 +181,10 @@ def _column(scores: StsScores) -> str:
 
 
 def _sizes(what: str, sizes: Sequence[Mapping[str, int | None]], frame: pd.DataFrame) -> list[str]:
-    """Return a note with the size of each task, and the original size if it differs."""
+    """Return a note with the size of each task."""
     parts = []
     for task in frame:
         counts = {counted[task] for counted in sizes if counted.get(task) is not None}
-        original = ORIGINAL_SIZES.get((task, "test"))
         if counts:
-            differs = original is not None and counts != {original}
-            parts.append(f"{task} {' or '.join(map(str, counts))}" + f" (the original: {original})" * differs)
+            parts.append(f"{task} {' or '.join(map(str, counts))}")
     return [f"{what}: {', '.join(parts)}"] if parts else []

@@ -67,7 +67,7 @@ def test_words_of_ones_own(write):
 
 def test_unknown_words_are_an_error_with_those_that_are_known(write):
     path = write(["yes", "maybe"])
-    with pytest.raises(UserError, match="line 2: column y holds 'maybe', not a finite number, true, .*label_names"):
+    with pytest.raises(UserError, match="line 2: column y holds 'maybe', not a finite number or .*label_names"):
         list(iterate_rows(path, score_column="y"))
     with pytest.raises(UserError, match="line 2: column y holds '-', not a label"):  # where annotators disagree
         list(iterate_rows(write(["yes", "-"]), label_column="y"))
