@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import fingerprint
 from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
@@ -128,6 +127,8 @@ class FrozenEncoder(Frozen):
 
     def _encoded(self, rows: RowKind, columns: int) -> Vectors:
         """Return the vectors of the first columns from the cache; those of rows that are not used may be 0."""
+        from simcse_pl.models.load import fingerprint  # imports what most runs do not need
+
         encoder, used = self.network, np.concatenate([np.array(part, dtype=np.int64) for part in rows.used])
 
         def write(folder: Path) -> None:

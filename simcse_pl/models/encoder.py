@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -41,10 +41,9 @@ class SentenceEncoder(nn.Module):
         pooling: a name such as `cls`, `mean` or `layers_1_12`, a function or module of your own, or its dotted name
             (see pooling.find_pooling). Its vectors may have another width than the backbone's.
         postprocess: a fitted post-processing that `encode` applies before it normalizes.
-        settings: the other settings, such as `head` and `max_length` (see EncoderSettings).
+        settings: the other settings, such as `head` (see EncoderSettings). Each setting is an attribute, too.
 
     Attributes:
-        settings: all settings, which are saved with the weights and the tokenizer. Each is an attribute, too.
         pooled_dim: the width of the pooled vectors, before the head.
         groups: how a CPU passes a batch through the backbone (see the package `cpu`).
 
@@ -69,13 +68,14 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         match_inputs(tokenizer, backbone)
         self.backbone, self.tokenizer, self.postprocess = backbone, tokenizer, postprocess
-        self.settings = EncoderSettings(name_of(pooling), **settings)
+        given = EncoderSettings(name_of(pooling), **settings)
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
-        with_sentence_mask = self.pooling_layer.reads_sentence_mask or self.template_bias != "none"
-        how = self.template, with_sentence_mask, self.final_period, self.template_as_text, self.prompts
+        with_sentence_mask = self.pooling_layer.reads_sentence_mask or given.template_bias != "none"
+        how = given.template, with_sentence_mask, given.final_period, given.template_as_text, given.prompts
         self.templates = Templates(tokenizer, *how)
-        max_length = self.templates.checked_length(self.max_length, backbone)
-        self.settings = replace(self.settings, max_length=max_length)
+        max_length = self.templates.checked_length(given.max_length, backbone)
+        self.settings = replace(given, max_length=max_length)
+        vars(self).update(vars(self.settings))
         tokenizer.model_max_length = max_length  # is saved with the tokenizer
         tokens = tokenize(tokenizer, list(EXAMPLES), min(max_length, 64))
         examples = to_device(self.templates.batch(tokens), backbone.device)
@@ -101,9 +101,9 @@ class SentenceEncoder(nn.Module):
         if self.head != "none":
             self.projection = projection_head(backbone, self.head, self.pooled_dim).to(backbone.device)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return a setting, such as `head`."""
-        return getattr(self.settings, name) if name in SETTINGS else super().__getattr__(name)
+    if TYPE_CHECKING:  # the attributes that settings are
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @classmethod
     def from_pretrained(
