@@ -66,7 +66,7 @@ class TrainingSet:
             trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
             `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
-            a single view needs no name.
+            a single view needs no name. A view with the role `anchor`, the first one, replaces the row's only sentence.
         batch_size: the rows of a contrastive batch, over all devices together.
         sampler: from `kind` to the group of each row that is trained on, of which batches are drawn, such as Clusters;
             None for one group.
@@ -111,7 +111,7 @@ class TrainingSet:
     prompts: Sequence[str | None] | None = None
     limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
-    views: Mapping[Any, View | None] | View | None = None
+    views: Mapping[Any, View | Sequence[View] | None] | View | None = None
     batch_size: PositiveInt = 64
     sampler: Callable[[RowKind], NDArray[np.integer]] | None = None
     tokenizing_processes: NonNegativeInt | None = None
@@ -126,7 +126,10 @@ class TrainingSet:
         if self.score_column is not None:
             self.labels = "scores" if isinstance(self.score_column, int | str) else "score_lists"
         named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
-        self._views: dict[Any, View] = {name: view for name, view in named.items() if view}
+        self._views: dict[Any, View] = {}
+        for name, made in named.items():
+            parts = {name: made} if isinstance(made, View) else {f"{name}.{i}": v for i, v in enumerate(made or ())}
+            self._views |= parts
         self._documents = any(view.num_following for view in self._views.values())
         if self._documents and any((self.hold_out, self.columns, self.labels)):
             raise UserError(
@@ -215,7 +218,7 @@ class TrainingSet:
         count = min(_ROWS_TRIED, len(self.chosen))
         keys = [divmod(i, count) for i in range(_ROWS_TRIED)]  # a few rows are tried in several epochs
         rows = self.with_views(keys)
-        anchors = self._collate.tokens_of([row[0] for row in rows])
+        anchors = [row[0] for row in self._tokens([int(self.chosen[row]) for _, row in keys])]
         for place, (name, view) in enumerate(self._views.items(), -len(self._views)):
             if isinstance(view, Dropout):
                 continue
@@ -240,6 +243,9 @@ class TrainingSet:
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
         columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
+        if width == 1 and Role.ANCHOR in [view.role for view in self._views.values()]:
+            columns, width = (), 0  # a view takes the place of the sentence
+        self._width = width
         dropout = [isinstance(view, Dropout) and view.role == Role.POSITIVE for view in self._views.values()] == [True]
         if dropout and (width == 1 or Role.POSITIVE in columns):
             self._views = {}  # the collator repeats a single sentence
@@ -310,4 +316,4 @@ class TrainingSet:
                 sentence = self.rows[place][0]
                 inputs.append(ViewInput(sentence, tuple(following), random.Random(seed), row[0], *self._limits))
             made.append(view(inputs))
-        return [(*row, *views) for row, *views in zip(tokens, *made, strict=True)]
+        return [(*row[: self._width], *views) for row, *views in zip(tokens, *made, strict=True)]
