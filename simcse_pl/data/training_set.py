@@ -66,7 +66,7 @@ class TrainingSet:
             trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
             `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
-            a single view needs no name. A view with the role `anchor`, the first one, replaces the row's only sentence.
+            a single view needs no name. A first view with the role `anchor` takes the place of the row's only sentence.
         batch_size: the rows of a contrastive batch, over all devices together.
         sampler: from `kind` to the group of each row that is trained on, of which batches are drawn, such as Clusters;
             None for one group.
@@ -111,7 +111,7 @@ class TrainingSet:
     prompts: Sequence[str | None] | None = None
     limit: PositiveInt | None = None
     hold_out: Annotated[float, Field(ge=0)] = 0.0
-    views: Mapping[Any, View | Sequence[View] | None] | View | None = None
+    views: Mapping[Any, View | None] | View | None = None
     batch_size: PositiveInt = 64
     sampler: Callable[[RowKind], NDArray[np.integer]] | None = None
     tokenizing_processes: NonNegativeInt | None = None
@@ -126,10 +126,7 @@ class TrainingSet:
         if self.score_column is not None:
             self.labels = "scores" if isinstance(self.score_column, int | str) else "score_lists"
         named = {"view": self.views} if isinstance(self.views, View) else self.views or {}
-        self._views: dict[Any, View] = {}
-        for name, made in named.items():
-            parts = {name: made} if isinstance(made, View) else {f"{name}.{i}": v for i, v in enumerate(made or ())}
-            self._views |= parts
+        self._views: dict[Any, View] = {name: view for name, view in named.items() if view}
         self._documents = any(view.num_following for view in self._views.values())
         if self._documents and any((self.hold_out, self.columns, self.labels)):
             raise UserError(
@@ -219,7 +216,9 @@ class TrainingSet:
         keys = [divmod(i, count) for i in range(_ROWS_TRIED)]  # a few rows are tried in several epochs
         rows = self.with_views(keys)
         anchors = [row[0] for row in self._tokens([int(self.chosen[row]) for _, row in keys])]
-        for place, (name, view) in enumerate(self._views.items(), -len(self._views)):
+        after = self._width
+        for name, view in self._views.items():
+            place, after = after, after + len(view.roles)
             if isinstance(view, Dropout):
                 continue
             with prefixed(f"views.{name}"):
@@ -243,18 +242,18 @@ class TrainingSet:
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
         columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
-        if width == 1 and Role.ANCHOR in [view.role for view in self._views.values()]:
-            columns, width = (), 0  # a view takes the place of the sentence
-        self._width = width
+        if width == 1 and any(Role.ANCHOR in view.roles for view in self._views.values()):
+            columns, width = (), 0
+        self._width = width  # the number of sentences of the file in a row of a batch
         dropout = [isinstance(view, Dropout) and view.role == Role.POSITIVE for view in self._views.values()] == [True]
         if dropout and (width == 1 or Role.POSITIVE in columns):
             self._views = {}  # the collator repeats a single sentence
-        roles = (*columns, *(Role(view.role) for view in self._views.values()))
+        roles = (*columns, *(Role(role) for view in self._views.values() for role in view.roles))
         if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         self.view_roles = default_roles(2) if len(roles) == 1 else roles
-        made = (0 if isinstance(view, Dropout) else None for view in self._views.values())
+        made = (0 if isinstance(view, Dropout) else None for view in self._views.values() for _ in view.roles)
         needed = len(candidates(self.view_roles))
         if self.labels == "score_lists" and len(label_columns(None, self.score_column)) != needed:
             raise UserError(f"data.score_column: it needs a column for each of {needed} positives and hard negatives")
@@ -301,7 +300,7 @@ class TrainingSet:
         chosen = self.held_out if held_out else self.chosen
         places = [(epoch, int(chosen[row])) for epoch, row in keys]
         tokens = self._tokens([place for _, place in places])
-        made = []
+        made: list[Sequence[Sentence]] = []
         for number, view in enumerate(self._views.values()):
             inputs = []
             for (epoch, place), row in zip(places, tokens, strict=True):
@@ -315,5 +314,6 @@ class TrainingSet:
                     following.append(self.rows[near][0])
                 sentence = self.rows[place][0]
                 inputs.append(ViewInput(sentence, tuple(following), random.Random(seed), row[0], *self._limits))
-            made.append(view(inputs))
+            sentences: Sequence[Any] = view(inputs)
+            made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
         return [(*row[: self._width], *views) for row, *views in zip(tokens, *made, strict=True)]

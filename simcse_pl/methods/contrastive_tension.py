@@ -29,7 +29,6 @@ class ContrastiveTension(Loss):
         negatives: K; fewer in a batch of K rows or less.
     """
 
-    contrasts = True
     truncatable = True
     needs = Needs(positives=1, negatives=False)
 

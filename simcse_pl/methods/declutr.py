@@ -31,7 +31,7 @@ def sample_spans(words: int, anchors: int, positives: int, shortest: int, longes
     Args:
         words: the number of words of the document.
         anchors, positives: the number of anchors, and of positives of each.
-        shortest, longest: l_min and l_max; both are at most 1 / (2 anchors) of the document.
+        shortest, longest: l_min and l_max; in a short document, both are at most 1 / (2 anchors) of its words.
         random: draws in the order of the released code.
     """
     longest = max(1, min(longest, words // (2 * anchors)))
@@ -51,44 +51,39 @@ def sample_spans(words: int, anchors: int, positives: int, shortest: int, longes
     return spans
 
 
-class Span(SentenceView):
-    """One of the spans that `sample_spans` draws of a document; see `spans`.
+class Spans(SentenceView):
+    """Spans of a document, in place of the document; see `sample_spans`.
+
+    The first anchor is followed by its positives. Other anchors and their positives have the role `other`;
+    `DeCLUTRLoss` reads them.
 
     Args:
-        number: which of the spans.
-        drawn: the arguments of `sample_spans` from `anchors` to `longest`.
+        anchors, positives: the number of anchors, and of positives of each.
+        min_words, max_words: l_min and l_max.
         segment: splits a document into words.
-        role: see View.
     """
 
-    shared_random = True  # all spans of a document are those of one drawing
+    def __init__(
+        self,
+        anchors: PositiveInt = 2,
+        positives: PositiveInt = 2,
+        min_words: PositiveInt = 32,
+        max_words: PositiveInt = 512,
+        segment: Segmenter = spaces,
+    ) -> None:
+        super().__init__()
+        self.drawn, self.segment = (anchors, positives, min_words, max_words), segment
 
-    def __init__(self, number: int, drawn: tuple[int, int, int, int], segment: Segmenter, role: str) -> None:
-        super().__init__(role)
-        self.number, self.drawn, self.segment = number, drawn, segment
+    @property
+    def roles(self) -> list[str]:  # noqa: D102  see View
+        anchors, positives, *_ = self.drawn
+        return [Role.ANCHOR, *[Role.POSITIVE] * positives, *[Role.OTHER] * (anchors - 1) * (1 + positives)]
 
-    def make(self, source: ViewInput) -> str:
-        """Return the span."""
+    def make(self, source: ViewInput) -> list[str]:
+        """Return the spans."""
         words = self.segment(source.sentence)
-        start, end = sample_spans(len(words), *self.drawn, source.random)[self.number]
-        return "".join(words[start:end]).strip()
-
-
-def spans(
-    anchors: PositiveInt = 2,
-    positives: PositiveInt = 2,
-    min_words: PositiveInt = 32,
-    max_words: PositiveInt = 512,
-    segment: Segmenter = spaces,
-) -> list[Span]:
-    """Return the views of rows that are documents; the arguments are those of `sample_spans`.
-
-    The first anchor takes the place of the document, and its positives follow. Other anchors and their positives have
-    the role `other`; `DeCLUTRLoss` reads them.
-    """
-    roles = [Role.ANCHOR, *[Role.POSITIVE] * positives, *[Role.OTHER] * (anchors - 1) * (1 + positives)]
-    drawn = anchors, positives, min_words, max_words
-    return [Span(number, drawn, segment, role) for number, role in enumerate(roles)]
+        drawn = sample_spans(len(words), *self.drawn, source.random)
+        return ["".join(words[start:end]).strip() for start, end in drawn]
 
 
 class DeCLUTRLoss(ContrastiveLoss):
