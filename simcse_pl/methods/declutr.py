@@ -18,48 +18,18 @@ from simcse_pl.models.tokenization import BEGINS_WORD
 from simcse_pl.utils.distributed import split_of
 from simcse_pl.utils.errors import UserError
 
-Range = tuple[int, int]  # the first word of a span, and the one after its last
 
-
-def sample_spans(words: int, anchors: int, positives: int, shortest: int, longest: int, random: Random) -> list[Range]:
-    """Draw spans of a document, each anchor followed by its positives (Giorgi et al. 2021, 3.2).
+class Spans(SentenceView):
+    """Spans of a document, in place of the document: each anchor, followed by its positives (Giorgi et al. 2021, 3.2).
 
     A length is l_min + b (l_max - l_min), rounded down, with b of Beta(4, 2) for anchors and of Beta(2, 4) for
     positives. Anchors are in different parts of l_max words, which are not neighbours as far as there are enough. A
-    positive is within, around or beside its anchor, or overlaps with it.
-
-    Args:
-        words: the number of words of the document.
-        anchors, positives: the number of anchors, and of positives of each.
-        shortest, longest: l_min and l_max; in a short document, both are at most 1 / (2 anchors) of its words.
-        random: draws in the order of the released code.
-    """
-    longest = max(1, min(longest, words // (2 * anchors)))
-    shortest = min(shortest, longest)
-    parts, spans = list(range(0, max(1, words - longest + 1), longest)), []
-    for left in range(anchors, 0, -1):
-        length = int(random.betavariate(4, 2) * (longest - shortest) + shortest)
-        part = random.choice([0, len(parts) - 1] if len(parts) // left < left else range(len(parts)))
-        start = random.choice(range(parts[part], parts[part] + longest - length + 1))
-        parts = [*parts[: max(0, part - 1)], *parts[part + 2 :]] or parts
-        end = start + length
-        spans.append((start, end))
-        for _ in range(positives):
-            length = int(random.betavariate(2, 4) * (longest - shortest) + shortest)
-            first = random.choice(range(max(0, start - length), min(end, words - length) + 1))
-            spans.append((first, first + length))
-    return spans
-
-
-class Spans(SentenceView):
-    """Spans of a document, in place of the document; see `sample_spans`.
-
-    The first anchor is followed by its positives. Other anchors and their positives have the role `other`;
-    `DeCLUTRLoss` reads them.
+    positive is within, around or beside its anchor, or overlaps with it. Other anchors than the first, and their
+    positives, have the role `other`; `DeCLUTRLoss` reads them.
 
     Args:
         anchors, positives: the number of anchors, and of positives of each.
-        min_words, max_words: l_min and l_max.
+        min_words, max_words: l_min and l_max; in a short document, both are at most 1 / (2 anchors) of its words.
         segment: splits a document into words.
     """
 
@@ -72,18 +42,36 @@ class Spans(SentenceView):
         segment: Segmenter = spaces,
     ) -> None:
         super().__init__()
-        self.drawn, self.segment = (anchors, positives, min_words, max_words), segment
+        self.anchors, self.positives, self.segment = anchors, positives, segment
+        self.min_words, self.max_words = min_words, max_words
 
     @property
     def roles(self) -> list[str]:  # noqa: D102  see View
-        anchors, positives, *_ = self.drawn
-        return [Role.ANCHOR, *[Role.POSITIVE] * positives, *[Role.OTHER] * (anchors - 1) * (1 + positives)]
+        others = [Role.OTHER] * (self.anchors - 1) * (1 + self.positives)
+        return [Role.ANCHOR, *[Role.POSITIVE] * self.positives, *others]
 
     def make(self, source: ViewInput) -> list[str]:
         """Return the spans."""
         words = self.segment(source.sentence)
-        drawn = sample_spans(len(words), *self.drawn, source.random)
-        return ["".join(words[start:end]).strip() for start, end in drawn]
+        return ["".join(words[start:end]).strip() for start, end in self.draw(len(words), source.random)]
+
+    def draw(self, words: int, random: Random) -> list[tuple[int, int]]:
+        """Return the first word of each span and the one after its last, drawn in the order of the released code."""
+        longest = max(1, min(self.max_words, words // (2 * self.anchors)))
+        shortest = min(self.min_words, longest)
+        parts, spans = list(range(0, max(1, words - longest + 1), longest)), []
+        for left in range(self.anchors, 0, -1):
+            length = int(random.betavariate(4, 2) * (longest - shortest) + shortest)
+            part = random.choice([0, len(parts) - 1] if len(parts) // left < left else range(len(parts)))
+            start = random.choice(range(parts[part], parts[part] + longest - length + 1))
+            end = start + length
+            parts = [*parts[: max(0, part - 1)], *parts[part + 2 :]] or parts
+            spans.append((start, end))
+            for _ in range(self.positives):
+                length = int(random.betavariate(2, 4) * (longest - shortest) + shortest)
+                first = random.choice(range(max(0, start - length), min(end, words - length) + 1))
+                spans.append((first, first + length))
+        return spans
 
 
 class DeCLUTRLoss(ContrastiveLoss):

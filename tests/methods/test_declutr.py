@@ -7,7 +7,7 @@ import pytest
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.losses.mlm import MaskedLanguageModeling
-from simcse_pl.methods.declutr import DeCLUTRLoss, Spans, sample_spans
+from simcse_pl.methods.declutr import DeCLUTRLoss, Spans
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError
@@ -37,13 +37,14 @@ class Draws(random.Random):
 
 @pytest.mark.parametrize(("seed", "given"), list(enumerate(RELEASED)))
 def test_the_spans_are_those_of_the_released_code(seed, given):
-    assert sample_spans(*given, Draws(seed)) == RELEASED[given]
+    words, *options = given
+    assert Spans(*options).draw(words, Draws(seed)) == RELEASED[given]
 
 
 def test_lengths_have_beta_distributions_and_positives_touch_their_anchor():
     lengths = {"anchor": [], "positive": []}
     for seed in range(2000):
-        (start, end), (first, last) = sample_spans(4000, 1, 1, 0, 1000, random.Random(seed))
+        (start, end), (first, last) = Spans(1, 1, 0, 1000).draw(4000, random.Random(seed))
         assert 0 <= start < end <= 4000 and 0 <= first <= last <= 4000 and first <= end and start <= last
         lengths["anchor"].append((end - start) / 1000)
         lengths["positive"].append((last - first) / 1000)
@@ -57,7 +58,7 @@ def test_lengths_have_beta_distributions_and_positives_touch_their_anchor():
 @pytest.mark.parametrize("words", [1, 2, 3, 5, 40])
 def test_a_short_document_has_shorter_spans(words):
     for seed in range(50):
-        drawn = sample_spans(words, 2, 2, 32, 512, random.Random(seed))
+        drawn = Spans().draw(words, random.Random(seed))
         assert len(drawn) == 6
         assert all(0 <= start < end <= words and end - start == max(1, words // 4) for start, end in drawn)
 
