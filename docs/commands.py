@@ -95,6 +95,7 @@ WORDS = ("a", "man", "dog", "the", "is", "of", "woman", "on", "in", "plays", "tw
 FILES = {
     "my_sentences.txt": rows_of("My parcel of {0} {1} is late.\nHow do I return {0} {1}?\n"),
     "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),
+    "documents.txt": rows_of("The {1} have {0} legs. They left {0} days ago, and they are late for the {1} there.\n"),
     "lines.txt": rows_of("The {1} left {0} days ago.\n"),
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
     "scored_pairs.tsv": SCORED,

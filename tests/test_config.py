@@ -171,6 +171,8 @@ OTHER_VALUES = {  # than the default: those of a method, and of the whole config
     *(("mlm", "weight"), ("mlm", "anchors_only"), ("replaced_token_detection", "generator")),
     *(("ranking_distillation", "pooling"), ("next_3_sentences", "n"), ("synonym", "wordnet")),
     *(("flow", "seed"), ("flow", "progress")),
+    *(("declutr", "symmetric"), ("declutr", "same_role")),
+    *(("in_batch_tension", "symmetric"), ("in_batch_tension", "trainable_temperature")),
 }
 
 

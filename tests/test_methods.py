@@ -20,11 +20,15 @@ from tests.runs import assert_resumed_to_the_bit, build, fit
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
 TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
+    "declutr": ["objective.mlm.head=new", "data.max_length=32"],
     "diffcse": ["auxiliary.replaced_token_detection.generator=null"],
     "infocse": ["auxiliary.sentence_mlm.frozen_layers=2", "auxiliary.sentence_mlm.head=new"],
     "whitenedcse": ["objective.groups=16"],
 }
-WITH_STATE = ("esimcse", "pcl", "diffcse", "infocse", "rankcse", "whitenedcse", "promptbert")  # beyond the encoder's
+WITH_STATE = (  # beyond the encoder's
+    *("esimcse", "pcl", "diffcse", "infocse", "rankcse", "whitenedcse", "promptbert"),
+    *("contrastive_tension", "declutr"),
+)
 STEPS = 4
 
 

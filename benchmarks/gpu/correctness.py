@@ -31,6 +31,7 @@ ROWS = 16  # of a batch
 _SCALE = 1024.0  # of the loss, so that gradients in half precision are not 0
 _OPTIONS = {  # what a method needs for such small encoders, and for all of its parts to be seen in the gradient
     "dclr": ["objective.threshold=0.99"],
+    "declutr": ["data.max_length=32"],
     "diffcse": ["auxiliary.replaced_token_detection.weight=1"],
     "infocse": ["auxiliary.sentence_mlm.weight=1", "auxiliary.sentence_mlm.frozen_layers=2"],
     "sncse": ["auxiliary.bidirectional_margin.weight=1"],
@@ -41,6 +42,7 @@ FURTHER = {  # losses that are no part of a method
     "objective=cosine_mse": ["data=nli_scored_sample"],
     "objective=distillation": [_PAIRS, "objective.teacher=any/network", "model.head=none"],
     "objective=gist": [_TRIPLETS, "objective.guide=any/network"],
+    "objective=in_batch_tension": ["method=contrastive_tension"],
     "objective=listwise": [_TRIPLETS, "objective.teacher=any/network", "model.head=none"],
     "objective=margin_mse": [_TRIPLETS, "objective.teacher=any/network", "model.head=none"],
     "objective=matryoshka": [_PAIRS, "model.head=mlp"],

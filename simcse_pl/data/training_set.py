@@ -65,7 +65,7 @@ class TrainingSet:
             trained on; their loss is measured.
         views: the views to add to each row, by name. Without views, a row of one sentence is its own positive. If
             `Dropout` is the only view, it is added only to rows without a positive. A view that is None adds nothing;
-            a single view needs no name.
+            a single view needs no name. A first view with the role `anchor` takes the place of the row's only sentence.
         batch_size: the rows of a contrastive batch, over all devices together.
         sampler: from `kind` to the group of each row that is trained on, of which batches are drawn, such as Clusters;
             None for one group.
@@ -177,6 +177,8 @@ class TrainingSet:
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         self.row_count = "streamed" if self.streaming else str(len(self.chosen))
         log.info("train: %s rows of %d from %s", self.row_count, len(self.rows[0]), self.train)
+        if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
+            raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
         read = () if self.streaming else self.rows
@@ -208,8 +210,10 @@ class TrainingSet:
         count = min(_ROWS_TRIED, len(self.chosen))
         keys = [divmod(i, count) for i in range(_ROWS_TRIED)]  # a few rows are tried in several epochs
         rows = self.with_views(keys)
-        anchors = self._collate.tokens_of([row[0] for row in rows])
-        for place, (name, view) in enumerate(self._views.items(), -len(self._views)):
+        anchors = [row[0] for row in self._tokens([int(self.chosen[row]) for _, row in keys])]
+        after = self._width
+        for name, view in self._views.items():
+            place, after = after, after + len(view.roles)
             if isinstance(view, Dropout):
                 continue
             with prefixed(f"views.{name}"):
@@ -231,15 +235,18 @@ class TrainingSet:
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
         columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
+        if width == 1 and any(Role.ANCHOR in view.roles for view in self._views.values()):
+            columns, width = (), 0
+        self._width = width  # the number of sentences of the file in a row of a batch
         dropout = [isinstance(view, Dropout) and view.role == Role.POSITIVE for view in self._views.values()] == [True]
         if dropout and (width == 1 or Role.POSITIVE in columns):
             self._views = {}  # the collator repeats a single sentence
-        roles = (*columns, *(Role(view.role) for view in self._views.values()))
+        roles = (*columns, *(Role(role) for view in self._views.values() for role in view.roles))
         if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         self.view_roles = default_roles(2) if len(roles) == 1 else roles
-        made = (0 if isinstance(view, Dropout) else None for view in self._views.values())
+        made = (0 if isinstance(view, Dropout) else None for view in self._views.values() for _ in view.roles)
         needed = len(candidates(self.view_roles))
         if self.labels == "score_lists" and len(label_columns(None, self.score_column)) != needed:
             raise UserError(f"data.score_column: it needs a column for each of {needed} positives and hard negatives")
@@ -285,7 +292,7 @@ class TrainingSet:
         chosen = self.held_out if held_out else self.chosen
         places = [(epoch, int(chosen[row])) for epoch, row in keys]
         tokens = self._tokens([place for _, place in places])
-        made = []
+        made: list[Sequence[Sentence]] = []
         for number, view in enumerate(self._views.values()):
             inputs = []
             for (epoch, place), row in zip(places, tokens, strict=True):
@@ -295,5 +302,6 @@ class TrainingSet:
                 following = self.rows.following(place, view.num_following)
                 of_row = self.rows[place][0], following, random.Random(seed), row[0]
                 inputs.append(ViewInput(*of_row, *self._limits))
-            made.append(view(inputs))
-        return [(*row, *views) for row, *views in zip(tokens, *made, strict=True)]
+            sentences: Sequence[Any] = view(inputs)
+            made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
+        return [(*row[: self._width], *views) for row, *views in zip(tokens, *made, strict=True)]

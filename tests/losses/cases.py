@@ -19,9 +19,11 @@ from simcse_pl.losses.scored_pairs import CosineMSELoss
 from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.methods.angle import AngleLoss
 from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
+from simcse_pl.methods.contrastive_tension import ContrastiveTension
 from simcse_pl.methods.cosent import CoSENTLoss
 from simcse_pl.methods.cot_bert import ContrastedPositives
 from simcse_pl.methods.dclr import DebiasedLoss
+from simcse_pl.methods.declutr import DeCLUTRLoss
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.methods.gs_infonce import GaussianNegatives
 from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
@@ -130,6 +132,7 @@ CASES = {
     "triplet margin": Case(
         lambda _: TripletMargin(margin=0.1), formulas.triplet_margin, (ANCHOR, OTHER, OTHER, POSITIVE, OTHER)
     ),
+    "contrastive_tension": Case(lambda _: ContrastiveTension(2), OFFICIAL),
     "cosent": Case(lambda _: CoSENTLoss(0.5), OFFICIAL, labels="scores"),
     "cot_bert": Case(lambda _: ContrastedPositives(0.3), formulas.cot_bert, default_roles(4), queue=3),
     "gist": Case(
@@ -139,6 +142,11 @@ CASES = {
         plain=False,
     ),
     "dclr": Case(lambda teacher: DebiasedLoss(teacher, 0.3, threshold=0.5, noise_step_size=0.3), OFFICIAL, plain=False),
+    "declutr": Case(
+        lambda _: DeCLUTRLoss(MaskedLanguageModeling(weight=0.5), temperature=0.3, symmetric=True, same_role=True),
+        OFFICIAL,
+        (ANCHOR, POSITIVE, POSITIVE, OTHER, OTHER, OTHER),
+    ),
     "diffcse": Case(lambda _: ReplacedTokenDetection(), OFFICIAL, plain=False),
     "gs_infonce": Case(lambda _: GaussianNegatives(5, 2.0, temperature=0.3), formulas.gs_infonce, TRIPLET, queue=2),
     "infocse": Case(lambda _: SentenceMaskedLanguageModeling(frozen_layers=2), OFFICIAL, plain=False),

@@ -101,8 +101,8 @@ def on_cpu_and_device(module, step, batch):
 
 
 # They check the range of labels, select masked positions, or draw a layer.
-WAIT = ("softmax", "cosine mse", "mlm", "diffcse", "infocse", "inner layer")
-DRAWN_ON_DEVICE = ("mlm", "diffcse", "infocse", "whitenedcse")
+WAIT = ("softmax", "cosine mse", "mlm", "declutr", "diffcse", "infocse", "inner layer")
+DRAWN_ON_DEVICE = ("mlm", "declutr", "diffcse", "infocse", "whitenedcse")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -51,6 +51,7 @@ class View(ABC):
         num_following: number of next sentences that it needs; with 1 or more, the last row of a document is left out.
         shared_random: whether it draws the same random numbers as the row's other views of which this is true.
         once: whether the view of a row is the same in all epochs.
+        roles: the role of each sentence that it makes of a row. A first `anchor` takes the place of the row's sentence.
     """
 
     num_following: int = 0
@@ -61,12 +62,16 @@ class View(ABC):
     def __init__(self, role: str = "positive") -> None:
         self.role = role
 
+    @property
+    def roles(self) -> Sequence[str]:  # noqa: D102  see Attributes
+        return (self.role,)
+
     def check_text(self, sentences: Sequence[str]) -> None:  # noqa: B027  most views fit any text
         """Raise UserError if the view is not meant for a text, such as one of another language."""
 
     @abstractmethod
-    def __call__(self, inputs: Sequence[ViewInput]) -> Sequence[str | Tokens]:
-        """Return the views of a batch, in order: text, or token ids with special tokens."""
+    def __call__(self, inputs: Sequence[ViewInput]) -> Sequence[Any]:
+        """Return the views of a batch, in order: text, or token ids with special tokens; a list for several roles."""
 
 
 class SentenceView(View):
