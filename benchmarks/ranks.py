@@ -11,6 +11,7 @@ import itertools
 import os
 import tempfile
 from collections import Counter
+from multiprocessing import set_forkserver_preload
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def count(rank: int, folder: str, methods: list[str]) -> None:
 def counted(methods: list[str]) -> Table:
     """Return the table of what two ranks exchange."""
     with tempfile.TemporaryDirectory() as folder:
-        start_processes(count, (folder, methods), 2, start_method="spawn")
+        set_forkserver_preload(["benchmarks.methods"])  # imported once for both
+        start_processes(count, (folder, methods), 2, start_method="forkserver")
         counts = read_json(Path(folder) / "counts.json")
     rows = []
     for method, (found, moved) in counts.items():
