@@ -9,6 +9,7 @@ from benchmarks import data, methods
 from benchmarks.common import comparison, operations_of
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
+from tests.senteval_bundle import write_bundle
 
 
 def test_ratios_are_within_a_round():
@@ -50,7 +51,7 @@ def test_a_row_of_the_data_benchmark_is_measured(way, run_command, tmp_path):
     [
         ("train", "train_triplets", f"--rounds 1 --steps 1 --batch-size 4 --triplets {sample.path('nli.csv')}", 7),
         ("encode", "encode", "--rounds 1 --sentences 16", 3),
-        ("evaluate", "evaluate_sts", "--rounds 1", 3),
+        ("evaluate", "evaluate_sts", "--rounds 1 --senteval-dir {bundle}", 3),
         ("memory", "memory", "--sizes 8 --chunk-size 4", 2),
         ("methods", "methods", "--rounds 1 --steps 1 --only simcse", 2),
         ("ranks", "ranks_counted", "--only simcse", 1),
@@ -58,6 +59,7 @@ def test_a_row_of_the_data_benchmark_is_measured(way, run_command, tmp_path):
     ],
 )
 def test_each_benchmark_runs(benchmark, table, options, ways, run_command, tmp_path):
+    options = options.format(bundle=write_bundle(tmp_path / "bundle"))
     run_command("-m", f"benchmarks.{benchmark}", *options.split(), "--out", tmp_path)
     rows = pandas.read_csv(tmp_path / f"{table}.csv").to_dict("records")
     assert len(rows) == ways
