@@ -80,10 +80,10 @@ def start():
 
 
 @pytest.fixture
-def given(sentences, make_model):
+def given(sentences, pairs, make_model):
     """Return options of a short run."""
     common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert")), "~callbacks.progress"]
-    return [*common, "data.batch_size=4", "data.validation=[sample]"]
+    return [*common, "data.batch_size=4", f"data.validation={pairs}"]
 
 
 def results_of(folder):
