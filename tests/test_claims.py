@@ -41,11 +41,11 @@ def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tm
     train, evaluate, search, export = (
         ["-m", "simcse_pl", *shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour"))[1:]] for line in commands
     )
-    done = run_command(*train, fresh=True)
+    done = run_command(*train)
     assert "GPU available" not in done.stdout + done.stderr  # Lightning's own lines
-    run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated", fresh=True)
-    assert re.search(r"horse[ ,.]", run_command(*search, fresh=True).stdout)
-    run_command(*export, fresh=True)
+    run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated")
+    assert re.search(r"horse[ ,.]", run_command(*search).stdout)
+    run_command(*export)
     assert (tmp_path / "tour" / "exported" / "README.md").is_file()
     snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", tour, flags=re.MULTILINE))
     names = {}
@@ -60,14 +60,14 @@ def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tm
 
 def test_unsupervised_training_improves_the_packaged_encoder(run_command, senteval_dir, tmp_path):
     """A third of the steps of the README's command; all 105 steps gain another point."""
-    where = [f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/run"]
+    where = ["data.test=null", f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/run"]
     run_command("train.py", "experiment=unsup_minilm", "trainer.max_steps=35", *where)
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert 100 * results["before"]["spearman"] == pytest.approx(79.7, abs=0.1)
     assert 100 * results["best"]["spearman"] >= 83
 
 
-REFERENCE = {"STS13": 80.60, "STS14": 75.60, "STS-B": 82.03, "SICK-R": 77.15}
+REFERENCE = {"STS13": 80.60, "STS-B": 82.03, "SICK-R": 77.15}  # a task with subsets, and the other two formats
 
 
 def test_sts_scores_of_the_packaged_encoder(evaluate):

@@ -38,7 +38,8 @@ MISSING = {  # what a choice leaves to the user
 EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 
 
-@pytest.mark.parametrize(("group", "choice"), CHOICES)
+# methods have tests/test_methods.py
+@pytest.mark.parametrize(("group", "choice"), [choice for choice in CHOICES if choice[0] != "method"])
 def test_every_choice_composes(group, choice):
     given = [f"{group}={choice}", *MISSING.get(choice, [])]
     evaluated = group in ("postprocess", "templates", "test_sets")

@@ -38,17 +38,9 @@ def pairs() -> dict[str, Tensor]:
 
 def records(folders: Path) -> Iterator[Record]:
     """Yield a record of each method."""
-    yield masked_language_modelling(folders)
-    yield gs_infonce(folders)
-    yield esimcse(folders)
-    yield mixcse(folders)
-    yield simcse_pp(folders)
-    yield diffcse(folders)
-    yield whitenedcse(folders)
-    yield pcl(folders)
-    yield infocse(folders)
-    yield rankcse(folders)
-    yield dclr(folders)
+    first = masked_language_modelling, gs_infonce, esimcse, mixcse, simcse_pp
+    for method in (*first, diffcse, whitenedcse, pcl, infocse, rankcse, dclr):
+        yield method(folders)
 
 
 def recorded(
@@ -78,12 +70,12 @@ def recorded(
     return record
 
 
-def masked_copy(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ids of which some are masked or replaced, and the labels: the ids that were chosen, or else -100."""
-    words = tokenizer()
+def with_masked(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return inputs with ids of which some are masked or replaced, and labels: the ids that were chosen, or -100."""
+    words, ids = tokenizer(), inputs["input_ids"]
     chosen = (torch.arange(ids.numel()).view_as(ids) % 4 == 2) & ~torch.isin(ids, torch.tensor(words.all_special_ids))
     masked = torch.where(chosen, words.mask_token_id, ids)
-    return masked, torch.where(chosen, ids, -100)
+    return inputs | {"mlm_input_ids": masked, "mlm_labels": torch.where(chosen, ids, -100)}
 
 
 def masked_language_modelling(folders: Path) -> Record:
@@ -96,14 +88,12 @@ def masked_language_modelling(folders: Path) -> Record:
     options = ["method=sup_simcse", "auxiliary=mlm"]
     record = Record("sup_simcse_mlm", Repository(folders, "princeton-nlp/SimCSE", "49fa580"), options, names, TRIPLETS)
     inputs = padded([[tokenizer()(sentence).input_ids for sentence in row] for row in TRIPLETS])
-    masked, labels = masked_copy(inputs["input_ids"])
 
     def pretrained(model: nn.Module) -> None:
         head = BertForMaskedLM.from_pretrained(RECORDS / "bert").cls.predictions.state_dict()
         model.lm_head.load_state_dict(head)
 
-    chosen = {"mlm_input_ids": masked, "mlm_labels": labels}
-    return recorded(record, "simcse/models.py", inputs | chosen, prepare=pretrained, do_mlm=True)
+    return recorded(record, "simcse/models.py", with_masked(inputs), prepare=pretrained, do_mlm=True)
 
 
 def gs_infonce(folders: Path) -> Record:
@@ -143,9 +133,7 @@ def simcse_pp(folders: Path) -> Record:
     """SimCSE++ (Xu et al. 2023)."""
     repository = Repository(folders, "Jiahao004/SimCSE-plus-plus", "899e49b")
     record = Record("simcse_pp", repository, ["method=simcse_pp"], NAMES, PAIRS, script="run_re_vicreg.sh")
-    return recorded(
-        record, "simcse/models_re_vicreg.py", pairs(), pos_ratio=1, sw_temp=5.0, sw_weight=0.1
-    )  # fmt: skip
+    return recorded(record, "simcse/models_re_vicreg.py", pairs(), pos_ratio=1, sw_temp=5.0, sw_weight=0.1)
 
 
 def diffcse(folders: Path) -> Record:
@@ -153,13 +141,11 @@ def diffcse(folders: Path) -> Record:
     term = "auxiliary.replaced_token_detection."
     names = BATCH_NORM | {"discriminator.": f"{term}discriminator.", "electra_head.": f"{term}classifier."}
     generator = RECORDS / "bert"
-    repaired = (
-        "the discriminator's first state is set by a hook: the released copy of transformers 4.2.1 does it by cls_input"
-    )
     record = Record(
         "diffcse", Repository(folders, "voidism/DiffCSE", "f724b2c"),
-        ["method=diffcse", f"{term}generator={{bert}}", f"{term}weight=0.5"], names, PAIRS, repaired,
-        copy="discriminator", script="run_diffcse.sh",
+        ["method=diffcse", f"{term}generator={{bert}}", f"{term}weight=0.5"], names, PAIRS,
+        "the discriminator's first state is set by a hook: the released copy of transformers 4.2.1 does it by "
+        "cls_input", copy="discriminator", script="run_diffcse.sh",
     )  # fmt: skip
 
     def prepare(model: nn.Module) -> None:
@@ -178,10 +164,8 @@ def diffcse(folders: Path) -> Record:
         model.generator.load_state_dict(BertForMaskedLM.from_pretrained(generator).state_dict())
         model.generator.requires_grad_(False)
 
-    inputs = pairs()
-    masked, labels = masked_copy(inputs["input_ids"])
     return recorded(
-        record, "diffcse/models.py", inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, prepare=prepare,
+        record, "diffcse/models.py", with_masked(pairs()), prepare=prepare,
         repair=lambda source: source.replace("cls_token=101", f"cls_token={tokenizer().cls_token_id}"),
         generator_name=str(generator), batchnorm=True, before_mlp=False, lambda_weight=0.5, mlp_only_train=True,
     )  # fmt: skip
@@ -238,13 +222,10 @@ def pcl(folders: Path) -> Record:
 def infocse(folders: Path) -> Record:
     """InfoCSE (Wu et al. 2022)."""
     term = "auxiliary.sentence_mlm."
-    names = BATCH_NORM | {
-        "c_head.": f"{term}head_layers.encoder.layer.",
-        "lm_head.": f"{term}head.model.cls.predictions.",
-    }
+    names = {"c_head.": f"{term}head_layers.encoder.layer.", "lm_head.": f"{term}head.model.cls.predictions."}
     record = Record(
         "infocse", Repository(folders, "caskcsg/sentemb", "5eeec55", "InfoCSE"),
-        ["method=infocse", f"{term}frozen_layers=1", f"{term}layers=1", f"{term}weight=0.5"], names, PAIRS,
+        ["method=infocse", f"{term}frozen_layers=1", f"{term}layers=1", f"{term}weight=0.5"], BATCH_NORM | names, PAIRS,
         script="Infocse-bert-base.sh",
     )  # fmt: skip
 
@@ -253,11 +234,9 @@ def infocse(folders: Path) -> Record:
         model.mlm.load_state_dict(pretrained.state_dict(), strict=False)
         model.lm_head.load_state_dict(pretrained.cls.predictions.state_dict())
 
-    inputs = pairs()
-    masked, labels = masked_copy(inputs["input_ids"])
     return recorded(
-        record, "infocse/models_cls_mlm.py", inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, prepare=prepare,
-        do_mlm=True, skip_from=1, n_head_layers=1, mlm_eval=True, batchnorm=True, mlm_weight=0.5,
+        record, "infocse/models_cls_mlm.py", with_masked(pairs()), prepare=prepare, do_mlm=True,
+        skip_from=1, n_head_layers=1, mlm_eval=True, batchnorm=True, mlm_weight=0.5,
     )  # fmt: skip
 
 
@@ -280,25 +259,21 @@ def rankcse(folders: Path) -> Record:
         vectors = teacher(**flat).last_hidden_state[:, 0].view(len(PAIRS), 2, -1)
     scores = nn.CosineSimilarity(dim=-1)(vectors[:, :1], vectors[:, 1]) / 0.05
 
-    def repair(source: str) -> str:
-        source = source.replace(".log().clamp(min=self.eps)", ".log()")
-        return source.replace("torch.log(cumsums + self.eps)", "torch.log(cumsums)")
-
     return recorded(
-        record, "rankcse/models.py", inputs, {"teacher_top1_sim_pred": scores}, repair=repair,
+        record, "rankcse/models.py", inputs, {"teacher_top1_sim_pred": scores}, repair=lambda source: source.replace(
+            ".log().clamp(min=self.eps)", ".log()"
+        ).replace("torch.log(cumsums + self.eps)", "torch.log(cumsums)"),
         distillation_loss="listmle", tau2=0.05, gamma_=1.0, beta_=1.0,
     )  # fmt: skip
 
 
 def dclr(folders: Path) -> Record:
     """DCLR (Zhou et al. 2022)."""
-    repaired = (
-        "the encoders are BERT with its attention mask, in place of a copy of its code without; the noise is in float64"
-    )
     record = Record(
         "dclr", Repository(folders, "RUCAIBox/DCLR", "e2c3430"),
-        ["method=dclr", "objective.threshold=0.83", "objective.guide={guide}"],
-        NAMES, PAIRS, repaired, copy="fix_bert", script="run.sh",
+        ["method=dclr", "objective.threshold=0.83", "objective.guide={guide}"], NAMES, PAIRS,
+        "the encoders are BERT with its attention mask, in place of a copy of its code without; the noise is in "
+        "float64", copy="fix_bert", script="run.sh",
     )  # fmt: skip
     encoders = """
 BertModelDenoised = BertModel

@@ -1,5 +1,7 @@
 """The benchmarks run with a few steps, and their ratios and counts of operations are right."""
 
+import json
+
 import pandas
 import pytest
 
@@ -7,6 +9,7 @@ from benchmarks import data, methods
 from benchmarks.common import comparison, operations_of
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
+from tests.senteval_bundle import write_bundle
 
 
 def test_ratios_are_within_a_round():
@@ -36,19 +39,26 @@ def test_a_warm_start_has_the_same_source_as_the_cold_one(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", data.WAYS)
+def test_a_row_of_the_data_benchmark_is_measured(way, run_command, tmp_path):
+    done = run_command("-m", "benchmarks.data", "--one", way, data.source_of(tmp_path, 300), tmp_path / "cache")
+    assert json.loads(done.stdout)["s to the first batch"] > 0
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("benchmark", "table", "options", "ways"),
     [
         ("train", "train_triplets", f"--rounds 1 --steps 1 --batch-size 4 --triplets {sample.path('nli.csv')}", 7),
         ("encode", "encode", "--rounds 1 --sentences 16", 3),
-        ("evaluate", "evaluate_sts", "--rounds 1", 3),
-        ("data", "data", "--lines 300", 4),
+        ("evaluate", "evaluate_sts", "--rounds 1 --senteval-dir {bundle}", 3),
         ("memory", "memory", "--sizes 8 --chunk-size 4", 2),
         ("methods", "methods", "--rounds 1 --steps 1 --only simcse", 2),
         ("ranks", "ranks_counted", "--only simcse", 1),
     ],
 )
 def test_each_benchmark_runs(benchmark, table, options, ways, run_command, tmp_path):
+    options = options.format(bundle=write_bundle(tmp_path / "bundle"))
     run_command("-m", f"benchmarks.{benchmark}", *options.split(), "--out", tmp_path)
     rows = pandas.read_csv(tmp_path / f"{table}.csv").to_dict("records")
     assert len(rows) == ways

@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import simcse_pl.losses
@@ -20,7 +19,7 @@ from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
-from tests.forks import start_ranks
+from tests.forks import on_ranks
 from tests.losses.cases import (
     ANCHOR,
     CASES,
@@ -192,24 +191,18 @@ def expected_calls(name):
     return calls | ({"broadcast_": 1} if name in SHARED_RANDOM else {})
 
 
-def on_rank(number, store, folder, teacher, results):
+def on_rank(number, results, folder, teacher):
     """Compute the losses of 3 or 2 rows on one of two ranks, in chunks."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=2)
-    torch.set_num_threads(1)
     found = results_of(slice(0, 3) if number == 0 else slice(3, 5), folder, teacher, seed=number, chunk_size=2)
     means = {name: [mean_over_ranks(x) for x in pair] for name, (*pair, _) in found.items()}  # as DDP averages them
     results[number] = {name: (*(x.numpy() for x in pair), found[name][2]) for name, pair in means.items()}
-    dist.destroy_process_group()
 
 
-def test_two_ranks_in_chunks_equal_one_device_by_two_collectives(folder, teacher, tmp_path):
-    with mp.Manager() as manager:
-        results = manager.dict()
-        start_ranks(on_rank, (tmp_path / "store", folder, teacher, results), 2)
-        ranks = [results[0], results[1]]
+def test_two_ranks_in_chunks_equal_one_device_by_two_collectives(folder, teacher):
+    ranks = on_ranks(on_rank, 2, folder, teacher)
     for name, (value, gradient, calls) in results_of(slice(0, 5), folder, teacher).items():
         assert gradient.norm() > 1e-6 and not calls, name
-        for rank in ranks:
+        for rank in ranks.values():
             loss, of_rank = map(torch.as_tensor, rank[name][:2])
             assert rank[name][2] == expected_calls(name), name
             assert abs(loss - value) <= 1e-9 * abs(value), name

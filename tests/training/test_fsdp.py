@@ -1,15 +1,12 @@
 """FSDP on two and three CPU ranks against one process: weights, resuming, and the saved encoder."""
 
 import json
-import os
-import socket
 from contextlib import suppress
 from functools import partial
 
 import peft
 import pytest
 import torch
-import torch.multiprocessing as mp
 from pytorch_lightning.strategies import DDPStrategy
 
 from simcse_pl.data.datamodule import SentenceDataModule
@@ -24,7 +21,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, tiny
-from tests.forks import start_ranks
+from tests.forks import on_ranks
 from tests.runs import StopAfter, StoppedError
 
 WITHOUT_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
@@ -79,10 +76,7 @@ def check_resumed(ranks, model, pairs):
     torch.testing.assert_close(*states, atol=0, rtol=0)
 
 
-def _one_rank(number, ranks, port, folder, models, pairs, results):
-    variables = {"LOCAL_RANK": number, "WORLD_SIZE": ranks, "NODE_RANK": 0, "MASTER_ADDR": "127.0.0.1"}
-    os.environ.update({name: str(value) for name, value in (variables | {"MASTER_PORT": port}).items()})
-    torch.set_num_threads(1)
+def _one_rank(number, results, ranks, folder, models, pairs):
     for case in CASES:
         trainer, module, data = make_parts(case, models[case], pairs, FullyShardedStrategy(), ranks)
         trainer.fit(module, data)
@@ -108,13 +102,7 @@ def _one_rank(number, ranks, port, folder, models, pairs, results):
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_ranks_equal_one_process_and_each_holds_a_part(ranks, make_model, tmp_path, pairs):
     models = {case: make_model(architecture) for case, (architecture, *_) in CASES.items()}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with mp.Manager() as manager:
-        results = manager.dict()
-        start_ranks(_one_rank, (ranks, port, tmp_path, models, pairs, results), ranks)
-        results = dict(results)
+    results = on_ranks(_one_rank, ranks, ranks, tmp_path, models, pairs)
     for case, model in models.items():
         trainer, module, data = make_parts(case, model, pairs, "auto", 1)
         trainer.fit(module, data)

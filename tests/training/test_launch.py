@@ -80,10 +80,10 @@ def start():
 
 
 @pytest.fixture
-def given(sentences, make_model):
+def given(sentences, pairs, make_model):
     """Return options of a short run."""
     common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert")), "~callbacks.progress"]
-    return [*common, "data.batch_size=4", "data.validation=[sample]"]
+    return [*common, "data.batch_size=4", f"data.validation={pairs}"]
 
 
 def results_of(folder):
@@ -203,16 +203,11 @@ def test_a_sweep_runs_jobs_of_two_ranks(start, given, tmp_path):
     assert "takes 2 sentences and a label in each row" in stderr
     results = results_of(sweep / "1")
     assert results["steps"] == 6 and results["choices"]["objective"] == "simcse"
-    names = {path.name for path in (sweep / "1").iterdir()}
-    assert {"config", "encoder", "metrics.csv", "results.json", "train.log"} <= names
     assert {path.name for path in sweep.iterdir() if path.stem != "sweep"} == {"0", "1", "multirun.yaml"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "jobs"),
-    [(signal.SIGINT, DDP), (signal.SIGKILL, DDP), (signal.SIGTERM, ["jobs=2"]), (signal.SIGKILL, ["jobs=2"])],
-)
+@pytest.mark.parametrize(("how", "jobs"), [(signal.SIGINT, DDP), (signal.SIGKILL, ["jobs=2"])])
 def test_ending_a_sweep_ends_its_jobs(start, given, tmp_path, how, jobs):
     """By a signal, as a terminal sends it to all processes of the sweep, or by killing the sweep's process."""
     sweep, killed = tmp_path / "sweep", how == signal.SIGKILL
@@ -231,10 +226,9 @@ def test_ending_a_sweep_ends_its_jobs(start, given, tmp_path, how, jobs):
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_rank_ends_the_run(start, given, tmp_path, victim):
-    endless = ["trainer.max_epochs=100000", "val_every=1000000", f"hydra.run.dir={tmp_path}/run", "seed=1"]
+    endless = ["trainer.max_epochs=100000", "val_every=10", f"hydra.run.dir={tmp_path}/run"]
     started = start("train.py", *DDP, *given, *endless)
-    started.until(lambda: len(started.alive()) >= 2 and (tmp_path / "run" / "hparams.yaml").exists())
-    time.sleep(8)  # in the middle of training
+    started.until(lambda: (tmp_path / "run" / "checkpoints" / "last.ckpt").exists())
     if victim:  # Lightning names this rank
         started.kill("train_ddp_process", signal.SIGKILL)
     else:
@@ -255,27 +249,29 @@ def slurm_node(node, port):
     return {"MASTER_PORT": str(port)} | {f"SLURM_{name}": str(job[name]) for name in job}, ["train.py"]
 
 
+def is_free(port):
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) != 0
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("node_of", [torchrun_node, slurm_node])
-def test_two_nodes_train_like_one_process(start, given, tmp_path, node_of):
+def test_two_nodes_train_like_one_process(start, run_command, given, tmp_path):
     """Twenty steps without dropout; only one node writes a folder."""
     exact = ["trainer.precision=32-true", "model.dropout=0.0", "model.attention_dropout=0.0", "val_every=10"]
     common = [*given, *exact, "trainer.max_epochs=10"]
-    with socket.socket() as open_:
-        open_.bind(("127.0.0.1", 0))
-        port = open_.getsockname()[1]
     two = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.num_nodes=2"]
-    nodes = []
-    for variables, command in (node_of(node, port) for node in range(2)):
-        nodes.append(start(*command, *common, *two, f"hydra.run.dir={tmp_path}/nodes", **variables))
-    ends = [node.end() for node in nodes]
-    assert [status for status, _ in ends] == [0, 0], ends
-    status, stderr = start("train.py", *common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one").end()
-    assert status == 0, stderr
-    nodes, one = (results_of(tmp_path / name) for name in ("nodes", "one"))
-    assert nodes["steps"] == one["steps"] == 20
-    weights, expected = (load_file(tmp_path / name / "encoder" / "model.safetensors") for name in ("nodes", "one"))
-    torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
+    run_command("train.py", *common, "trainer=cpu", f"hydra.run.dir={tmp_path}/one")
+    expected = load_file(tmp_path / "one" / "encoder" / "model.safetensors")
+    ports = range(20_000 + os.getpid() % 10_000, 32_000)  # the system gives others to connections
+    for node_of, port in zip((torchrun_node, slurm_node), filter(is_free, ports), strict=False):
+        folder = tmp_path / node_of.__name__
+        commands = [node_of(node, port) for node in range(2)]
+        nodes = [start(*words, *common, *two, f"hydra.run.dir={folder}", **variables) for variables, words in commands]
+        ends = [node.end() for node in nodes]
+        assert [status for status, _ in ends] == [0, 0], ends
+        assert results_of(folder)["steps"] == results_of(tmp_path / "one")["steps"] == 20
+        weights = load_file(folder / "encoder" / "model.safetensors")
+        torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow

@@ -1,13 +1,10 @@
 """A training step on two ranks: what it exchanges, and how a signal to one rank stops both."""
 
-import os
 import signal
-import socket
 from collections import Counter
 
 import pytorch_lightning as pl
 import torch
-import torch.multiprocessing as mp
 
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
@@ -18,7 +15,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preemption import Preemption
 from simcse_pl.training.trainer import make_trainer
 from tests.conftest import adamw
-from tests.forks import start_ranks
+from tests.forks import on_ranks
 
 COUNTED = 2  # the last of the 4 steps of an epoch: before, DDP arranges its buckets
 
@@ -38,10 +35,7 @@ class Observer(pl.Callback):
                 signal.raise_signal(signal.SIGTERM)
 
 
-def _one_rank(number, port, folder, model, sentences, pairs, results):
-    variables = {"LOCAL_RANK": number, "WORLD_SIZE": 2, "NODE_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    os.environ.update({name: str(value) for name, value in variables.items()})
-    torch.set_num_threads(1)
+def _one_rank(number, results, folder, model, sentences, pairs):
     encoder = SentenceEncoder.from_pretrained(model, pooling="cls", num_layers=1)
     scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs)}
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=2, max_length=8, **scored)
@@ -61,13 +55,7 @@ def _one_rank(number, port, folder, model, sentences, pairs, results):
 
 
 def test_a_step_has_four_collectives_and_a_signal_to_one_rank_stops_both(make_model, tmp_path, sentences, pairs):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with mp.Manager() as manager:
-        results = manager.dict()
-        start_ranks(_one_rank, (port, tmp_path, make_model("bert"), sentences, pairs, results), 2)
-        results = dict(results)
+    results = on_ranks(_one_rank, 2, tmp_path, make_model("bert"), sentences, pairs)
     # the embeddings; their gradient; that of the weights, and the loss with the request to stop
     counts = {"c10d::_allgather_base_": COUNTED, "c10d::allreduce_": 3 * COUNTED}
     stopped_after = 2 + COUNTED + 1  # in its next step, rank 1 tells rank 0

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
@@ -11,7 +9,7 @@ from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.distributed import BatchSplit, mean_over_ranks, rank, split_batch, world_size
 from tests.conftest import adamw
-from tests.forks import start_ranks
+from tests.forks import on_ranks
 
 ROWS = 7  # an odd number: ranks hold different numbers of rows
 BOUNDS = (0, 2, 4, 7)
@@ -47,23 +45,17 @@ def _gradients(folder, case, first, end):
     return loss.detach(), torch.cat([p.grad.flatten() for p in module.parameters() if p.requires_grad])
 
 
-def _one_rank(number, store, folder, results):
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=number, world_size=3)
-    torch.set_num_threads(1)
+def _one_rank(number, results, folder):
     pairs = {case: _gradients(folder, case, *BOUNDS[number : number + 2]) for case in CASES}
     found = {case: [mean_over_ranks(x) for x in pair] for case, pair in pairs.items()}  # as DDP averages them
     split = split_batch(BOUNDS[number + 1] - BOUNDS[number], torch.device("cpu"))
     lone = mean_over_ranks(torch.tensor([0.25 if number else torch.nan, torch.nan]), ignore_nan=True)
     results[number] = found, split, rank(), world_size(), str(lone.tolist())
-    dist.destroy_process_group()
 
 
-def test_gradients_equal_one_big_batch(tmp_path, make_model):
+def test_gradients_equal_one_big_batch(make_model):
     folder = make_model("bert")
-    with mp.Manager() as manager:
-        results = manager.dict()
-        start_ranks(_one_rank, (tmp_path / "store", folder, results), 3)
-        results = dict(results)
+    results = on_ranks(_one_rank, 3, folder)
     for number, (offset, weight) in enumerate([(0, 6 / 7), (2, 6 / 7), (4, 9 / 7)]):
         split = BatchSplit((2, 2, 3), offset, weight)
         assert results[number][1:] == (split, number, 3, "[0.25, nan]")

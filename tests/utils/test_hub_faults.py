@@ -1,10 +1,11 @@
 """The commands against a Hub on loopback that works, fails, or does not answer."""
 
+import json
 import shutil
 
 import pytest
 
-from tests.conftest import SENTENCES, environment, tiny
+from tests.conftest import SENTENCES, environment
 from tests.forks import forks
 from tests.hub_server import hub_server
 
@@ -34,7 +35,7 @@ def online_forks(tmp_path_factory):
 def command(hub, online_forks, make_model, tmp_path, tmp_path_factory):
     """Run a command; the Hub's cache is empty at the start of a test."""
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.csv").write_text("sentence\n" + "".join(f'"{sentence}"\n' for sentence in SENTENCES))
+    (tmp_path / "data" / "train.txt").write_text("\n".join(SENTENCES))
     hub.repositories = {"me/model": make_model("bert"), "me/data": tmp_path / "data"}
     home = tmp_path_factory.getbasetemp() / "hf"
     shutil.rmtree(home, ignore_errors=True)
@@ -69,12 +70,9 @@ def test_a_hub_that_fails_is_one_line(command, fault, where, message):
         command(*USE)
 
 
-@pytest.mark.slow
-def test_a_dataset_of_the_hub_can_be_trained_on(command, make_model, pairs, tmp_path):
-    given = ["train.py", "data=text", "data.train=hf://datasets/me/data/train.csv", *tiny(make_model("bert"))]
-    given += ["logger=csv", "trainer=cpu", "trainer.max_steps=1", "data.batch_size=4", f"data.validation={pairs}"]
-    given += [f"hydra.run.dir={tmp_path}/run"]
-    assert "8 rows of 1" in command(*given).stdout
+def test_a_file_of_a_dataset_of_the_hub_is_read(command):
+    done = command("-m", "simcse_pl", "encode", "me/model", "hf://datasets/me/data/train.txt", "--pooling", "mean")
+    assert [json.loads(line)["sentence"] for line in done.stdout.splitlines()] == SENTENCES
 
 
 def test_an_upload_that_fails_keeps_the_folder(command, make_model, tmp_path):
