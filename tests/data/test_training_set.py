@@ -109,6 +109,12 @@ def test_rows_have_a_score_for_each_positive_and_hard_negative(read):
         read(2, [["0", "good"]] * 6, score_column=[2, 3])
 
 
+def test_a_batch_of_one_row_needs_hard_negatives(read):
+    read(3, batch_size=1)
+    with pytest.raises(UserError, match="a batch of one row without hard negatives has no negatives"):
+        read(2, batch_size=1)
+
+
 def test_held_out_rows_are_not_trained_on(read):
     whole, _ = read(2, hold_out=0.34)
     assert len(whole.held_out) == 2 and sorted([*whole.chosen, *whole.held_out]) == list(range(6))
