@@ -2,9 +2,8 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +56,17 @@ class SentenceEncoder(nn.Module):
         torch.Size([2, 384])
     """
 
+    pooling: str
+    head: Head
+    max_length: int
+    normalize: bool
+    template: str | list[str] | None
+    template_bias: TemplateBias
+    final_period: bool
+    truncate_dim: int | None
+    template_as_text: TemplateAsText
+    prompts: dict[str, str] | None
+
     def __init__(
         self,
         backbone: Backbone,
@@ -74,8 +84,7 @@ class SentenceEncoder(nn.Module):
         how = given.template, with_sentence_mask, given.final_period, given.template_as_text, given.prompts
         self.templates = Templates(tokenizer, *how)
         max_length = self.templates.checked_length(given.max_length, backbone)
-        self.settings = replace(given, max_length=max_length)
-        vars(self).update(vars(self.settings))
+        vars(self).update(vars(given) | {"max_length": max_length})
         tokenizer.model_max_length = max_length  # is saved with the tokenizer
         tokens = tokenize(tokenizer, list(EXAMPLES), min(max_length, 64))
         examples = to_device(self.templates.batch(tokens), backbone.device)
@@ -101,9 +110,10 @@ class SentenceEncoder(nn.Module):
         if self.head != "none":
             self.projection = projection_head(backbone, self.head, self.pooled_dim).to(backbone.device)
 
-    if TYPE_CHECKING:  # the attributes that settings are
-
-        def __getattr__(self, name: str) -> Any: ...
+    @property
+    def settings(self) -> EncoderSettings:
+        """The settings, as the attributes are now."""
+        return EncoderSettings(**{name: getattr(self, name) for name in SETTINGS})
 
     @classmethod
     def from_pretrained(
