@@ -45,6 +45,13 @@ def embedding_module(backbone: Backbone) -> nn.Module:
     return module
 
 
+def embed_tokens(backbone: Backbone, input_ids: Tensor) -> Tensor:
+    """Return the input of the first layer, [sequences, tokens, dim]; the backbone must have an `embedding_module`."""
+    states: Tensor = backbone.embeddings(input_ids=input_ids)
+    projected: Tensor = backbone.embeddings_project(states) if hasattr(backbone, "embeddings_project") else states
+    return projected
+
+
 @contextmanager
 def changed_layer_input(backbone: Backbone, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""
