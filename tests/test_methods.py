@@ -20,11 +20,15 @@ from tests.runs import assert_resumed_to_the_bit, build, fit
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
 TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
+    "denosent": ["auxiliary.noisy_reconstruction.layers=2", "auxiliary.noisy_reconstruction.head=new"],
     "diffcse": ["auxiliary.replaced_token_detection.generator=null"],
     "infocse": ["auxiliary.sentence_mlm.frozen_layers=2", "auxiliary.sentence_mlm.head=new"],
+    "tsdae": ["objective.head=new"],
     "whitenedcse": ["objective.groups=16"],
 }
-WITH_STATE = ("esimcse", "pcl", "diffcse", "infocse", "rankcse", "whitenedcse", "promptbert")  # beyond the encoder's
+WITH_STATE = (  # beyond the encoder's
+    *("denosent", "diffcse", "esimcse", "infocse", "pcl", "promptbert", "rankcse", "tsdae", "whitenedcse"),
+)
 STEPS = 4
 
 
