@@ -33,6 +33,7 @@ class Sentences(nn.Module):
         return self
 
     def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the state of [CLS]."""
         return {"sentence_embedding": self.transformers_model(**inputs).last_hidden_state[:, 0]}
 
 
@@ -54,14 +55,9 @@ def spread(parameters: Iterable[tuple[str, Tensor]], *parts: str) -> None:
 def tsdae(folders: Path) -> Record:
     """TSDAE (Wang, Reimers and Gurevych 2021), by the loss of sentence-transformers."""
     repository = Repository(folders, "UKPLab/sentence-transformers", "85ec645")
-    layers = {
-        f"decoder.bert.encoder.layer.{i}.crossattention.": f"objective.cross_attention.{i}." for i in range(2)
-    }
-    names = {
-        "encoder.transformers_model.": "encoder.backbone.",
-        "decoder.cls.": "objective.head.model.cls.",
-        **layers,
-    }
+    layer = "decoder.bert.encoder.layer."
+    names = {"encoder.transformers_model.": "encoder.backbone.", "decoder.cls.": "objective.head.model.cls."}
+    names |= {f"{layer}{i}.crossattention.": f"objective.cross_attention.{i}." for i in range(2)}
     record = Record("tsdae", repository, ["method=tsdae", "data.max_length=66"], names, SINGLES, views="recorded")
     make = repository.nested(
         "sentence_transformers/losses/DenoisingAutoEncoderLoss.py", "DenoisingAutoEncoderLoss",

@@ -31,7 +31,7 @@ ROWS = 16  # of a batch
 _SCALE = 1024.0  # of the loss, so that gradients in half precision are not 0
 _OPTIONS = {  # what a method needs for such small encoders, and for all of its parts to be seen in the gradient
     "dclr": ["objective.threshold=0.99"],
-    "denosent": ["auxiliary.noisy_reconstruction.layers=2", "auxiliary.noisy_reconstruction.noise=0", "auxiliary.noisy_reconstruction.dropout=0"],
+    "denosent": [*(f"auxiliary.noisy_reconstruction.{option}" for option in ("layers=2", "noise=0", "dropout=0"))],
     "diffcse": ["auxiliary.replaced_token_detection.weight=1"],
     "infocse": ["auxiliary.sentence_mlm.weight=1", "auxiliary.sentence_mlm.frozen_layers=2"],
     "sncse": ["auxiliary.bidirectional_margin.weight=1"],

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import torch
 from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -67,14 +66,8 @@ class NoisyReconstruction(SentenceReconstruction):
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
         return self.mean_over_tokens(encoder, batch, positive, batch.embeddings[:, anchor : anchor + 1])
 
-    @torch.no_grad()
-    def noisy(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:
-        """Return the noisy tokens of sequences, [sequences, tokens, dim]."""
-        noisy: Tensor = self.noise(embed_tokens(backbone, inputs["input_ids"]))
-        return noisy
-
     def states(self, backbone: PreTrainedModel, inputs: Batch, sentence: Tensor) -> Tensor:
         """Return the decoder's states of the noisy tokens, each of which attends to all of them and to the vector."""
-        padding = inputs["attention_mask"] == 0
-        states: Tensor = self.decoder(self.noisy(backbone, inputs), sentence, tgt_key_padding_mask=padding)
+        noisy = self.noise(embed_tokens(backbone, inputs["input_ids"]).detach())
+        states: Tensor = self.decoder(noisy, sentence, tgt_key_padding_mask=inputs["attention_mask"] == 0)
         return states

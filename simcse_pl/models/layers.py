@@ -47,9 +47,11 @@ def embedding_module(backbone: Backbone) -> nn.Module:
 
 def embed_tokens(backbone: Backbone, input_ids: Tensor) -> Tensor:
     """Return the input of the first layer, [sequences, tokens, dim]; the backbone must have an `embedding_module`."""
-    states: Tensor = backbone.embeddings(input_ids=input_ids)
-    projected: Tensor = backbone.embeddings_project(states) if hasattr(backbone, "embeddings_project") else states
-    return projected
+    embeddings, last = backbone.get_submodule("embeddings"), embedding_module(backbone)
+    states: Tensor = embeddings(input_ids=input_ids)
+    if last is not embeddings:
+        states = last(states)
+    return states
 
 
 @contextmanager

@@ -175,9 +175,9 @@ def tsdae(loss, encoder, batch):
     parts |= {f"bert.encoder.layer.{i}.crossattention.": part for i, part in enumerate(loss.cross_attention)}
     weights = {prefix + name: weight for prefix, part in parts.items() for name, weight in part.named_parameters()}
     decoder, vectors = BertLMHeadModel(config), encoder(inputs_of(encoder, batch, 1))
-    losses = []
-    for vector, ids, mask in zip(vectors, *(batch.inputs[name][:, 0] for name in ("input_ids", "attention_mask")), strict=True):
-        for i in range(1, mask.sum()):
+    losses, anchors = [], inputs_of(encoder, batch, 0)
+    for vector, ids, length in zip(vectors, anchors["input_ids"], anchors["attention_mask"].sum(dim=1), strict=True):
+        for i in range(1, length):
             given = {"input_ids": ids[None, :i], "encoder_hidden_states": vector[None, None], "use_cache": False}
             scores = functional_call(decoder, weights, kwargs=given).logits[0, -1]
             losses.append(log_sum_exp(scores) - scores[ids[i]])

@@ -19,7 +19,10 @@ def test_the_noise_is_dropout_of_the_input_of_the_first_layer(architecture, make
     loss = attached(NoisyReconstruction(noise=0.8, layers=1, heads=2), encoder)
     inputs = {name: x[:, 0] for name, x in batch_of(encoder).inputs.items()}
     clean = encoder.backbone(**inputs, output_hidden_states=True).hidden_states[0]
-    noisy = loss.noisy(encoder.backbone, inputs)
+    given = []
+    loss.decoder.register_forward_pre_hook(lambda _, tokens: given.append(tokens[0]))
+    loss.states(encoder.backbone, inputs, torch.randn(4, 1, 32))
+    (noisy,) = given
     kept = noisy != 0
     torch.testing.assert_close(noisy, torch.where(kept, clean / 0.2, 0))
     assert kept.float().mean() == pytest.approx(0.2, abs=0.02) and not noisy.requires_grad
