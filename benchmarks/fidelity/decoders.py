@@ -87,12 +87,12 @@ def denosent(folders: Path) -> Record:
         "decoder.": f"{term}decoder.",
         "prediction_head.": f"{term}head.model.cls.",
     }
-    options = ["method=denosent", f"{term}layers=2", f"{term}noise=0", f"{term}dropout=0"]
+    options = ["method=denosent", f"{term}layers=1", f"{term}noise=0", f"{term}dropout=0"]
     record = Record("denosent", repository, options, names, PAIRS, script="README.md")
     with patch.dict("sys.modules", wandb=MagicMock()):
         official = repository.load("model.py", lambda source: source.replace("dropout=0.1", "dropout=0.0"))
     config = repository.load("config.py").DenoSentConfig(
-        encoder_name_or_path=str(RECORDS / "bert"), hidden_size=8, decoder_num_layers=2, decoder_noise_dropout=0.0,
+        encoder_name_or_path=str(RECORDS / "bert"), hidden_size=8, decoder_num_layers=1, decoder_noise_dropout=0.0,
         prompt_format='"[X]" means [MASK].', do_contrastive=True, do_generative=True, contrastive_weight=5,
         generative_weight=7,
     )  # fmt: skip
