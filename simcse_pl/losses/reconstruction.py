@@ -47,8 +47,6 @@ class SentenceReconstruction(Loss):
         """Return the mean cross-entropy over the tokens of a view on all devices.
 
         Args:
-            encoder: the trained encoder.
-            batch: the rows.
             view: the position of the view to rebuild.
             sentence: the vectors to rebuild it from, [batch, 1, dim].
         """

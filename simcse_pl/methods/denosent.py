@@ -19,9 +19,9 @@ from simcse_pl.utils.types import Batch
 class NoisyReconstruction(SentenceReconstruction):
     """The loss of rebuilding a sentence from its noisy tokens and an embedding (DenoSent, Wang et al. 2024).
 
-    In plain terms: dropout erases most of the numbers of each token, and a decoder, which sees all tokens at once,
-    says what they were. It needs the embedding for what is lost. For the embedding h of the anchor and the tokens
-    x = x_1 ... x_n of the positive, the loss is the mean over all tokens of
+    In plain terms: dropout erases most of the numbers of each token, and a decoder, which sees all tokens, says what
+    they were. It needs the embedding for what is lost. For the embedding h of the anchor and the tokens x of the
+    positive, the loss is the mean over all tokens of
 
         -log p(x_i | dropout(E(x)); h)
 
@@ -32,8 +32,7 @@ class NoisyReconstruction(SentenceReconstruction):
     Args:
         weight: lambda.
         noise: the dropout rate of E(x).
-        layers, heads: the numbers of layers of the decoder, and of heads of its attention.
-        dropout: the dropout rate inside the decoder.
+        layers, heads, dropout: the numbers of layers and attention heads of the decoder, and its dropout rate.
         head: see SentenceReconstruction.
     """
 

@@ -49,8 +49,7 @@ class DenoisingAutoEncoder(SentenceReconstruction):
         self.cross_attention = nn.ModuleList(layers.values()).to(backbone.dtype)
         for name, attention in layers.items():
             layer = backbone.get_submodule(name)
-            # transformers' layers use it if they get the state to attend to. It is no submodule of the encoder: it is
-            # saved in training checkpoints only.
+            # transformers' layers use it if they get the vector; no submodule of the encoder, which is saved without it
             vars(layer).update(crossattention=attention, is_decoder=True)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
@@ -74,6 +73,5 @@ def _cross_attention(backbone: Backbone) -> dict[str, nn.Module]:
     config = copy.deepcopy(backbone.config)
     config.is_decoder = config.add_cross_attention = True
     config.vocab_size, config.pad_token_id = 2, 0  # the rest of the new model is not used
-    names = draw_model(config).named_modules()
-    suffix = ".crossattention"
-    return {name.removesuffix(suffix): module for name, module in names if name.endswith(suffix)}
+    suffix, modules = ".crossattention", draw_model(config).named_modules()
+    return {name.removesuffix(suffix): module for name, module in modules if name.endswith(suffix)}

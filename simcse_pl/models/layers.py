@@ -48,9 +48,8 @@ def embedding_module(backbone: Backbone) -> nn.Module:
 def embed_tokens(backbone: Backbone, input_ids: Tensor) -> Tensor:
     """Return the input of the first layer, [sequences, tokens, dim]; the backbone must have an `embedding_module`."""
     embeddings, last = backbone.get_submodule("embeddings"), embedding_module(backbone)
-    states: Tensor = embeddings(input_ids=input_ids)
-    if last is not embeddings:
-        states = last(states)
+    embedded = embeddings(input_ids=input_ids)
+    states: Tensor = embedded if last is embeddings else last(embedded)
     return states
 
 
