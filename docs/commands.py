@@ -40,8 +40,8 @@ ELSEWHERE = {
 }
 NEEDS = {  # the word for it on the page, and the commands
     "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)"
-    r"|experiment=(prompt|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B|xlm-|facebook/|test_sets=|\[mteb|NanoBEIR"
-    r"|meta-llama/",
+    r"|experiment=(denosent|prompt|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B|xlm-|facebook/|test_sets=|\[mteb"
+    r"|NanoBEIR|meta-llama/",
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",

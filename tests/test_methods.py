@@ -21,13 +21,15 @@ from tests.runs import assert_resumed_to_the_bit, build, fit
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
 TINY = {  # what a method needs for a model of 3 layers and 32 dimensions
     "declutr": ["objective.mlm.head=new", "data.max_length=32"],
+    "denosent": ["auxiliary.noisy_reconstruction.layers=2", "auxiliary.noisy_reconstruction.head=new"],
     "diffcse": ["auxiliary.replaced_token_detection.generator=null"],
     "infocse": ["auxiliary.sentence_mlm.frozen_layers=2", "auxiliary.sentence_mlm.head=new"],
+    "tsdae": ["objective.head=new"],
     "whitenedcse": ["objective.groups=16"],
 }
 WITH_STATE = (  # beyond the encoder's
-    *("esimcse", "pcl", "diffcse", "infocse", "rankcse", "whitenedcse", "promptbert"),
-    *("contrastive_tension", "declutr"),
+    *("contrastive_tension", "declutr", "denosent", "diffcse", "esimcse", "infocse", "pcl", "promptbert", "rankcse"),
+    *("tsdae", "whitenedcse"),
 )
 STEPS = 4
 

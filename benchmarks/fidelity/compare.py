@@ -146,7 +146,8 @@ def differences(name: str) -> dict[str, tuple[Tensor, Tensor]]:
     tokens = ids, rows["input_ids"]
     if "views" in record:  # views other than the sentence are random
         tokens = ids[:, 0][mask[:, 0] == 1], rows["input_ids"][:, 0][rows["attention_mask"][:, 0] == 1]
-        rows = {"roles": rows.get("roles"), "input_ids": ids, "attention_mask": mask}
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+        rows = given | {"roles": rows.get("roles")}
     weights = dict(module.named_parameters())
     with torch.no_grad():
         for place, tensor in groups["weight"].items():

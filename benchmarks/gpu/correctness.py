@@ -32,6 +32,7 @@ _SCALE = 1024.0  # of the loss, so that gradients in half precision are not 0
 _OPTIONS = {  # what a method needs for such small encoders, and for all of its parts to be seen in the gradient
     "dclr": ["objective.threshold=0.99"],
     "declutr": ["data.max_length=32"],
+    "denosent": [*(f"auxiliary.noisy_reconstruction.{option}" for option in ("layers=2", "noise=0", "dropout=0"))],
     "diffcse": ["auxiliary.replaced_token_detection.weight=1"],
     "infocse": ["auxiliary.sentence_mlm.weight=1", "auxiliary.sentence_mlm.frozen_layers=2"],
     "sncse": ["auxiliary.bidirectional_margin.weight=1"],

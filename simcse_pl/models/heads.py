@@ -13,7 +13,7 @@ from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
 
-Head = Literal["none", "mlp", "mlp_train_only", "batch_norm_train_only", "transform"]
+Head = Literal["none", "mlp", "mlp_train_only", "batch_norm_train_only", "linear_train_only", "transform"]
 HEADS = get_args(Head)
 
 
@@ -65,6 +65,8 @@ def projection_head(backbone: Backbone, head: str, dim: int) -> nn.Sequential:
     linear = nn.Linear(dim, dim)
     nn.init.normal_(linear.weight, std=std)
     nn.init.zeros_(linear.bias)
+    if head == "linear_train_only":
+        return nn.Sequential(linear)
     if head == "transform":
         config = backbone.config
         eps = getattr(config, "layer_norm_eps", getattr(config, "norm_eps", 1e-12))  # norm_eps: ModernBERT

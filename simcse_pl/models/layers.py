@@ -56,6 +56,14 @@ def embedding_module(backbone: Backbone) -> nn.Module:
     return module
 
 
+def embed_tokens(backbone: Backbone, input_ids: Tensor) -> Tensor:
+    """Return the input of the first layer, [sequences, tokens, dim]; the backbone must have an `embedding_module`."""
+    embeddings, last = backbone.get_submodule("embeddings"), embedding_module(backbone)
+    embedded = embeddings(input_ids=input_ids)
+    states: Tensor = embedded if last is embeddings else last(embedded)
+    return states
+
+
 @contextmanager
 def changed_layer_input(backbone: Backbone, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Apply a function to the input of the first layer, [sequences, tokens, dim], in every pass of the context."""

@@ -19,9 +19,10 @@ class EncoderSettings:
     Args:
         pooling: the name of the pooling; None if it is not known.
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or `mlp_train_only`
-            (dropped at test time); Table 6 of the paper. `batch_norm_train_only` is DiffCSE's (see BatchNormHead),
-            dropped at test time. `transform` is Linear + GELU + LayerNorm, as in BERT's masked language model; it is
-            kept, and applied before the template's bias is subtracted.
+            (dropped at test time); Table 6 of the paper. Two others are dropped, too: `batch_norm_train_only` of
+            DiffCSE (see BatchNormHead), and `linear_train_only` of DenoSent, without Tanh. `transform` is Linear +
+            GELU + LayerNorm, as in BERT's masked language model; it is kept, and applied before the template's bias is
+            subtracted.
         max_length: the most tokens per sentence that `encode` reads, including special tokens but not the template's.
             None takes the backbone's limit, at most 512.
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.

@@ -24,6 +24,7 @@ from simcse_pl.methods.cosent import CoSENTLoss
 from simcse_pl.methods.cot_bert import ContrastedPositives
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.declutr import DeCLUTRLoss
+from simcse_pl.methods.denosent import NoisyReconstruction
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.methods.gs_infonce import GaussianNegatives
 from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
@@ -32,6 +33,7 @@ from simcse_pl.methods.pcl import PeerNetwork
 from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
 from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropout
 from simcse_pl.methods.sncse import BidirectionalMargin
+from simcse_pl.methods.tsdae import DenoisingAutoEncoder
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind, default_roles
@@ -147,6 +149,7 @@ CASES = {
         OFFICIAL,
         (ANCHOR, POSITIVE, POSITIVE, OTHER, OTHER, OTHER),
     ),
+    "denosent": Case(lambda _: NoisyReconstruction(noise=0, dropout=0, layers=2), OFFICIAL, TRIPLET, plain=False),
     "diffcse": Case(lambda _: ReplacedTokenDetection(), OFFICIAL, plain=False),
     "gs_infonce": Case(lambda _: GaussianNegatives(5, 2.0, temperature=0.3), formulas.gs_infonce, TRIPLET, queue=2),
     "infocse": Case(lambda _: SentenceMaskedLanguageModeling(frozen_layers=2), OFFICIAL, plain=False),
@@ -163,6 +166,7 @@ CASES = {
     "simcse_pp, dimensions": Case(lambda _: DimensionContrast(temperature=2.0), OFFICIAL, (ANCHOR, POSITIVE, POSITIVE)),
     "simcse_pp, negatives": Case(lambda _: NegativesWithoutDropout(0.3), OFFICIAL, plain=False),
     "sncse": Case(lambda _: BidirectionalMargin(), OFFICIAL, (ANCHOR, OTHER, NEGATIVE, POSITIVE)),
+    "tsdae": Case(lambda _: DenoisingAutoEncoder(), formulas.tsdae, plain=False),
     "whitenedcse": Case(
         lambda _: WhitenedContrastiveLoss(0.3, groups=16),
         OFFICIAL,

@@ -3,10 +3,13 @@
 A formula takes what a loss takes: the loss for its options, the encoder, and a batch with given embeddings.
 """
 
+import copy
 import itertools
 import math
 
 import torch
+from torch.func import functional_call
+from transformers import BertLMHeadModel
 
 from simcse_pl.losses.mlm import NOT_CHOSEN
 from simcse_pl.models.roles import Role
@@ -162,6 +165,23 @@ def masked_language_model(loss, encoder, batch):
     scores = loss.head.model.cls(encoder.backbone(**inputs).last_hidden_state)
     chosen = (labels != NOT_CHOSEN).nonzero().tolist()
     return mean([scores[i, k].logsumexp(dim=0) - scores[i, k, labels[i, k]] for i, k in chosen])
+
+
+def tsdae(loss, encoder, batch):
+    """One token after the other, by the decoder of transformers with the same weights."""
+    config = copy.deepcopy(encoder.backbone.config)
+    config.is_decoder = config.add_cross_attention = True
+    parts = {"bert.": encoder.backbone, "cls.": loss.head.model.cls}
+    parts |= {f"bert.encoder.layer.{i}.crossattention.": part for i, part in enumerate(loss.cross_attention)}
+    weights = {prefix + name: weight for prefix, part in parts.items() for name, weight in part.named_parameters()}
+    decoder, vectors = BertLMHeadModel(config), encoder(inputs_of(encoder, batch, 1))
+    losses, anchors = [], inputs_of(encoder, batch, 0)
+    for vector, ids, length in zip(vectors, anchors["input_ids"], anchors["attention_mask"].sum(dim=1), strict=True):
+        for i in range(1, length):
+            given = {"input_ids": ids[None, :i], "encoder_hidden_states": vector[None, None], "use_cache": False}
+            scores = functional_call(decoder, weights, kwargs=given).logits[0, -1]
+            losses.append(log_sum_exp(scores) - scores[ids[i]])
+    return mean(losses)
 
 
 def cosine_mse(loss, encoder, batch):

@@ -176,7 +176,7 @@ WITHOUT = (  # losses that compare the sentences of a row alone
     *("mse", "cosine", "mse, anchors", "mse, file", "margins", "margins, scores", "cosine mse", "softmax"),
     *("listwise, scores", "triplet margin", "diffcse", "sncse"),
 )
-OF_TOKENS = ("mlm", "infocse")  # sum the number of tokens that are predicted
+OF_TOKENS = ("mlm", "infocse", "tsdae", "denosent")  # sum the number of tokens that are predicted
 SHARED_RANDOM = ("inner layer", "dclr", "gs_infonce", "whitenedcse")  # broadcast what the first rank draws
 
 

@@ -151,7 +151,10 @@ def test_a_missing_head_or_post_processing_is_an_error(file, message, make_model
 
 @pytest.mark.parametrize(
     ("head", "trains", "encodes"),
-    [("none", 0, 0), ("mlp", 1, 1), ("mlp_train_only", 1, 0), ("batch_norm_train_only", 1, 0), ("transform", 1, 1)],
+    [
+        *(("none", 0, 0), ("mlp", 1, 1), ("transform", 1, 1)),
+        *((f"{name}_train_only", 1, 0) for name in ("mlp", "batch_norm", "linear")),
+    ],
 )
 def test_heads_apply_in_their_modes(head, trains, encodes, make_model):
     plain = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", dropout=0.0)

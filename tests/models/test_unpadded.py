@@ -11,8 +11,10 @@ from transformers.masking_utils import AttentionMaskInterface
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.methods.denosent import NoisyReconstruction
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
+from simcse_pl.methods.tsdae import DenoisingAutoEncoder
 from simcse_pl.models import unpadded
 from simcse_pl.models.backbone import first_position, recompute_layers
 from simcse_pl.models.encoder import SentenceEncoder
@@ -24,6 +26,7 @@ from tests.conftest import SENTENCES, adamw
 ROWS = [(SENTENCES[0], SENTENCES[0]), ("", "A dog."), ("No.", " ".join(SENTENCES[:2])), ("A dog.", "A cat.")]
 TEMPLATE = 'This sentence : "{sentence}" means [MASK] .'
 WITHOUT_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
+AUTOENCODERS = DenoisingAutoEncoder, partial(NoisyReconstruction, noise=0, dropout=0, layers=1)
 INFOCSE = partial(SentenceMaskedLanguageModeling, frozen_layers=2, layers=1)
 
 
@@ -91,7 +94,7 @@ def test_flash_attention_gets_the_lengths_of_the_sequences(make_model, monkeypat
         torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("make_loss", [MaskedLanguageModeling, ReplacedTokenDetection, INFOCSE])
+@pytest.mark.parametrize("make_loss", [*AUTOENCODERS, MaskedLanguageModeling, ReplacedTokenDetection, INFOCSE])
 def test_losses_that_read_states_are_those_of_padded_sequences(make_loss, make_masked_language_model):
     losses = []
     for attention in (None, "unpadded"):
