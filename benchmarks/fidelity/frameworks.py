@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import BertForMaskedLM, BertModel
 
 from benchmarks.fidelity.common import PAIRS, RECORDS, TRIPLETS, Record, Repository, official_model, padded, tokenizer
-from benchmarks.fidelity.forks import masked_copy
+from benchmarks.fidelity.forks import with_masked
 
 
 def records(folders: Path) -> Iterator[Record]:
@@ -90,7 +90,8 @@ def declutr(folders: Path) -> Record:
     record = Record("declutr", repository, options, names, rows, "the functions of AllenNLP are those of PyTorch")
     inputs = padded([[tokenizer()(sentence).input_ids for sentence in row] for row in rows])
     by_anchor = {name: x.view(4, 3, -1) for name, x in inputs.items()}
-    masked, labels = masked_copy(by_anchor["input_ids"][:, 0])
+    of_anchors = with_masked({"input_ids": by_anchor["input_ids"][:, 0]})
+    masked, labels = of_anchors["mlm_input_ids"], of_anchors["mlm_labels"]
     stubs = ("Vocabulary", "FeedForward", "Seq2VecEncoder", "TextFieldEmbedder", "InitializerApplicator")
     stubs += ("TextFieldTensors", "PyTorchMetricLearningLoss", "PyTorchMetricLearningMiner")
     types = {name: MagicMock() for name in stubs}

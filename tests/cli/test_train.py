@@ -85,7 +85,7 @@ def test_a_damaged_test_task_ends_a_run_before_it_trains(train, sentences, make_
         (tmp_path / "MR" / file).write_text("fine\n")
     given = ["data=text", f"data.train={sentences}", f"senteval_dir={tmp_path}", "test_tasks=[MR,CR]", "logger=csv"]
     done, folder = train(*given, *tiny(make_model("bert")), status=2)
-    assert "error: test_tasks: CR: no folder" in done.stderr and not (folder / "metrics.csv").exists()
+    assert "error: test_tasks: CR: no file" in done.stderr and not (folder / "metrics.csv").exists()
 
 
 def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, make_model):

@@ -83,7 +83,7 @@ def test_layers_that_the_loss_of_one_set_does_not_reach_are_known(make_model):
 
 
 def test_rows_of_a_set_that_do_not_fit_its_loss_are_an_error(module):
-    with pytest.raises(UserError, match="^data.sets.nli: objective.* needs a label"):
+    with pytest.raises(UserError, match="^data.sets.nli: objective.* and a label in each row"):
         module.prepare({"nli": RowKind()})
     with pytest.raises(UserError, match="^data.sets.another: objective.* takes no labels"):
         module.prepare({"another": RowKind(labels="scores")})
