@@ -49,7 +49,7 @@ def test_a_row_of_the_data_benchmark_is_measured(way, run_command, tmp_path):
 @pytest.mark.parametrize(
     ("benchmark", "table", "options", "ways"),
     [
-        ("train", "train_triplets", f"--rounds 1 --steps 1 --batch-size 4 --triplets {sample.path('nli.csv')}", 7),
+        ("train", "train_triplets", f"--rounds 1 --steps 1 --batch-size 4 --triplets {sample.path('nli.csv')}", 8),
         ("encode", "encode", "--rounds 1 --sentences 16", 3),
         ("evaluate", "evaluate_sts", "--rounds 1 --senteval-dir {bundle}", 3),
         ("memory", "memory", "--sizes 8 --chunk-size 4", 2),
