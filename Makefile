@@ -2,7 +2,7 @@
 PYTHON ?= python3
 ENV ?= $(or $(VIRTUAL_ENV),$(CONDA_PREFIX),.venv)
 BIN := $(ENV)/bin
-PIP := $(BIN)/python -m pip install --quiet -r requirements.txt  # Python compiles what it imports
+PIP := $(BIN)/python -m pip install --quiet -r requirements.txt
 INSTALLED := $(ENV)/.simcse_pl-installed
 TEST_READY := $(ENV)/.simcse_pl-test
 DOCS_READY := $(ENV)/.simcse_pl-docs
