@@ -34,8 +34,8 @@ GPUs have [a page of their own](gpu.md). Each table is below the command that pr
 - GFLOP/s counts the operations that the sentences need, without padding.
 - `views apart` encodes each view in a separate pass, and `one pass` all views together.
 - `simcse_pl` has the default [speed options](devices.md#what-determines-the-speed-on-a-cpu).
-  `padded` sets `speed.tokens_per_pass=inf`, `unpadded` adds `model.attn_implementation=unpadded`,
-  and `torch's dropout` sets `speed.fast_dropout=false`.
+  `padded` sets `speed.tokens_per_pass=inf`, `unpadded` sets `model.attn_implementation=unpadded`, and
+  `torch's dropout` sets `speed.fast_dropout=false`.
 - Compare times within a table only: the tables were measured one after the other, and the load of the
   machine varied.
 - `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` makes snli.csv from the dev split of SNLI.
