@@ -79,10 +79,13 @@ def run(arguments: argparse.Namespace) -> None:
         given = ", ".join(labels)
         raise UserError(f"labels are {given}: give one per folder by --labels, and each encoder, run or sweep its own")
     folders = list(zip(labels, arguments.folders, strict=True))
+    sweeps = {label: folder for label, folder in folders if is_sweep(folder)}
+    if arguments.wandb and not sweeps:
+        raise UserError(f"--wandb: no sweep among {', '.join(arguments.folders)}: give the folder of one")
     alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
     write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
     if arguments.wandb:
         from simcse_pl.tracking.wandb_report import sweep_report  # wandb-workspaces is an extra
 
-        for sweep in read_sweeps({label: folder for label, folder in folders if is_sweep(folder)}):
+        for sweep in read_sweeps(sweeps):
             sweep_report(sweep).save()  # prints its address

@@ -38,3 +38,4 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
     command("report", folders[0])  # a single one has its own
     assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
+    assert "--wandb: no sweep among" in run(folders[1], "--wandb", status=2).err
