@@ -30,7 +30,6 @@ commands: $(TEST_READY)  ## run the commands of README and docs on small files
 	$(BIN)/python docs/commands.py
 
 findings: $(INSTALLED)  ## train the paper's tables on 2 cores, and write docs/findings.md (hours, prints an estimate, continues; needs SENTEVAL_DIR)
-	$(BIN)/python train.py experiment=mini_backbone
 	$(BIN)/python -m benchmarks.findings
 	$(BIN)/python docs/findings.py outputs/findings/records.jsonl
 

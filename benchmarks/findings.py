@@ -1,11 +1,12 @@
-"""The paper's tables on 2 cores: train every row with several seeds, and append the results to a file of records.
+"""The paper's tables: train every row with several seeds, and append the results to a file of records.
 
     python -m benchmarks.findings --senteval-dir SentEval/data/downstream
+    python -m benchmarks.findings --size paper --senteval-dir SentEval/data/downstream
 
-benchmarks/findings.yaml lists the runs. Rows of several tables with the same config are trained once. The command
-prints an estimate of the time first. An interrupted one continues when it is repeated, with the same backbone. On
-another processor, `experiment=mini_backbone` can make another one; then all given seeds are trained with it. `python
-docs/findings.py RECORDS` writes docs/findings.md from the records.
+benchmarks/findings.yaml lists the runs: those of a small model on 2 cores (the default), and those of BERT-base with
+the paper's data on GPUs, one run per GPU at a time. Rows of several tables with the same config are trained once. The
+command prints an estimate of the time first. An interrupted one continues when it is repeated. `python
+docs/findings.py RECORDS PAGE` makes a page of the records.
 """
 
 import argparse
@@ -13,12 +14,17 @@ import hashlib
 import itertools
 import json
 import os
+import queue
+import random
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,45 +33,86 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
-from simcse_pl.data.sample import mini_backbone
-from simcse_pl.results.run_files import RESULTS_FILE, read_run
+from simcse_pl.data.senteval.sts_sets import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
+from simcse_pl.data.senteval.transfer_sets import load_transfer_task
+from simcse_pl.results.run_files import RESULTS_FILE, read_curves
 from simcse_pl.sweeps.jobs import describe_job
 from simcse_pl.sweeps.rows import with_row
+from simcse_pl.training.launch import gpus_of_machine
+from simcse_pl.utils.ranks import available_cpus
 
 PLAN: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_suffix(".yaml")))
 RECORDS = Path(__file__).with_name("findings.jsonl")  # those of docs/findings.md
-SECONDS = 80.0  # of a run, before any has been measured
+WORK = Path("outputs/findings")  # of runs, and of files that the plan names
+SENTENCES = WORK / "sentences.txt"
+WORDS = range(4, 15)  # in a sentence
+_CURVES = {  # of the validations
+    "step": "step",
+    "val/spearman": "score",
+    "val/alignment": "alignment",
+    "val/uniformity": "uniformity",
+    "geometry/gram_sum": "gram_sum",
+    "geometry/largest_eigenvalue": "largest_eigenvalue",
+    "geometry/trace": "trace",
+    "geometry/nonnegative_cosines": "nonnegative_cosines",
+}
 _NO_EFFECT = ("sweep", "run_name", "run_dir", "hydra", "logger", "senteval_dir", "debug", "resume", "size")
 
 
 class Job(NamedTuple):
-    """A run of the plan: its options, its description in results.json, and a hash of its config."""
+    """A run: its options, its description in results.json, the weights it starts from, and a hash of its config."""
 
     overrides: list[str]
     about: dict[str, Any]
+    backbone: str
     config: str
 
     @property
     def place(self) -> str:
-        """The row, the column and the seed of the table."""
-        return place_of(self.about)
+        """The weights, the row, the column and the seed."""
+        return place_of({"backbone": self.backbone, "results": self.about})
+
+    @property
+    def run(self) -> tuple[str, str]:
+        """What the run depends on; rows with equal ones share a run."""
+        return self.backbone, self.config
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return WORK / f"{self.backbone.replace('/', '-')}-{self.config}"
 
 
-def place_of(results: dict[str, Any]) -> str:
-    """Return the row, the column and the seed of the table that a run belongs to."""
-    return json.dumps([*(results["sweep"][name] for name in ("table", "column", "row")), results["seed"]])
+def place_of(record: dict[str, Any]) -> str:
+    """Return the weights that a run started from, and the row, the column and the seed of its table."""
+    results = record["results"]
+    names = (results["sweep"][name] for name in ("table", "column", "row"))
+    return json.dumps([record["backbone"], *names, results["seed"]])
 
 
-def planned(tables: Sequence[str], seeds: Sequence[int] | None = None) -> Iterator[Job]:
-    """Yield the runs of some tables, one seed of all tables after the other."""
-    given = []
-    for table, own in ((table, PLAN["tables"][table]) for table in tables):
-        for column, row in itertools.product(own.get("columns", [None]), own["rows"]):
-            options = [f"sweep={own.get('sweep', table)}", f"sweep.table={table}", f"sweep.row='{row}'"]
-            options += [*([column] if column else []), *own.get("options", [])]
-            given += [(seed, [*PLAN["options"], *options]) for seed in seeds or PLAN["seeds"]]
-    for seed, options in sorted(given, key=lambda own: own[0]):  # a stable sort
-        yield _job([*options, f"seed={seed}"])
+def planned(size: str, tables: Sequence[str], seeds: Sequence[int] = (), options: Sequence[str] = ()) -> Iterator[Job]:
+    """Yield the runs of some tables, one seed of all tables after the other.
+
+    Args:
+        size: `mini` or `paper`.
+        tables: names of tables of findings.yaml; those that the size does not have are left out.
+        seeds: default: those of the size.
+        options: further options of all runs.
+    """
+    common, given = PLAN["sizes"][size], []
+    for name in tables:
+        table = PLAN["tables"][name]
+        if size not in table.get("sizes", PLAN["sizes"]):
+            continue
+        for column, row in itertools.product(_of(table, size, "columns", [[]]), _of(table, size, "rows", [])):
+            place = [f"sweep={_of(table, size, 'sweep', name)}", f"sweep.table={name}", f"sweep.row='{row}'"]
+            given.append([*common["options"], *place, *column, *_of(table, size, "options", []), *options])
+    for seed, overrides in itertools.product(seeds or common["seeds"], given):
+        yield _job([*overrides, f"seed={seed}"])
+
+
+def _of(table: dict[str, Any], size: str, name: str, default: Any) -> Any:
+    return table.get(f"{size}_{name}", table.get(name, default))
 
 
 def _job(overrides: list[str]) -> Job:
@@ -76,29 +123,34 @@ def _job(overrides: list[str]) -> Job:
     row = with_row(config)
     del row.hydra
     resolved: Any = OmegaConf.to_container(row, resolve=True)
-    same = {name: own for name, own in resolved.items() if name not in _NO_EFFECT}
-    return Job(overrides, about, hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:16])
+    resolved["model"]["name"] = backbone = weights(str(resolved["model"]["name"]))
+    same = {name: value for name, value in resolved.items() if name not in _NO_EFFECT}
+    return Job(overrides, about, backbone, hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:16])
 
 
-def train(job: Job, folder: Path, senteval_dir: str, threads: int) -> dict[str, Any]:
-    """Train a job in a process of its own, or continue it, and return what a record has of it."""
-    started = time.monotonic()
+@cache
+def weights(model: str) -> str:
+    """Return a hash of the weights of a model in a folder, or its name on the hub."""
+    file = Path(model, "model.safetensors")
+    if not file.is_file():
+        return model
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
+
+
+def train(job: Job, senteval_dir: str, environment: dict[str, str]) -> dict[str, Any]:
+    """Train a job in a process of its own, or continue it, and return its record."""
+    started, folder = time.monotonic(), job.folder
     command = [sys.executable, "-m", "simcse_pl", "train", *job.overrides, f"senteval_dir={senteval_dir}"]
     command += [f"hydra.run.dir={folder}", "logger=csv", "resume=auto"]
     with open(folder.with_suffix(".log"), "a", encoding="utf-8") as log:
-        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment).returncode:
+        if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | environment).returncode:
             raise SystemExit(f"error: a run failed; its output is in {log.name}")
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
-    points = read_run(folder).points.round(5)
+    curves = read_curves(folder).reindex(columns=[*_CURVES]).rename(columns=_CURVES)
+    path = curves[curves.score.notna()].round(5).to_dict("records")
     seconds = round(time.monotonic() - started)
-    return {"config": job.config, "results": results, "path": points.to_dict("records"), "seconds": seconds}
-
-
-def backbone() -> str:
-    """Return a hash of the weights that all runs start from."""
-    with open(Path(mini_backbone(), "model.safetensors"), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return {"config": job.config, "backbone": job.backbone, "results": results, "path": path, "seconds": seconds}
 
 
 def read_records(path: Path = RECORDS) -> list[dict[str, Any]]:
@@ -107,50 +159,113 @@ def read_records(path: Path = RECORDS) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def write_sentences(senteval_dir: str, file: Path) -> None:
+    """Write the short sentences of a SentEval bundle, each once, without those of the dev and test sets of STS-B."""
+    texts = []
+    for name in ("STS12", "STS13", "STS14", "STS-B", "SICK-R"):
+        with suppress(NotInBundleError):
+            split = "train" if name in STS_TASKS_WITH_DEV else "test"
+            texts += load_sts_task(senteval_dir, name, split).sentences
+    for name in ("MR", "CR", "SUBJ", "SST", "MRPC"):
+        with suppress(NotInBundleError):
+            splits = load_transfer_task(senteval_dir, name).splits.values()
+            texts += [text for examples in splits for example in examples for text in example.sentences]
+    held_out = [text for split in SPLITS for text in load_sts_task(senteval_dir, "STS-B", split).sentences]
+    seen, sentences = set(map(_words, held_out)), []
+    for text in texts:
+        if (words := _words(text)) not in seen and len(words) in WORDS:
+            seen.add(words)
+            sentences.append(text)
+    random.Random(0).shuffle(sentences)
+    file.write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\w+", text.lower()))
+
+
+def available(size: str, tables: Sequence[str]) -> list[str]:
+    """Return the tables whose files exist, and say what the others need."""
+    ready = []
+    for name in tables:
+        lacking = [file for file in _of(PLAN["tables"][name], size, "needs", []) if not Path(file).exists()]
+        if lacking:
+            print(f"{name} is left out: it needs {', '.join(lacking)}", flush=True)
+        else:
+            ready.append(name)
+    return ready
+
+
+def shares(processes: int | None) -> queue.SimpleQueue[dict[str, str]]:
+    """Return what each run gets of the machine: a GPU, or some of the cores."""
+    gpus = gpus_of_machine()
+    number = processes or len(gpus) or 2
+    free: queue.SimpleQueue[dict[str, str]] = queue.SimpleQueue()
+    for i in range(number):
+        threads = {"OMP_NUM_THREADS": str(max(1, available_cpus() // number))}
+        free.put(threads | ({"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {}))
+    return free
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--senteval-dir", default=os.environ.get("SENTEVAL_DIR"), help="SentEval bundle, for STS-B")
-    options.add_argument("--seeds", type=int, nargs="+", help="seeds of all tables (default: those of the plan)")
-    options.add_argument("--only", nargs="+", default=list(PLAN["tables"]), choices=PLAN["tables"], help="these tables")
-    work = Path("outputs/findings")
-    options.add_argument("--records", type=Path, default=work / "records.jsonl", help="file of results (%(default)s)")
-    options.add_argument("--work", type=Path, default=work, help="folder of runs (%(default)s)")
-    about = "runs at a time; the cores are divided among them (%(default)s)"
-    options.add_argument("--processes", type=int, default=2, help=about)
-    given = options.parse_args(arguments)
-    if not given.senteval_dir:
-        options.error("give --senteval-dir, or set SENTEVAL_DIR: the scores are on STS-B")
-    common = {"backbone": backbone()}
-    done = [own for own in read_records(given.records) if own.get("backbone") == common["backbone"]]
-    finished, of_config = {place_of(own["results"]) for own in done}, {own["config"]: own for own in done}
-    left = [job for job in planned(given.only, given.seeds) if job.place not in finished]
-    new = {job.config: job for job in left if job.config not in of_config}
-    times = [own["seconds"] for own in of_config.values()] or [SECONDS * given.processes]
-    minutes = len(new) * sum(times) / len(times) / 60 / given.processes
-    print(f"{len(left)} rows of tables left: {len(new)} runs, about {minutes:.0f} minutes", flush=True)
-    given.work.mkdir(parents=True, exist_ok=True)
+    given = _arguments(arguments)
+    records = given.records or WORK / f"{given.size}.jsonl"
+    WORK.mkdir(parents=True, exist_ok=True)
+    if given.size == "mini" and not SENTENCES.is_file():
+        write_sentences(given.senteval_dir, SENTENCES)
+    done = read_records(records)
+    finished, of_run = {place_of(record) for record in done}, {_run(record): record for record in done}
+    planned_jobs = planned(given.size, available(given.size, given.only), given.seeds, given.options)
+    left = [job for job in planned_jobs if job.place not in finished]
+    new = {job.run: job for job in left if job.run not in of_run}
+    free = shares(given.processes)
+    processes = free.qsize()
+    times = [record["seconds"] for record in of_run.values()] or [PLAN["sizes"][given.size]["seconds"]]
+    hours = len(new) * sum(times) / len(times) / 3600
+    print(f"{len(left)} rows of tables left: {len(new)} runs of about {60 * hours / max(1, len(new)):.0f} minutes,")
+    print(f"{processes} at a time: {hours:.1f} hours of computing, {hours / processes:.1f} from now", flush=True)
 
-    def folder(config: str) -> Path:
-        return Path(given.work, f"{common['backbone']}-{config}")
+    def run(job: Job) -> dict[str, Any]:
+        share = free.get()
+        try:
+            return train(job, given.senteval_dir, share)
+        finally:
+            free.put(share)
 
-    threads = max(1, (os.cpu_count() or 1) // given.processes)
-    with ThreadPoolExecutor(given.processes) as pool:
-        runs = {
-            config: pool.submit(train, job, folder(config), given.senteval_dir, threads) for config, job in new.items()
-        }
+    with ThreadPoolExecutor(processes) as pool:
+        runs = {key: pool.submit(run, job) for key, job in new.items()}
         try:
             for job in left:
-                if job.config not in of_config:
-                    of_config[job.config] = runs[job.config].result()
-                record = of_config[job.config]
-                record = record | common | {"results": record["results"] | job.about}
-                with open(given.records, "a", encoding="utf-8") as file:
+                if job.run not in of_run:
+                    of_run[job.run] = runs[job.run].result()
+                record = of_run[job.run]
+                record = record | {"results": record["results"] | job.about}
+                with open(records, "a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
-                shutil.rmtree(folder(job.config), ignore_errors=True)  # checkpoints are large
+                shutil.rmtree(job.folder, ignore_errors=True)  # checkpoints are large
                 print(*job.overrides, f"{100 * record['results']['best']['spearman']:.2f}", flush=True)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _run(record: dict[str, Any]) -> tuple[str, str]:
+    return record["backbone"], record["config"]
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--senteval-dir", default=os.environ.get("SENTEVAL_DIR"), help="SentEval bundle, for STS-B")
+    parser.add_argument("--size", default="mini", choices=PLAN["sizes"], help="model and data (%(default)s)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[], help="seeds of all tables (default: the plan's)")
+    parser.add_argument("--only", nargs="+", default=list(PLAN["tables"]), choices=PLAN["tables"], help="these tables")
+    parser.add_argument("--options", nargs="+", default=[], help="further options of all runs")
+    parser.add_argument("--records", type=Path, help="file of results (default: outputs/findings/SIZE.jsonl)")
+    parser.add_argument("--processes", type=int, help="runs at a time (default: one per GPU, or 2 on a CPU)")
+    given = parser.parse_args(arguments)
+    if not given.senteval_dir:
+        parser.error("give --senteval-dir, or set SENTEVAL_DIR: the scores are on STS-B")
+    return given
 
 
 if __name__ == "__main__":

