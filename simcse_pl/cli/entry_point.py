@@ -23,11 +23,12 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, InstantiationException, OverrideParseException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from simcse_pl.cli.options import help_text, option_names
 from simcse_pl.config import CONF
-from simcse_pl.config.options import check_options, name_in_full, walk
+from simcse_pl.config.options import check_options, name_in_full
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
 from simcse_pl.training.launch import end_with_parent
@@ -42,7 +43,6 @@ _VALUES = re.compile(
     r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
     r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
 )
-_GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
 _ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
 _NO_LAUNCHER = re.compile("(?:Could not .*hydra/launcher/|Unknown plugin class.*[.]hydra_)(submitit|ray)")
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
@@ -103,6 +103,9 @@ def main(command: str = "train") -> None:
     sys.argv[1:] = ["--config-name", command, *flags, *map(_for_hydra, options)]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
+        if {"-h", "--help", "--help-all"} & {*flags}:
+            print(help_text(command, list(map(_for_hydra, options)), "--help-all" in flags))
+            return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
     except BaseException as error:
@@ -262,23 +265,13 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
             one, several = hydra_option(name, value), shlex.quote(f"{name}=[{value}]")
             text = f"{name}={value}: for one text, write {one}, for a list {several}, and for a sweep add -m"
         elif unknown := re.match(r"Could not override '([\w.]+)'", text):
-            names = _option_names(command, options)
-            text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (--help lists all)"
+            names = option_names(command, options)
+            text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (simcse options {unknown[1]} searches)"
     else:
         return error
     readable = UserError(text)
     readable.__cause__ = error
     return readable
-
-
-def _option_names(command: str, options: Sequence[str]) -> list[str]:
-    """Return the names of all groups and options, those of the chosen groups if they exist."""
-    chosen = [option for option in options if option.partition("=")[0] in _GROUPS]
-    for given in (chosen, []):
-        with suppress(HydraException), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            places = walk(OmegaConf.to_container(hydra.compose(command, given)))
-            return [*{*_GROUPS, *(place for place, _ in places if not place.endswith("_"))}]
-    return []
 
 
 def _ignore_expected_warnings() -> None:

@@ -27,7 +27,7 @@ def check_options(config: DictConfig) -> None:
     as an encoder, are not checked. An option without a value is an error too.
     """
     if missing := sorted(OmegaConf.missing_keys(config)):
-        raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (--help describes it)")
+        raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (simcse options {missing[0]} explains it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):
@@ -107,7 +107,7 @@ def _unknown(place: str, name: str, target: str, parameters: Mapping[str, Parame
             f"{place}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
             f"your class to my_conf/{group}/NAME.yaml, and choose it by --config-dir my_conf {group}=NAME"
         )
-    return f"no option {place}.{name}{did_you_mean(name, parameters) or f' of {target}'} (--help lists all)"
+    return f"no option {place}.{name}{did_you_mean(name, parameters) or f' of {target}'} (simcse options {place})"
 
 
 def _check_sources(hydra: Any) -> None:
