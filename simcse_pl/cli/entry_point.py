@@ -266,7 +266,7 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
             text = f"{name}={value}: for one text, write {one}, for a list {several}, and for a sweep add -m"
         elif unknown := re.match(r"Could not override '([\w.]+)'", text):
             names = option_names(command, options)
-            text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (simcse options {unknown[1]} searches)"
+            text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (simcse options {unknown[1]} finds more)"
     else:
         return error
     readable = UserError(text)

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import functools
 import json
 import re
 import shlex
@@ -21,6 +22,7 @@ from simcse_pl.config import CONF
 from simcse_pl.config.options import walk
 from simcse_pl.config.reference import HYDRA_COMMANDS, Entry, command_file, entries, group_files
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text import as_number
 
 MOST_SET = {
     "train": (
@@ -35,6 +37,7 @@ MOST_SET = {
 _SYNONYMS = {  # of words that no comment in conf/ has
     "accumulation": "caching",
     "amp": "precision",
+    "custom": "own",
     "dev": "validation",
     "fp16": "precision",
     "multi": "devices",
@@ -45,49 +48,104 @@ _FLAGS = (
     "`simcse options NAME` explains a group, a choice or an option, and finds options by words. --help-all lists all "
     "options. -m: a sweep; --config-dir FOLDER: configs of your own; --cfg job: print the config; --hydra-help: more."
 )
-
-
-def compose(command: str, given: Sequence[str] = ()) -> DictConfig:
-    """Return the config of a command with these options, and Hydra's own part."""
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra.compose(command, list(given), return_hydra_config=True)
+_COLUMN = 26  # where meanings begin
 
 
 def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     """Return what --help prints, with the values of the chosen groups; `everything` is for --help-all."""
-    config = compose(command, given)
+    config = _compose(command, *given)
     values, chosen = _values(config), dict(config.hydra.runtime.choices)
     known = [entry for entry in entries() if entry.name in values and entry.group in (command, *chosen)]
     known.sort(key=lambda entry: str(chosen.get(entry.group)) != entry.choice)  # a chosen file explains its options
-    meanings = {entry.name: entry.meaning for entry in reversed(known)}
-    groups = [entry for entry in command_file(command)[0] if entry.name in group_files()]
-    options = (
-        [name for name in values if name in meanings and name not in group_files()] if everything else MOST_SET[command]
-    )
-    return "\n".join(
-        [
-            f"simcse {command} [group=choice ...] [option=value ...]\n",
-            _fill(config.hydra.help.header),
-            textwrap.indent(f"\n{config.hydra.help.footer}", "  "),
-            "All options:" if everything else "The options that most people set:",
-            *(_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in options),
-            "\nThe groups, with the choices that are loaded:",
-            *(
-                _line(f"{entry.name}={chosen.get(entry.name, entry.value) or 'null'}", entry.meaning)
-                for entry in groups
-            ),
-            f"\n{_fill(_FLAGS)}",
-        ]
-    )
+    meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name not in group_files()}
+    names = [name for name in values if name in meanings] if everything else MOST_SET[command]
+    options = [_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in names]
+    groups = [(entry, chosen.get(entry.name, entry.value) or "null") for entry in command_file(command)[0]]
+    texts = [
+        f"simcse {command} [group=choice ...] [option=value ...]\n",
+        _fill(config.hydra.help.header),
+        textwrap.indent(f"\n{config.hydra.help.footer}", "  "),
+        "All options:" if everything else "The options that most people set:",
+        *options,
+        "\nThe groups, with the choices that are loaded:",
+        *(_line(f"{entry.name}={choice}", entry.meaning) for entry, choice in groups),
+        f"\n{_fill(_FLAGS)}",
+    ]
+    return "\n".join(texts)
 
 
 def option_names(command: str, given: Sequence[str]) -> list[str]:
     """Return the names of all groups and options, those of the chosen groups if they exist."""
     groups = [*group_files()]
-    for options in ([option for option in given if option.partition("=")[0] in groups], []):
-        with suppress(HydraException):
-            return [*groups, *_values(compose(command, options))]
-    return groups
+    with suppress(HydraException):
+        return [*groups, *_values(_compose(command, *(word for word in given if word.partition("=")[0] in groups)))]
+    return [*groups, *_values(_compose(command))]
+
+
+def search(text: str, known: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that a text names, or whose names and meanings have its words, the best first."""
+    words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
+    counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
+    known_words = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
+    wanted: dict[str, None] = {}
+    for word in _words(text):
+        near = [word] if word in counts else difflib.get_close_matches(word, known_words, 1, 0.75)
+        wanted |= dict.fromkeys(_words(_SYNONYMS.get(word, " ".join(near))))
+    phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose("train"))}
+    scores: dict[str, tuple[float, Entry]] = {}
+    for entry, (name, meaning) in words.items():
+        score = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
+        if score:
+            joined = f" {' '.join(meaning)} "
+            score += 2 * (phrase in f" {' '.join(name)} ") + (phrase in joined) + joined.startswith(phrase)
+            if text == entry.name or [*wanted] == _words(re.split("[.=]", entry.name)[-1]):
+                score += 2 if "=" in entry.name else 9
+            score *= 0.1 if entry.command == "evaluate" else 1 if entry.name in usual or " " in entry.name else 0.7
+            scores[entry.name] = max((score, entry), scores.get(entry.name, (0, entry)), key=lambda scored: scored[0])
+    return [entry for _, entry in sorted(scores.values(), key=lambda scored: -scored[0])]
+
+
+def explain(entry: Entry, known: Sequence[Entry]) -> str:
+    """Return the meaning, the default, the choices and an example of a group, a choice or an option."""
+    choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
+    inside = {other.name: 0 for other in known if other.choice and entry.name in (other.group, other.source)}
+    inside = [name for name in inside if "=" not in name]
+    meanings = {entry.meaning: ""}
+    for other in (other for other in known if other.name == entry.name):
+        meanings.setdefault(other.meaning, f"with {other.source}: ")
+    texts = [entry.name, *(_fill(source + meaning, 2) for meaning, source in meanings.items())]
+    call = f"simcse {entry.command} {'encoder=FOLDER ' * (entry.command == 'evaluate' and entry.name != 'encoder')}"
+    if entry.name == entry.source:  # a command or a choice
+        call = call + entry.name if entry.choice else f"{entry.name} --help"
+    elif choices:
+        call += next(other.name for other in choices if other.choice != entry.value)
+        texts += [f"  default: {entry.value}", "  choices:"]
+    else:
+        default = _values(_compose(entry.command)).get(entry.name)
+        call += f"{entry.source} " * (default is None)
+        call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
+        texts.append(f"  default: {default or f'{entry.value}, with {entry.source}'}")
+    texts += [_line(f"  {other.choice}", other.meaning) for other in choices]
+    texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
+    return "\n".join([*texts, f"  example: {call}"])
+
+
+def _other_value(meaning: str, value: str) -> str:
+    """Return a value for an example: one that the comment names, the other boolean, or another number."""
+    if named := re.search(r"such as (\[.*?\]|\{.*?\}|'[^']*'|[^\s,;)]+)", meaning):
+        return named[1]
+    if value in ("true", "false"):
+        return "false" if value == "true" else "true"
+    if number := max(0, as_number(value) or 0):
+        return f"{number / 2 if number < 1 else number * 2:g}"
+    return next((word for word in re.findall(r"; ([a-z_]+):", meaning) if word != "null"), "VALUE")
+
+
+@functools.cache
+def _compose(command: str, *given: str) -> DictConfig:
+    """Return the config of a command with these options, and Hydra's own part."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra.compose(command, [*given], return_hydra_config=True)
 
 
 def _values(config: DictConfig) -> dict[str, str]:
@@ -99,100 +157,25 @@ def _values(config: DictConfig) -> dict[str, str]:
     }
 
 
-def _width() -> int:
-    return min(110, shutil.get_terminal_size((100, 24)).columns)
+def _words(text: str) -> list[str]:
+    return [word.rstrip("s") if len(word) > 3 else word for word in re.findall("[a-z0-9]+", text.lower())]
+
+
+def _room(indent: int) -> int:
+    return min(110, shutil.get_terminal_size((100, 24)).columns) - indent
 
 
 def _fill(text: str, indent: int = 0) -> str:
-    """Return a text in lines of the terminal's width."""
-    room = _room() - indent
-    return textwrap.indent(textwrap.fill(text, room, break_on_hyphens=False), " " * indent)
+    return textwrap.indent(textwrap.fill(text, _room(indent), break_on_hyphens=False), " " * indent)
 
 
 def _line(name: str, meaning: str, default: str = "", short: bool = True) -> str:
     """Return a name and its meaning; short means in a line, or in two lines with a default."""
-    room = _room() - 26
     if short:
-        meaning = textwrap.shorten(meaning, (2 * room - 12 - len(default)) if default else room, placeholder=" ...")
-    text = _fill(meaning + default, 26)
-    return f"  {name:<23} {text[26:]}" if len(name) < 24 else f"  {name}\n{text}"
-
-
-def _room() -> int:
-    return min(110, shutil.get_terminal_size((100, 24)).columns)
-
-
-def explain(entry: Entry, known: Sequence[Entry]) -> str:
-    """Return the meaning, the default, the choices and an example of a group, a choice or an option."""
-    choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
-    inside = dict.fromkeys(
-        other.name
-        for other in known
-        if other.name != other.source and entry.name in (other.source, other.source.partition("=")[0])
-    )
-    texts = [entry.name, _fill(entry.meaning, 6)]
-    others = {other.meaning: other.source for other in known if other.name == entry.name}
-    texts += [_fill(f"{source}: {meaning}", 6) for meaning, source in others.items() if meaning != entry.meaning]
-    if entry.source not in COMMANDS or entry.source in HYDRA_COMMANDS:
-        call, default = _example(entry, choices)
-        texts += [f"      default: {default}"] * bool(default)
-    else:
-        call = f"{entry.name} --help"
-    texts += ["      choices:"] * bool(choices)
-    texts += [_line(f"  {other.choice}", other.meaning) for other in choices]
-    texts += [_fill(f"options: {', '.join(inside)}", 6)] * bool(inside)
-    return "\n".join([*texts, f"      example: {call}"])
-
-
-def _example(entry: Entry, choices: Sequence[Entry]) -> tuple[str, str]:
-    """Return a command that sets an option or chooses a choice, and the default."""
-    values = _values(compose(entry.command))
-    words = ["simcse", entry.command, *["encoder=FOLDER"] * (entry.command == "evaluate" and entry.name != "encoder")]
-    if entry.name == entry.source:  # a choice
-        return " ".join([*words, entry.name]), ""
-    if choices:
-        other = next(other for other in choices if other.choice != entry.value)
-        return " ".join([*words, other.name]), entry.value
-    default = values.get(entry.name, f"{entry.value}, with {entry.source}")
-    words += [entry.source] * (entry.name not in values)
-    return " ".join([*words, shlex.quote(f"{entry.name}={_other_value(entry)}")]), default
-
-
-def _other_value(entry: Entry) -> str:
-    """Return a value for an example: one that the comment names, the other boolean, or a larger number."""
-    if named := re.search(r"such as (\[.*?\]|\{.*?\}|'[^']*'|[^\s,;)]+)", entry.meaning):
-        return named[1]
-    if entry.value in ("true", "false"):
-        return "false" if entry.value == "true" else "true"
-    if further := [word for word in re.findall(r"; ([a-z_]+):", entry.meaning) if word not in ("null", entry.value)]:
-        return further[0]
-    if re.fullmatch("[1-9][0-9]*", entry.value):
-        return str(2 * int(entry.value))
-    return f"{float(entry.value) / 2:g}" if re.fullmatch(r"[\d.]+(e-\d+)?", entry.value) else "VALUE"
-
-
-def search(text: str, known: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that a text names, or whose names and meanings have its words, the best first."""
-    words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
-    counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
-    last = {entry: re.split("[.=]", entry.name)[-1] for entry in known}
-    wanted: dict[str, None] = {}
-    for word in _words(text):
-        same = [word] if word in counts else difflib.get_close_matches(word, {*counts, *last.values()}, 1, 0.75)
-        wanted |= dict.fromkeys(_words(_SYNONYMS.get(word, " ".join(same))))
-    usual = {name for command in HYDRA_COMMANDS for name in [*group_files(), *_values(compose(command))]}
-    scores: dict[str, tuple[float, Entry]] = {}
-    for entry, (name, meaning) in words.items():
-        score = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
-        score += bool(wanted) * (" ".join(wanted) in " ".join(meaning)) + 9 * (text == last[entry])
-        score *= (0.5 if entry.command == "evaluate" else 1) * (1 if entry.name in usual else 0.7)
-        if score > scores.get(entry.name, (0, entry))[0]:
-            scores[entry.name] = score, entry
-    return [entry for _, entry in sorted(scores.values(), key=lambda scored: -scored[0])]
-
-
-def _words(text: str) -> list[str]:
-    return [word.rstrip("s") if len(word) > 3 else word for word in re.findall("[a-z0-9]+", text.lower())]
+        most = 2 * _room(_COLUMN) - 12 - len(default) if default else _room(_COLUMN)
+        meaning = textwrap.shorten(meaning, most, placeholder=" ...")
+    text = _fill(meaning + default, _COLUMN)
+    return f"  {name:<{_COLUMN - 3}} {text[_COLUMN:]}" if len(name) < _COLUMN - 2 else f"  {name}\n{text}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -204,13 +187,17 @@ def run(arguments: argparse.Namespace) -> None:
     known, text = entries(), " ".join(arguments.name)
     if not text:
         for command in HYDRA_COMMANDS:
-            print(f"simcse {command}:")
-            for entry in command_file(command)[0]:
-                print(_line(entry.name, entry.meaning))
+            print(
+                f"simcse {command}:",
+                *(_line(entry.name, entry.meaning) for entry in command_file(command)[0]),
+                sep="\n",
+            )
         return
-    known += [Entry(f"simcse {name}", "", about, name) for name, about in COMMANDS.items()]
-    if not (found := search(text, known)):
-        raise UserError(f"nothing about {text}: `simcse options` lists the groups, and `simcse train --help-all` all")
-    print(explain(found[0], known))
-    if found[1:]:
-        print(_fill(f"see also: {', '.join(entry.name for entry in found[1:8])}"))
+    known += [Entry(f"simcse {name}", "", about, f"simcse {name}") for name, about in COMMANDS.items()]
+    best, *others = search(text, known)[:6] or [None]
+    if best is None:
+        raise UserError(
+            f"nothing about {text}: `simcse options` lists the groups, `simcse train --help-all` all options"
+        )
+    print(explain(best, known))
+    print(_fill(f"see also: {', '.join(entry.name for entry in others)}") if others else "", end="\n" * bool(others))
