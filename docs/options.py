@@ -47,11 +47,12 @@ def page() -> str:
         groups, of_command = command_file(command)
         parts += [f"## simcse {command}\n", table("group|default|what it chooses", rows_of(groups))]
         parts.append(table("option|default|meaning", rows_of(of_command)))
-    for group, texts in group_files().items():
+    for group, files in group_files().items():
+        texts = dict(sorted(files.items()))
         if group in LEFT_OUT:
             continue
         parts += [f"## {group}\n", table("choice|meaning", [(name, header(text)) for name, text in texts.items()])]
-        of_choices = [entry for choice, text in texts.items() for entry in options(text, f"{group}={choice}")]
+        of_choices = [entry for choice, text in texts.items() for entry in options(text, group, choice)]
         if of_choices:
             cells = [(entry.name, f"`{entry.choice}`", f"`{entry.value}`", entry.meaning) for entry in of_choices]
             parts.append(table("option|choice|default|meaning", cells))

@@ -26,14 +26,15 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from simcse_pl.cli.options import help_text, option_names
+from simcse_pl.cli.options import help_text, search
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options, name_in_full
+from simcse_pl.config.reference import entries
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
 from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import hydra_option, hydra_text, report_error
-from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
 
@@ -265,8 +266,9 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
             one, several = hydra_option(name, value), shlex.quote(f"{name}=[{value}]")
             text = f"{name}={value}: for one text, write {one}, for a list {several}, and for a sweep add -m"
         elif unknown := re.match(r"Could not override '([\w.]+)'", text):
-            names = option_names(command, options)
-            text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (simcse options {unknown[1]} finds more)"
+            near = [entry.name for entry in search(unknown[1], entries(), command)[:2]]
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            text = f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
     else:
         return error
     readable = UserError(text)

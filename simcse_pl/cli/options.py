@@ -10,11 +10,9 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import hydra
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.__main__ import COMMANDS
@@ -25,14 +23,9 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
 
 MOST_SET = {
-    "train": (
-        *("data.train", "data.validation", "data.batch_size", "data.max_length", "objective.temperature"),
-        *("optimizer.lr", "trainer.max_epochs", "val_every", "seed", "hydra.run.dir"),
-    ),
-    "evaluate": (
-        *("encoder", "tasks", "data.test", "senteval_dir", "split", "pooling"),
-        *("prompts", "max_length", "truncate_dim", "hydra.run.dir"),
-    ),
+    "train": "data.train data.validation data.batch_size data.max_length objective.temperature optimizer.lr "
+    "trainer.max_epochs val_every seed hydra.run.dir",
+    "evaluate": "encoder tasks data.test senteval_dir split pooling prompts max_length truncate_dim hydra.run.dir",
 }
 _SYNONYMS = {  # of words that no comment in conf/ has
     "accumulation": "caching",
@@ -48,6 +41,7 @@ _FLAGS = (
     "`simcse options NAME` explains a group, a choice or an option, and finds options by words. --help-all lists all "
     "options. -m: a sweep; --config-dir FOLDER: configs of your own; --cfg job: print the config; --hydra-help: more."
 )
+_WIDTH = min(110, shutil.get_terminal_size((100, 24)).columns)
 _COLUMN = 26  # where meanings begin
 
 
@@ -58,15 +52,14 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     known = [entry for entry in entries() if entry.name in values and entry.group in (command, *chosen)]
     known.sort(key=lambda entry: str(chosen.get(entry.group)) != entry.choice)  # a chosen file explains its options
     meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name not in group_files()}
-    names = [name for name in values if name in meanings] if everything else MOST_SET[command]
-    options = [_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in names]
+    names = [name for name in values if name in meanings] if everything else MOST_SET[command].split()
     groups = [(entry, chosen.get(entry.name, entry.value) or "null") for entry in command_file(command)[0]]
     texts = [
         f"simcse {command} [group=choice ...] [option=value ...]\n",
         _fill(config.hydra.help.header),
         textwrap.indent(f"\n{config.hydra.help.footer}", "  "),
         "All options:" if everything else "The options that most people set:",
-        *options,
+        *(_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in names),
         "\nThe groups, with the choices that are loaded:",
         *(_line(f"{entry.name}={choice}", entry.meaning) for entry, choice in groups),
         f"\n{_fill(_FLAGS)}",
@@ -74,60 +67,64 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     return "\n".join(texts)
 
 
-def option_names(command: str, given: Sequence[str]) -> list[str]:
-    """Return the names of all groups and options, those of the chosen groups if they exist."""
-    groups = [*group_files()]
-    with suppress(HydraException):
-        return [*groups, *_values(_compose(command, *(word for word in given if word.partition("=")[0] in groups)))]
-    return [*groups, *_values(_compose(command))]
-
-
-def search(text: str, known: Sequence[Entry]) -> list[Entry]:
+def search(text: str, known: Sequence[Entry], command: str = "train") -> list[Entry]:
     """Return the entries that a text names, or whose names and meanings have its words, the best first."""
     words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
     counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
-    known_words = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
+    spellings = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
     wanted: dict[str, None] = {}
     for word in _words(text):
-        near = [word] if word in counts else difflib.get_close_matches(word, known_words, 1, 0.75)
+        near = [word] if word in counts else difflib.get_close_matches(word, spellings, 1, 0.75)
         wanted |= dict.fromkeys(_words(_SYNONYMS.get(word, " ".join(near))))
-    phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose("train"))}
+    phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose(command))}
     scores: dict[str, tuple[float, Entry]] = {}
     for entry, (name, meaning) in words.items():
-        score = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
-        if score:
+        if score := sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted):
             joined = f" {' '.join(meaning)} "
             score += 2 * (phrase in f" {' '.join(name)} ") + (phrase in joined) + joined.startswith(phrase)
             if text == entry.name or [*wanted] == _words(re.split("[.=]", entry.name)[-1]):
-                score += 2 if "=" in entry.name else 9
-            score *= 0.1 if entry.command == "evaluate" else 1 if entry.name in usual or " " in entry.name else 0.7
+                score += 2 if entry.name == _source(entry) else 9
+            score *= 1 if entry.name in usual or " " in entry.name else 0.7
+            score *= 1 if _command(entry) == command or " " in entry.name else 0.1
             scores[entry.name] = max((score, entry), scores.get(entry.name, (0, entry)), key=lambda scored: scored[0])
     return [entry for _, entry in sorted(scores.values(), key=lambda scored: -scored[0])]
 
 
 def explain(entry: Entry, known: Sequence[Entry]) -> str:
     """Return the meaning, the default, the choices and an example of a group, a choice or an option."""
-    choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
-    inside = {other.name: 0 for other in known if other.choice and entry.name in (other.group, other.source)}
-    inside = [name for name in inside if "=" not in name]
     meanings = {entry.meaning: ""}
     for other in (other for other in known if other.name == entry.name):
-        meanings.setdefault(other.meaning, f"with {other.source}: ")
+        meanings.setdefault(other.meaning, f"with {_source(other)}: ")
     texts = [entry.name, *(_fill(source + meaning, 2) for meaning, source in meanings.items())]
-    call = f"simcse {entry.command} {'encoder=FOLDER ' * (entry.command == 'evaluate' and entry.name != 'encoder')}"
-    if entry.name == entry.source:  # a command or a choice
-        call = call + entry.name if entry.choice else f"{entry.name} --help"
+    choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
+    call = f"simcse {_command(entry)} {'encoder=FOLDER ' * (_command(entry) == 'evaluate' and entry.name != 'encoder')}"
+    if " " in entry.name:  # a command
+        call = f"{entry.name} --help"
+    elif entry.name == _source(entry):
+        call += entry.name
     elif choices:
         call += next(other.name for other in choices if other.choice != entry.value)
-        texts += [f"  default: {entry.value}", "  choices:"]
+        texts += [
+            f"  default: {entry.value}",
+            "  choices:",
+            *(_line(f"  {own.choice}", own.meaning) for own in choices),
+        ]
     else:
-        default = _values(_compose(entry.command)).get(entry.name)
-        call += f"{entry.source} " * (default is None)
+        default = _values(_compose(_command(entry))).get(entry.name)
+        call += f"{_source(entry)} " * (default is None)
         call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
-        texts.append(f"  default: {default or f'{entry.value}, with {entry.source}'}")
-    texts += [_line(f"  {other.choice}", other.meaning) for other in choices]
-    texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
+        texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}")
+    if inside := {own.name: 0 for own in known if own.choice and entry.name in (own.group, _source(own)) != own.name}:
+        texts.append(_fill(f"options: {', '.join(name for name in inside if '=' not in name)}", 2))
     return "\n".join([*texts, f"  example: {call}"])
+
+
+def _command(entry: Entry) -> str:
+    return "evaluate" if entry.group in ("evaluate", "postprocess", "templates", "test_sets") else "train"
+
+
+def _source(entry: Entry) -> str:
+    return f"{entry.group}={entry.choice}" if entry.choice else entry.group
 
 
 def _other_value(meaning: str, value: str) -> str:
@@ -152,27 +149,21 @@ def _values(config: DictConfig) -> dict[str, str]:
     """Return the values of all options as on the command line, by name; of Hydra's own, only the output folders."""
     options: Any = OmegaConf.to_container(config)
     options["hydra"] = {name: {"dir": options["hydra"][name]["dir"]} for name in ("run", "sweep")}
-    return {
-        name: value if isinstance(value, str) else json.dumps(value).replace('"', "") for name, value in walk(options)
-    }
+    return {name: own if isinstance(own, str) else json.dumps(own).replace('"', "") for name, own in walk(options)}
 
 
 def _words(text: str) -> list[str]:
     return [word.rstrip("s") if len(word) > 3 else word for word in re.findall("[a-z0-9]+", text.lower())]
 
 
-def _room(indent: int) -> int:
-    return min(110, shutil.get_terminal_size((100, 24)).columns) - indent
-
-
 def _fill(text: str, indent: int = 0) -> str:
-    return textwrap.indent(textwrap.fill(text, _room(indent), break_on_hyphens=False), " " * indent)
+    return textwrap.indent(textwrap.fill(text, _WIDTH - indent, break_on_hyphens=False), " " * indent)
 
 
 def _line(name: str, meaning: str, default: str = "", short: bool = True) -> str:
     """Return a name and its meaning; short means in a line, or in two lines with a default."""
     if short:
-        most = 2 * _room(_COLUMN) - 12 - len(default) if default else _room(_COLUMN)
+        most = 2 * (_WIDTH - _COLUMN) - 12 - len(default) if default else _WIDTH - _COLUMN
         meaning = textwrap.shorten(meaning, most, placeholder=" ...")
     text = _fill(meaning + default, _COLUMN)
     return f"  {name:<{_COLUMN - 3}} {text[_COLUMN:]}" if len(name) < _COLUMN - 2 else f"  {name}\n{text}"
@@ -187,17 +178,13 @@ def run(arguments: argparse.Namespace) -> None:
     known, text = entries(), " ".join(arguments.name)
     if not text:
         for command in HYDRA_COMMANDS:
-            print(
-                f"simcse {command}:",
-                *(_line(entry.name, entry.meaning) for entry in command_file(command)[0]),
-                sep="\n",
-            )
+            lines = [_line(entry.name, entry.meaning) for entry in command_file(command)[0]]
+            print(f"simcse {command}:", *lines, sep="\n")
         return
-    known += [Entry(f"simcse {name}", "", about, f"simcse {name}") for name, about in COMMANDS.items()]
+    known += [Entry(f"simcse {name}", "", about, name) for name, about in COMMANDS.items()]
     best, *others = search(text, known)[:6] or [None]
     if best is None:
-        raise UserError(
-            f"nothing about {text}: `simcse options` lists the groups, `simcse train --help-all` all options"
-        )
+        raise UserError(f"nothing about {text}: `simcse options` lists the groups, --help-all of a command its options")
     print(explain(best, known))
-    print(_fill(f"see also: {', '.join(entry.name for entry in others)}") if others else "", end="\n" * bool(others))
+    if others:
+        print(_fill(f"see also: {', '.join(other.name for other in others)}"))
