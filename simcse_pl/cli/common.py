@@ -15,7 +15,6 @@ from simcse_pl.utils.terminal import counter
 
 T = TypeVar("T")
 
-STANDARD = "-"  # standard input or output
 CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
 
 

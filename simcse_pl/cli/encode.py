@@ -20,7 +20,6 @@ import numpy as np
 
 from simcse_pl.cli.common import (
     CHUNK_SIZE,
-    STANDARD,
     add_column,
     add_encoder,
     chunks_with_progress,
@@ -32,7 +31,7 @@ from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_open, write_text
+from simcse_pl.utils.files import STANDARD, atomic_open, write_text
 
 _MANIFEST_FILE = "manifest.json"
 _DECIMALS = 8  # in JSON: float32 has no more

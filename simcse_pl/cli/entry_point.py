@@ -44,8 +44,6 @@ _VALUES = re.compile(
     r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
     r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
 )
-_ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
-_NO_LAUNCHER = re.compile("(?:Could not .*hydra/launcher/|Unknown plugin class.*[.]hydra_)(submitit|ray)")
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -158,9 +156,8 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
 def _run_job(config: DictConfig) -> float | None:
     """Run a job of the command line, and print an error as `main` does.
 
-    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. An error that an earlier job
-    had, too, is not printed again. A SweepError ends the multirun, as does an error on one of several ranks, because
-    the others would wait.
+    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. A SweepError ends the multirun,
+    as does an error on one of several ranks, because the others would wait.
     """
     _ignore_expected_warnings()  # before the filters of modules imported since
     if not is_first_process():
@@ -174,12 +171,8 @@ def _run_job(config: DictConfig) -> float | None:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None  # ends a multirun too
         readable = _readable(error, command, runtime.overrides.task, config)
-        in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
-        if in_multirun and str(readable) in _ERRORS_OF_JOBS:
-            return None
-        _ERRORS_OF_JOBS.add(str(readable))
         status = report_error(readable, config.debug is True, _DEBUG_OPTION)
-        if in_multirun and not isinstance(error, SweepError):
+        if runtime.mode == RunMode.MULTIRUN and not is_one_of_several() and not isinstance(error, SweepError):
             return None
         sys.exit(status)
 
@@ -189,12 +182,10 @@ def _for_hydra(option: str) -> str:
 
     Hydra accepts null in a defaults list only. The folder of the group `local` may be missing, or be in --config-dir
     only. Hydra reads values beyond ASCII in quotation marks alone. A value that Hydra cannot read is one text, such as
-    `pairs (1).csv`, unless it begins as a list or a mapping does. So is the name of a file with commas.
+    `pairs (1).csv`, unless it begins as a list or a mapping does.
     """
     group, assigned, choice = option.partition("=")
     text = hydra_text(group, choice)
-    if "," in choice and os.path.exists(choice):
-        return text
     if assigned and not _is_readable(option):
         quoted = f"{group}={_VALUES.sub(_quoted, choice)}"
         return next(filter(_is_readable, [quoted, *([text] if choice[:1] not in "[{" else [])]), option)
@@ -239,18 +230,12 @@ def _is_interrupt(error: BaseException) -> bool:
 def _readable(error: Exception, command: str, options: Sequence[str], config: DictConfig | None = None) -> Exception:
     """Return an error of Hydra, or of a class that Hydra instantiates, as a UserError of one line.
 
-    Args:
-        error: the error.
-        command: `train` or `evaluate`.
-        options: the given options.
-        config: the composed config; None if it could not be composed.
+    The config is None if it could not be composed.
     """
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
     if isinstance(error, InstantiationException) and isinstance(cause, OSError):
         return cause
-    if launcher := _NO_LAUNCHER.search(str(error)):
-        text = f"hydra/launcher: the package hydra-{launcher[1]}-launcher is not installed"
-    elif config is not None and type(error) is UserError:
+    if config is not None and type(error) is UserError:
         text = name_in_full(str(error), config)
     elif config is not None and isinstance(cause, UserError):
         text = name_in_full(str(cause), config, place)

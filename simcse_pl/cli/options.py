@@ -27,16 +27,6 @@ MOST_SET = {
     "trainer.max_epochs val_every seed hydra.run.dir",
     "evaluate": "encoder tasks data.test senteval_dir split pooling prompts max_length truncate_dim hydra.run.dir",
 }
-_SYNONYMS = {  # of words that no comment in conf/ has
-    "accumulation": "caching",
-    "amp": "precision",
-    "custom": "own",
-    "dev": "validation",
-    "fp16": "precision",
-    "multi": "devices",
-    "push": "upload",
-    "save": "output folder",
-}
 _FLAGS = (
     "`simcse options NAME` explains a group, a choice or an option, and finds options by words. --help-all lists all "
     "options. -m: a sweep; --config-dir FOLDER: configs of your own; --cfg job: print the config; --hydra-help: more."
@@ -72,17 +62,15 @@ def search(text: str, known: Sequence[Entry], command: str = "train") -> list[En
     words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
     counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
     spellings = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
-    wanted: dict[str, None] = {}
-    for word in _words(text):
-        near = [word] if word in counts else difflib.get_close_matches(word, spellings, 1, 0.75)
-        wanted |= dict.fromkeys(_words(_SYNONYMS.get(word, " ".join(near))))
+    near = [[word] if word in counts else difflib.get_close_matches(word, spellings, 1, 0.75) for word in _words(text)]
+    wanted = [*dict.fromkeys(word for found in near for spelling in found for word in _words(spelling))]
     phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose(command))}
     scores: dict[str, tuple[float, Entry]] = {}
     for entry, (name, meaning) in words.items():
         if score := sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted):
             joined = f" {' '.join(meaning)} "
             score += 2 * (phrase in f" {' '.join(name)} ") + (phrase in joined) + joined.startswith(phrase)
-            if text == entry.name or [*wanted] == _words(re.split("[.=]", entry.name)[-1]):
+            if text == entry.name or wanted == _words(re.split("[.=]", entry.name)[-1]):
                 score += 2 if entry.name == _source(entry) else 9
             score *= 1 if entry.name in usual or " " in entry.name else 0.7
             score *= 1 if _command(entry) == command or " " in entry.name else 0.1
@@ -114,8 +102,8 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
         call += f"{_source(entry)} " * (default is None)
         call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
         texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}")
-    if inside := {own.name: 0 for own in known if own.choice and entry.name in (own.group, _source(own)) != own.name}:
-        texts.append(_fill(f"options: {', '.join(name for name in inside if '=' not in name)}", 2))
+    inside = {own.name: 0 for own in known if own.name != _source(own) and entry.name in (own.group, _source(own))}
+    texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
     return "\n".join([*texts, f"  example: {call}"])
 
 
@@ -182,9 +170,8 @@ def run(arguments: argparse.Namespace) -> None:
             print(f"simcse {command}:", *lines, sep="\n")
         return
     known += [Entry(f"simcse {name}", "", about, name) for name, about in COMMANDS.items()]
-    best, *others = search(text, known)[:6] or [None]
-    if best is None:
+    if not (found := search(text, known)[:6]):
         raise UserError(f"nothing about {text}: `simcse options` lists the groups, --help-all of a command its options")
-    print(explain(best, known))
-    if others:
-        print(_fill(f"see also: {', '.join(other.name for other in others)}"))
+    print(explain(found[0], known))
+    if found[1:]:
+        print(_fill(f"see also: {', '.join(other.name for other in found[1:])}"))

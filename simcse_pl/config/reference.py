@@ -50,7 +50,8 @@ def command_file(command: str) -> tuple[list[Entry], list[Entry]]:
     """Return the groups in the defaults list of a command, and the options of its file."""
     text = (CONF / f"{command}.yaml").read_text(encoding="utf-8")
     matches = filter(None, map(_GROUP.fullmatch, text.splitlines()))
-    return [Entry(*match.group("name", "choice", "comment"), command) for match in matches], [*options(text, command)]
+    groups = [Entry(match["name"], match["choice"], match["comment"], command) for match in matches]
+    return groups, [*options(text, command)]
 
 
 @functools.cache

@@ -83,7 +83,7 @@ EXPLAINED = {
     "callbacks": ["default: default", "\n    early_stopping ", "options: callbacks.", "train callbacks=early_stopping"],
     "method=diffcse": ["DiffCSE (Chuang et al. 2022)", "example: simcse train method=diffcse"],
     "fit_on": ["the sentences that a post-processing is fitted on", "simcse evaluate encoder=FOLDER fit_on="],
-    "push to hub": ["upload it to the hub", "example: simcse export --help"],
+    "push to hub": ["push it to the hub", "example: simcse export --help"],
 }
 
 
