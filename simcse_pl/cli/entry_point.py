@@ -6,13 +6,13 @@ This file imports neither torch nor Lightning, which take seconds: --help and mo
 import logging
 import os
 import re
-import shlex
 import signal
 import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,8 @@ def main(command: str = "train") -> None:
     disable_hydra_output_on_other_ranks()
     try:
         if {"-h", "--help", "--help-all"} & {*flags}:
-            print(help_text(command, list(map(_for_hydra, options)), "--help-all" in flags))
+            own = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
+            print(help_text(command, [*map(_for_hydra, options), *own], "--help-all" in flags))
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
@@ -121,7 +122,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
     """Run a command in this process, in a folder that Hydra prepares."""
     options = list(map(_for_hydra, options))
     if config_dir is not None:
-        options.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
+        options.append(_search_path(config_dir))
 
     def results_or_error(config: DictConfig) -> dict[str, Any] | Exception:  # Hydra would print an exception
         try:
@@ -140,6 +141,10 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
         raise done from done.__cause__
     results: dict[str, Any] = done
     return results
+
+
+def _search_path(folder: str | Path) -> str:
+    return f"hydra.searchpath=['file://{Path(folder).absolute()}']"
 
 
 def _run(command: str, config: DictConfig) -> dict[str, Any]:
@@ -246,10 +251,6 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
         if isinstance(error, OverrideParseException):
             name, _, value = error.override.partition("=")
             text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
-        elif sweep := re.match("Ambiguous value for argument '(.*)' 1[.] ", text):
-            name, _, value = sweep[1].replace("'", "").partition("=")
-            one, several = hydra_option(name, value), shlex.quote(f"{name}=[{value}]")
-            text = f"{name}={value}: for one text, write {one}, for a list {several}, and for a sweep add -m"
         elif unknown := re.match(r"Could not override '([\w.]+)'", text):
             near = [entry.name for entry in search(unknown[1], entries(), command)[:2]]
             hint = f"; did you mean {' or '.join(near)}?" if near else ""

@@ -27,10 +27,10 @@ MOST_SET = {
     "trainer.max_epochs val_every seed hydra.run.dir",
     "evaluate": "encoder tasks data.test senteval_dir split pooling prompts max_length truncate_dim hydra.run.dir",
 }
-_FLAGS = (
-    "`simcse options NAME` explains a group, a choice or an option, and finds options by words. --help-all lists all "
-    "options. -m: a sweep; --config-dir FOLDER: configs of your own; --cfg job: print the config; --hydra-help: more."
-)
+_FLAGS = """
+`simcse options NAME` explains a group, a choice or an option, and finds options by words. --help-all lists all options.
+-m: a sweep; --config-dir FOLDER: configs of your own; --cfg job: print the config; --hydra-help: more.
+"""
 _WIDTH = min(110, shutil.get_terminal_size((100, 24)).columns)
 _COLUMN = 26  # where meanings begin
 
@@ -58,16 +58,22 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
 
 
 def search(text: str, known: Sequence[Entry], command: str = "train") -> list[Entry]:
-    """Return the entries that a text names, or whose names and meanings have its words, the best first."""
+    """Return the entries that a text names, or whose names and meanings have its words, the best first.
+
+    A name counts more than a meaning, a rare word more than a common one, and all words in their order most. Options of
+    the other command, and those that the default groups do not have, come later.
+    """
     words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
     counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
     spellings = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
     near = [[word] if word in counts else difflib.get_close_matches(word, spellings, 1, 0.75) for word in _words(text)]
     wanted = [*dict.fromkeys(word for found in near for spelling in found for word in _words(spelling))]
+    names = difflib.get_close_matches(text, {entry.name for entry in known}, 3, 0.75)
     phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose(command))}
     scores: dict[str, tuple[float, Entry]] = {}
     for entry, (name, meaning) in words.items():
-        if score := sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted):
+        score = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
+        if score := score + 4 * (entry.name in names):
             joined = f" {' '.join(meaning)} "
             score += 2 * (phrase in f" {' '.join(name)} ") + (phrase in joined) + joined.startswith(phrase)
             if text == entry.name or wanted == _words(re.split("[.=]", entry.name)[-1]):

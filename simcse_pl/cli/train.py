@@ -81,14 +81,7 @@ def train(config: DictConfig) -> dict[str, Any]:
 def train_here(
     config: DictConfig, description: dict[str, Any], checkpoint: Path | None, trial: "OptunaTrial | None"
 ) -> dict[str, Any]:
-    """Train in this process.
-
-    Args:
-        config: the config, with the values that a trial proposes.
-        description: the part of results.json that says which job it is.
-        checkpoint: the checkpoint to resume from, if any.
-        trial: the trial of an Optuna search, if any.
-    """
+    """Train in this process. `description` is the part of results.json that says which job it is."""
     started = time.monotonic()
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)

@@ -129,11 +129,8 @@ def _check_sources(hydra: Any) -> None:
 def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
     """Return the message of a class that begins with an option, with its full name: `model.pooling=` for `pooling=`.
 
-    Args:
-        message: begins with an option as the class names it, followed by `=` or `:`.
-        config: the config.
-        place: the path of the class in the config. If it is empty, the option of this name is meant, if only one class
-            and not the whole config has it.
+    `place` is the path of the class in the config. If it is empty, the option of this name is meant, if only one class
+    and not the whole config has it.
     """
     name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
     options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]

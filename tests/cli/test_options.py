@@ -61,6 +61,7 @@ SOUGHT = {
     "multi-gpu": "trainer.devices",
     "lora": "model/adapter=lora",
     "prompt": "model.prompts",
+    "modle": "model",
     "bach_size": "data.batch_size",
     "batchsize": "data.batch_size",
     "temprature": "objective.temperature",
@@ -75,6 +76,11 @@ SOUGHT = {
 @pytest.mark.parametrize("text", SOUGHT)
 def test_words_and_misspelt_names_find_the_option(text):
     assert search(text, KNOWN)[0].name == SOUGHT[text]
+
+
+def test_options_of_the_command_come_first():
+    assert search("encodr", KNOWN, "evaluate")[0].name == "encoder"
+    assert search("pooling", KNOWN, "evaluate")[0].name == "pooling"
 
 
 EXPLAINED = {
