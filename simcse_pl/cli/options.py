@@ -98,11 +98,8 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
         call += entry.name
     elif choices:
         call += next(other.name for other in choices if other.choice != entry.value)
-        texts += [
-            f"  default: {entry.value}",
-            "  choices:",
-            *(_line(f"  {own.choice}", own.meaning) for own in choices),
-        ]
+        lines = [_line(f"  {own.choice}", own.meaning) for own in choices]
+        texts += [f"  default: {entry.value}\n  choices:", *lines]
     else:
         default = _values(_compose(_command(entry))).get(entry.name)
         call += f"{_source(entry)} " * (default is None)
