@@ -233,10 +233,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _readable(error: Exception, command: str, options: Sequence[str], config: DictConfig | None = None) -> Exception:
-    """Return an error of Hydra, or of a class that Hydra instantiates, as a UserError of one line.
-
-    The config is None if it could not be composed.
-    """
+    """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
     if isinstance(error, InstantiationException) and isinstance(cause, OSError):
         return cause

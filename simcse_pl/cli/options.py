@@ -39,11 +39,11 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     """Return what --help prints, with the values of the chosen groups; `everything` is for --help-all."""
     config = _compose(command, *given)
     values, chosen = _values(config), dict(config.hydra.runtime.choices)
-    known = [entry for entry in entries() if entry.name in values and entry.group in (command, *chosen)]
+    groups = {entry.name: entry for entry in command_file(command)[0]}
+    known = [entry for entry in entries() if entry.name in values and entry.group in (command, *groups)]
     known.sort(key=lambda entry: str(chosen.get(entry.group)) != entry.choice)  # a chosen file explains its options
     meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name not in group_files()}
-    names = [name for name in values if name in meanings] if everything else MOST_SET[command].split()
-    groups = [(entry, chosen.get(entry.name, entry.value) or "null") for entry in command_file(command)[0]]
+    names = [name for name in (values if everything else MOST_SET[command].split()) if name in meanings]
     texts = [
         f"simcse {command} [group=choice ...] [option=value ...]\n",
         _fill(config.hydra.help.header),
@@ -51,7 +51,7 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
         "All options:" if everything else "The options that most people set:",
         *(_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in names),
         "\nThe groups, with the choices that are loaded:",
-        *(_line(f"{entry.name}={choice}", entry.meaning) for entry, choice in groups),
+        *(_line(f"{name}={chosen.get(name, own.value) or 'null'}", own.meaning) for name, own in groups.items()),
         f"\n{_fill(_FLAGS)}",
     ]
     return "\n".join(texts)

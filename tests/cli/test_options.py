@@ -27,6 +27,8 @@ def test_help_all_has_every_option_with_the_values_and_meanings_of_the_chosen_gr
     shown = help_text("train", ["callbacks=early_stopping", "objective=matryoshka"], everything=True)
     assert "validations in a row without a better score that end the run (default: 5)" in " ".join(shown.split())
     assert "\n  objective.dims " in shown and "\n  objective=matryoshka " in shown and "objective.hardness" not in shown
+    assert "\n  auxiliary.replaced_token_detection.weight" in help_text("train", ["method=diffcse"], everything=True)
+    assert "objective.temperature" not in help_text("train", ["objective=cosine_mse"], everything=False)
     named = {entry.name for entry in entries() if entry.group == "train"} - {"local", *group_files()}
     assert not [name for name in named if f"\n  {name}" not in shown]
 
