@@ -8,12 +8,14 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 
+from simcse_pl.config.reference import HYDRA_COMMANDS
 from simcse_pl.utils.command_line import Parser, run
 from simcse_pl.utils.errors import did_you_mean
 
 COMMANDS = {
     "train": "train an encoder (takes Hydra options)",
     "evaluate": "measure an encoder (takes Hydra options)",
+    "options": "explain the options of train and evaluate, and find them by words",
     "report": "compare encoders, runs and sweeps in tables and figures",
     "encode": "write the vectors of the sentences in a file",
     "similarity": "print the cosine of two sentences, or of the pairs in a file",
@@ -23,10 +25,9 @@ COMMANDS = {
     "synthesize": "make triplets from sentences by a language model",
     "merge": "average the weights of encoders, such as runs with several seeds",
     "distill-static": "make static embeddings from an encoder, in the format of model2vec",
-    "export": "write an encoder for sentence-transformers or as ONNX, or upload it to the hub",
+    "export": "write an encoder for sentence-transformers or as ONNX, or push it to the hub",
     "prepare": "make training files from public datasets, or a tokenizer from text",
 }
-HYDRA_COMMANDS = ("train", "evaluate")
 DATASETS = {
     "nli": "triplets or pairs from the files of SNLI, MultiNLI or ANLI",
     "paraphrases": "pairs from the file of QQP, Flickr30k or ParaNMT",

@@ -10,7 +10,7 @@ HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "
 LIBRARIES = {"torch", "transformers"}  # and no module of a model, which imports scipy
 SHOWN = {  # by --help
     "--help": COMMANDS,
-    "train --help": ("data: nli, nli_labelled_sample, nli_sample", "model: bert, bert_large", "temperature: 0.05"),
+    "train --help": ("the encoder to train", "\n  data.batch_size ", "(default: 64)"),
     "encode --help": ("--out OUT",),
 }
 

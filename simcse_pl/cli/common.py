@@ -15,21 +15,16 @@ from simcse_pl.utils.terminal import counter
 
 T = TypeVar("T")
 
-STANDARD = "-"  # standard input or output
 CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
 
 
 def add_encoder(
     parser: argparse.ArgumentParser, name: str = "encoder", computes: bool = True, prompt: str = "", **how: Any
 ) -> None:
-    """Add the arguments that select an encoder.
+    """Add the arguments that select an encoder; a `name` such as `--encoder` makes it an option.
 
-    Args:
-        parser: the parser of the command.
-        name: `--encoder` makes the encoder an option.
-        computes: whether to add the arguments for the device, batch size and precision.
-        prompt: adds the argument for the name of a prompt; says what has it.
-        how: further options of argparse, such as the number of encoders.
+    `computes` adds the arguments for the device, batch size and precision, and `prompt`, which says what has a prompt,
+    the one for its name.
     """
     about = (
         "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "

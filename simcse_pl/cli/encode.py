@@ -20,7 +20,6 @@ import numpy as np
 
 from simcse_pl.cli.common import (
     CHUNK_SIZE,
-    STANDARD,
     add_column,
     add_encoder,
     chunks_with_progress,
@@ -32,10 +31,7 @@ from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_open, write_text
-
-_MANIFEST_FILE = "manifest.json"
-_DECIMALS = 8  # in JSON: float32 has no more
+from simcse_pl.utils.files import STANDARD, atomic_open, write_text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -58,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out == STANDARD:
         encode, _ = _encode_function(arguments)
         for chunk in chunks_with_progress(sentences(), "sentences encoded"):
-            vectors = encode(chunk).astype(np.float64).round(_DECIMALS).tolist()
+            vectors = encode(chunk).astype(np.float64).round(8).tolist()  # float32 has no more decimals
             rows = ({"sentence": one, "vector": vector} for one, vector in zip(chunk, vectors, strict=True))
             sys.stdout.writelines(map(json_line, rows))
         return
@@ -85,7 +81,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     encode, settings = _encode_function(arguments)
     source = {"file": fingerprint(arguments.sentences), "column": arguments.column, "layout": asdict(layout(arguments))}
     manifest = {"shard_size": CHUNK_SIZE, **source}
-    path, text = folder / _MANIFEST_FILE, json.dumps(manifest | settings, indent=1)
+    path, text = folder / "manifest.json", json.dumps(manifest | settings, indent=1)
     if not path.exists():
         write_text(path, text)
     if path.read_text("utf-8") != text:

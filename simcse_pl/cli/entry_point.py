@@ -6,13 +6,13 @@ This file imports neither torch nor Lightning, which take seconds: --help and mo
 import logging
 import os
 import re
-import shlex
 import signal
 import sys
 import tempfile
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,18 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, InstantiationException, OverrideParseException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from simcse_pl.cli.options import help_text, search
 from simcse_pl.config import CONF
-from simcse_pl.config.options import check_options, name_in_full, walk
+from simcse_pl.config.options import check_options, name_in_full
+from simcse_pl.config.reference import entries
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
 from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import hydra_option, hydra_text, report_error
-from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
 
@@ -42,9 +44,6 @@ _VALUES = re.compile(
     r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
     r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
 )
-_GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}
-_ERRORS_OF_JOBS: set[str] = set()  # that this process has printed
-_NO_LAUNCHER = re.compile("(?:Could not .*hydra/launcher/|Unknown plugin class.*[.]hydra_)(submitit|ray)")
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -103,6 +102,10 @@ def main(command: str = "train") -> None:
     sys.argv[1:] = ["--config-name", command, *flags, *map(_for_hydra, options)]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
+        if {"-h", "--help", "--help-all"} & {*flags}:
+            own = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
+            print(help_text(command, [*map(_for_hydra, options), *own], "--help-all" in flags))
+            return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
     except BaseException as error:
@@ -119,7 +122,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
     """Run a command in this process, in a folder that Hydra prepares."""
     options = list(map(_for_hydra, options))
     if config_dir is not None:
-        options.append(f"hydra.searchpath=['file://{Path(config_dir).absolute()}']")
+        options.append(_search_path(config_dir))
 
     def results_or_error(config: DictConfig) -> dict[str, Any] | Exception:  # Hydra would print an exception
         try:
@@ -140,6 +143,10 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
     return results
 
 
+def _search_path(folder: str | Path) -> str:
+    return f"hydra.searchpath=['file://{Path(folder).absolute()}']"
+
+
 def _run(command: str, config: DictConfig) -> dict[str, Any]:
     """Run a command in the folder that Hydra has made, and return what results.json has."""
     config = with_row(config)
@@ -154,9 +161,8 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
 def _run_job(config: DictConfig) -> float | None:
     """Run a job of the command line, and print an error as `main` does.
 
-    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. An error that an earlier job
-    had, too, is not printed again. A SweepError ends the multirun, as does an error on one of several ranks, because
-    the others would wait.
+    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. A SweepError ends the multirun,
+    as does an error on one of several ranks, because the others would wait.
     """
     _ignore_expected_warnings()  # before the filters of modules imported since
     if not is_first_process():
@@ -170,12 +176,8 @@ def _run_job(config: DictConfig) -> float | None:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None  # ends a multirun too
         readable = _readable(error, command, runtime.overrides.task, config)
-        in_multirun = runtime.mode == RunMode.MULTIRUN and not is_one_of_several()
-        if in_multirun and str(readable) in _ERRORS_OF_JOBS:
-            return None
-        _ERRORS_OF_JOBS.add(str(readable))
         status = report_error(readable, config.debug is True, _DEBUG_OPTION)
-        if in_multirun and not isinstance(error, SweepError):
+        if runtime.mode == RunMode.MULTIRUN and not is_one_of_several() and not isinstance(error, SweepError):
             return None
         sys.exit(status)
 
@@ -185,12 +187,10 @@ def _for_hydra(option: str) -> str:
 
     Hydra accepts null in a defaults list only. The folder of the group `local` may be missing, or be in --config-dir
     only. Hydra reads values beyond ASCII in quotation marks alone. A value that Hydra cannot read is one text, such as
-    `pairs (1).csv`, unless it begins as a list or a mapping does. So is the name of a file with commas.
+    `pairs (1).csv`, unless it begins as a list or a mapping does.
     """
     group, assigned, choice = option.partition("=")
     text = hydra_text(group, choice)
-    if "," in choice and os.path.exists(choice):
-        return text
     if assigned and not _is_readable(option):
         quoted = f"{group}={_VALUES.sub(_quoted, choice)}"
         return next(filter(_is_readable, [quoted, *([text] if choice[:1] not in "[{" else [])]), option)
@@ -233,20 +233,11 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _readable(error: Exception, command: str, options: Sequence[str], config: DictConfig | None = None) -> Exception:
-    """Return an error of Hydra, or of a class that Hydra instantiates, as a UserError of one line.
-
-    Args:
-        error: the error.
-        command: `train` or `evaluate`.
-        options: the given options.
-        config: the composed config; None if it could not be composed.
-    """
+    """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
     if isinstance(error, InstantiationException) and isinstance(cause, OSError):
         return cause
-    if launcher := _NO_LAUNCHER.search(str(error)):
-        text = f"hydra/launcher: the package hydra-{launcher[1]}-launcher is not installed"
-    elif config is not None and type(error) is UserError:
+    if config is not None and type(error) is UserError:
         text = name_in_full(str(error), config)
     elif config is not None and isinstance(cause, UserError):
         text = name_in_full(str(cause), config, place)
@@ -257,28 +248,15 @@ def _readable(error: Exception, command: str, options: Sequence[str], config: Di
         if isinstance(error, OverrideParseException):
             name, _, value = error.override.partition("=")
             text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
-        elif sweep := re.match("Ambiguous value for argument '(.*)' 1[.] ", text):
-            name, _, value = sweep[1].replace("'", "").partition("=")
-            one, several = hydra_option(name, value), shlex.quote(f"{name}=[{value}]")
-            text = f"{name}={value}: for one text, write {one}, for a list {several}, and for a sweep add -m"
         elif unknown := re.match(r"Could not override '([\w.]+)'", text):
-            names = _option_names(command, options)
-            text = f"no option {unknown[1]}{did_you_mean(unknown[1], names)} (--help lists all)"
+            near = [entry.name for entry in search(unknown[1], entries(), command)[:2]]
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            text = f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
     else:
         return error
     readable = UserError(text)
     readable.__cause__ = error
     return readable
-
-
-def _option_names(command: str, options: Sequence[str]) -> list[str]:
-    """Return the names of all groups and options, those of the chosen groups if they exist."""
-    chosen = [option for option in options if option.partition("=")[0] in _GROUPS]
-    for given in (chosen, []):
-        with suppress(HydraException), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            places = walk(OmegaConf.to_container(hydra.compose(command, given)))
-            return [*{*_GROUPS, *(place for place, _ in places if not place.endswith("_"))}]
-    return []
 
 
 def _ignore_expected_warnings() -> None:

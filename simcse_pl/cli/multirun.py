@@ -25,8 +25,7 @@ class MultirunReport(Callback):
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Print the folder of a sweep, and how to continue it."""
         if config.hydra.job.config_name == "train":
-            folder = config.hydra.sweep.dir
-            again = hydra_option("hydra.sweep.dir", folder)
+            again = hydra_option("hydra.sweep.dir", folder := config.hydra.sweep.dir)
             print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:

@@ -1,7 +1,6 @@
-"""Train a tokenizer on text, for a model with random weights."""
+"""Train a tokenizer of a model's kind on text, for a model with random weights."""
 
 import argparse
-from pathlib import Path
 
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.models.sources import load_config, load_tokenizer, resolve
@@ -21,36 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    tokens = train_tokenizer(arguments.model, arguments.text, arguments.out, arguments.vocabulary)
-    how = f"model=checkpoint {hydra_option('model.name', arguments.out)} model.pretrained=false"
-    print(f"{tokens} tokens in {arguments.out}; {how} uses them")
-
-
-def train_tokenizer(model: str, text: str, out: str | Path, vocabulary: int) -> int:
-    """Train a tokenizer of a model's kind, and write it to a folder with the model's config, adapted to it.
-
-    `model.pretrained=false` trains the model of this folder from random weights.
-
-    Args:
-        model: a folder, a hub name or package:NAME, whose tokenizer and architecture are taken.
-        text: a data file (see row_reader.iterate_rows); all its columns are read.
-        out: the folder to write.
-        vocabulary: the largest number of tokens.
-
-    Returns:
-        The number of tokens.
-
-    Raises:
-        UserError: the model does not exist, or the text cannot be read.
-    """
-    old, config = load_tokenizer(model), load_config(resolve(model))
-    sentences = (sentence for row, _ in iterate_rows(text) for sentence in row)
-    new = old.train_new_from_iterator(sentences, vocabulary)
+    old, config = load_tokenizer(arguments.model), load_config(resolve(arguments.model))
+    sentences = (sentence for row, _ in iterate_rows(arguments.text) for sentence in row)
+    new = old.train_new_from_iterator(sentences, arguments.vocabulary)
     config.vocab_size = len(new)
     for name in ("pad", "bos", "eos", "cls", "sep"):
         if getattr(config, f"{name}_token_id", None) is not None:
             setattr(config, f"{name}_token_id", getattr(new, f"{name}_token_id"))
-    with atomic_write(out, last="config.json") as folder:
+    with atomic_write(arguments.out, last="config.json") as folder:
         save_tokenizer(new, folder)
         config.save_pretrained(folder)
-    return len(new)
+    how = f"model=checkpoint {hydra_option('model.name', arguments.out)} model.pretrained=false"
+    print(f"{len(new)} tokens in {arguments.out}; {how} uses them")

@@ -19,13 +19,7 @@ from simcse_pl.utils.terminal import show
 
 
 def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> None:
-    """Print tables, save tables and figures, and print the names of the files.
-
-    Args:
-        folders: labels and folders of evaluations, training runs and sweeps.
-        output: the folder for tables and figures.
-        aggregation: how to combine the scores of the subsets of STS12 to STS16.
-    """
+    """Print and save tables, save figures, and print the files' names; `folders` are pairs of label and folder."""
     sweeps = {label: folder for label, folder in folders if is_sweep(folder)}
     single = [(label, folder, read(folder)) for label, folder in folders if not is_sweep(folder)]
     results = [own.model_copy(update={"label": label}) for label, _, own in single if isinstance(own, Result)]

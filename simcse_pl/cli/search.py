@@ -4,8 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from simcse_pl.cli.common import STANDARD, add_column, add_encoder, json_line, layout, load_simcse
+from simcse_pl.cli.common import add_column, add_encoder, json_line, layout, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_sentences
+from simcse_pl.utils.files import STANDARD
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,8 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "largest number of sentences per query (default: %(default)s)"
     parser.add_argument("--top-k", type=int, default=5, metavar="N", help=text)
     parser.add_argument("--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)")
-    text = "print lines of JSON (default if the output is not a terminal)"
-    parser.add_argument("--json", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -29,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
         simcse.build_index(arguments.corpus, column=arguments.column, layout=layout(arguments))
     how = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
     results = simcse.search(queries, **how)
-    as_json = arguments.json or not sys.stdout.isatty()
+    as_json = not sys.stdout.isatty()
     for query, neighbours in zip(queries, results, strict=True):
         if not as_json:
             print(query)

@@ -9,7 +9,6 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import yaml
@@ -73,8 +72,6 @@ def run(arguments: argparse.Namespace) -> None:
         stats["a cosine beyond --min-positive or --max-negative"] = count - len(triplets)
     stats[USED] = write_csv(out, ["anchor", "positive", "negative"], triplets, stats)
     show(stats.table("sentences").printed())
-    lengths = [f"{fmean(map(len, texts)):.0f}" for texts in zip(*triplets, strict=True)]
-    print("characters of anchors, positives and negatives: " + ", ".join(lengths))
     print(f"{synthesizer.tokens['read']} tokens read and {synthesizer.tokens['written']} written in this run")
     print(f"{stats[USED]} rows in {out}")
 

@@ -1,7 +1,6 @@
 """Train an encoder: build its parts from a config, train, test and save. entry_point.py composes the config."""
 
 import gc
-import inspect
 import logging
 import math
 import time
@@ -32,7 +31,7 @@ from simcse_pl.training.fsdp import weights_of_first_rank
 from simcse_pl.training.launch import JOBS, share_of_job
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preparation import check_views_differ
-from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
+from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.ranks import is_one_of_several
 from simcse_pl.utils.terminal import show
@@ -82,14 +81,7 @@ def train(config: DictConfig) -> dict[str, Any]:
 def train_here(
     config: DictConfig, description: dict[str, Any], checkpoint: Path | None, trial: "OptunaTrial | None"
 ) -> dict[str, Any]:
-    """Train in this process.
-
-    Args:
-        config: the config, with the values that a trial proposes.
-        description: the part of results.json that says which job it is.
-        checkpoint: the checkpoint to resume from, if any.
-        trial: the trial of an Optuna search, if any.
-    """
+    """Train in this process. `description` is the part of results.json that says which job it is."""
     started = time.monotonic()
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)
@@ -99,8 +91,7 @@ def train_here(
     check_trainer(trainer)
     if trainer.strategy.root_device.type == "cuda":
         torch.cuda.set_device(trainer.strategy.root_device)  # for what is loaded before training
-    with reraise_as("seed"):
-        pl.seed_everything(config.seed, workers=True, verbose=False)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
 
     with weights_of_first_rank(trainer):
@@ -172,10 +163,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
 
         parts["objective"] = LossPerDataset(parts["objective"], instantiate(config.objectives))
     parts = {name: part for name, part in parts.items() if part is not None}
-    make = instantiate(config.module)
-    with reraise_as(f"module._target_={config.module._target_}"):
-        inspect.signature(make).bind(**parts)
-    module: SimCSEModule = make(**parts)
+    module: SimCSEModule = instantiate(config.module)(**parts)
     if not isinstance(module, SimCSEModule):
         raise UserError(f"module._target_={config.module._target_}: it must be a SimCSEModule")
     return module

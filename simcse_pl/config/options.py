@@ -27,7 +27,7 @@ def check_options(config: DictConfig) -> None:
     as an encoder, are not checked. An option without a value is an error too.
     """
     if missing := sorted(OmegaConf.missing_keys(config)):
-        raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (--help describes it)")
+        raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (simcse options {missing[0]} explains it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):
@@ -107,7 +107,7 @@ def _unknown(place: str, name: str, target: str, parameters: Mapping[str, Parame
             f"{place}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
             f"your class to my_conf/{group}/NAME.yaml, and choose it by --config-dir my_conf {group}=NAME"
         )
-    return f"no option {place}.{name}{did_you_mean(name, parameters) or f' of {target}'} (--help lists all)"
+    return f"no option {place}.{name}{did_you_mean(name, parameters) or f' of {target}'} (simcse options {place})"
 
 
 def _check_sources(hydra: Any) -> None:
@@ -129,11 +129,8 @@ def _check_sources(hydra: Any) -> None:
 def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
     """Return the message of a class that begins with an option, with its full name: `model.pooling=` for `pooling=`.
 
-    Args:
-        message: begins with an option as the class names it, followed by `=` or `:`.
-        config: the config.
-        place: the path of the class in the config. If it is empty, the option of this name is meant, if only one class
-            and not the whole config has it.
+    `place` is the path of the class in the config. If it is empty, the option of this name is meant, if only one class
+    and not the whole config has it.
     """
     name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
     options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]

@@ -19,10 +19,8 @@ def locate(name: str) -> Any:
     packages that are not installed.
     """
     first, *attributes = name.split(".")
-    folder = os.getcwd()
-    is_new = folder not in sys.path
-    if is_new:
-        sys.path.append(folder)
+    before = [*sys.path]
+    sys.path.append(os.getcwd())
     try:
         found: Any = importlib.import_module(first)
         for depth, attribute in enumerate(attributes, 1):
@@ -30,8 +28,7 @@ def locate(name: str) -> Any:
                 importlib.import_module(".".join([first, *attributes[:depth]]))
             found = getattr(found, attribute)
     finally:
-        if is_new:
-            sys.path.remove(folder)
+        sys.path[:] = before
     return found
 
 

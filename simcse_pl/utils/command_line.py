@@ -64,12 +64,8 @@ def hydra_text(name: str, text: str) -> str:
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
 
-    An error that a file of the user's raises, such as a loss of their own, is a mistake of the user.
-
-    Args:
-        error: the exception. If a UserError or WriteError caused it, that one is printed instead.
-        debug: whether to print the traceback in place of one line.
-        debug_option: the option that sets `debug`.
+    If a UserError or WriteError caused it, that one is printed. An error that a file of the user's raises, such as a
+    loss of their own, is a mistake of the user. `debug`, which `debug_option` sets, prints the traceback.
     """
     causes = list(exception_chain(error))
     known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, WriteError)), None)

@@ -52,11 +52,8 @@ def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def did_you_mean(name: str, names: Collection[str]) -> str:
     """Return the nearest names as the end of an error message; empty if none is near."""
-    lasts, last = {own: own.rpartition(".")[2] for own in names}, name.rpartition(".")[2]
-    near = [own for own in names if lasts[own] == last] or difflib.get_close_matches(name, names, n=2, cutoff=0.7)
-    near = near or [own for own in names if difflib.get_close_matches(last, [lasts[own]], cutoff=0.8)]
-    near = near or [own for own in names if own.endswith(f"_{last}")]  # max_epochs for epochs
-    return f"; did you mean {' or '.join(near[:3])}?" if near else ""
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.7)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 @contextmanager

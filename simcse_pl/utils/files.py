@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from simcse_pl.utils.errors import UserError, WriteError, exception_chain, first_line, reraise_as
 
-STANDARD_INPUT = "-"
+STANDARD = "-"  # input or output
 _WESTERN = "cp1252"  # the most common of several encodings of the same text
 _ENCODINGS = [
     *("utf_16", "gb18030", "big5", "cp932", "euc_jp", "cp949", "koi8_r", "cp874"),
@@ -180,7 +180,7 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
         UserError: the file does not exist or cannot be read, or a line is not in the encoding, by default UTF-8. The
             message then names the most likely encoding.
     """
-    if str(path) != STANDARD_INPUT:
+    if str(path) != STANDARD:
         check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
         if encoding is None:
@@ -205,7 +205,7 @@ def _likely_encoding(path: Path) -> str:
     from charset_normalizer import from_bytes  # only for this message
 
     with _open(path) as file:
-        start = b"" if str(path) == STANDARD_INPUT else file.read(_SAMPLE)
+        start = b"" if str(path) == STANDARD else file.read(_SAMPLE)
     if not (matches := from_bytes(start, cp_isolation=_ENCODINGS)):  # of all, rare ones would win
         return ""
     best = min(matches, key=lambda match: (match.chaos, -match.coherence, _WESTERN not in match.could_be_from_charset))
@@ -215,6 +215,6 @@ def _likely_encoding(path: Path) -> str:
 
 
 def _open(path: Path) -> AbstractContextManager[Any]:
-    if str(path) == STANDARD_INPUT:
+    if str(path) == STANDARD:
         return nullcontext(sys.stdin.buffer)
     return gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")

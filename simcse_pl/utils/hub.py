@@ -18,14 +18,12 @@ from huggingface_hub.errors import (
 
 from simcse_pl.utils.errors import UserError, exception_chain, first_line
 
-_TIMEOUT = 5.0  # seconds
-
 
 @functools.cache
 def unavailable(repository: str, repo_type: str = "model") -> str | None:
     """Return why a repository on the Hub is not available; None if it is. A process asks once."""
     try:
-        HfApi().repo_info(repository, repo_type=repo_type, timeout=_TIMEOUT)
+        HfApi().repo_info(repository, repo_type=repo_type, timeout=5)
     except Exception as error:  # also those of the HTTP library
         return reason(error)
     return None

@@ -9,8 +9,6 @@ import rich.table
 from rich.console import Group
 from rich.text import Text
 
-from simcse_pl.utils.terminal import printable
-
 _MISSING = "–"
 _NAMES = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
 _LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()})
@@ -45,14 +43,14 @@ class Table:
     def printed(self) -> Group:
         """Return the table for the terminal, with the title and the notes in lines of its full width."""
         table = rich.table.Table()
-        for heading, cells in (shown := self.shown().map(printable)).items():
+        for heading, cells in (shown := self.shown()).items():
             widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
-            table.add_column(Text(printable(heading)), justify=justify, overflow="fold", min_width=widest)
+            table.add_column(Text(heading), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
             table.add_row(*map(Text, row))
-        notes = [Text(printable(note), style="dim") for note in self.notes]
-        return Group(Text(printable(self.title), style="italic"), table, *notes)
+        notes = [Text(note, style="dim") for note in self.notes]
+        return Group(Text(self.title, style="italic"), table, *notes)
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""

@@ -67,7 +67,7 @@ def unit_vectors(x: Tensor) -> Tensor:
 
     A vector of zeros stays zeros, with gradient 0, so that its cosines are 0.
     """
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    x = at_least_float32(x)
     lengths: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x / lengths.masked_fill(lengths == 0, torch.inf)
 

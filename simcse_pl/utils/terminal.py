@@ -18,12 +18,6 @@ def accept_any_text() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def printable(text: str) -> str:
-    """Return a text as standard output writes it, such as the cell of a table, whose width must be known."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
-
-
 def is_terminal(console: Console) -> bool:
     """Return whether a console writes to a terminal; with FORCE_COLOR, rich takes a pipe for one."""
     return console.is_terminal and console.file.isatty()

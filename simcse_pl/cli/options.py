@@ -1,0 +1,180 @@
+"""Explain a group, a choice or an option of `simcse train` and `simcse evaluate`, and find it by words."""
+
+import argparse
+import difflib
+import functools
+import json
+import re
+import shlex
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl.__main__ import COMMANDS
+from simcse_pl.config import CONF
+from simcse_pl.config.options import walk
+from simcse_pl.config.reference import HYDRA_COMMANDS, Entry, command_file, entries, group_files
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text import as_number
+
+MOST_SET = {
+    "train": "data.train data.validation data.batch_size data.max_length objective.temperature optimizer.lr "
+    "trainer.max_epochs val_every seed hydra.run.dir",
+    "evaluate": "encoder tasks data.test senteval_dir split pooling prompts max_length truncate_dim hydra.run.dir",
+}
+_FLAGS = """
+`simcse options NAME` explains a group, a choice or an option, and finds options by words. --help-all lists all options.
+-m: a sweep; --config-dir FOLDER: configs of your own; --cfg job: print the config; --hydra-help: more.
+"""
+_WIDTH = min(110, shutil.get_terminal_size((100, 24)).columns)
+_COLUMN = 26  # where meanings begin
+
+
+def help_text(command: str, given: Sequence[str], everything: bool) -> str:
+    """Return what --help prints, with the values of the chosen groups; `everything` is for --help-all."""
+    config = _compose(command, *given)
+    values, chosen = _values(config), dict(config.hydra.runtime.choices)
+    groups = {entry.name: entry for entry in command_file(command)[0]}
+    known = [entry for entry in entries() if entry.name in values and entry.group in (command, *groups)]
+    known.sort(key=lambda entry: str(chosen.get(entry.group)) != entry.choice)  # a chosen file explains its options
+    meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name not in group_files()}
+    names = [name for name in (values if everything else MOST_SET[command].split()) if name in meanings]
+    texts = [
+        f"simcse {command} [group=choice ...] [option=value ...]\n",
+        _fill(config.hydra.help.header),
+        textwrap.indent(f"\n{config.hydra.help.footer}", "  "),
+        "All options:" if everything else "The options that most people set:",
+        *(_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in names),
+        "\nThe groups, with the choices that are loaded:",
+        *(_line(f"{name}={chosen.get(name, own.value) or 'null'}", own.meaning) for name, own in groups.items()),
+        f"\n{_fill(_FLAGS)}",
+    ]
+    return "\n".join(texts)
+
+
+def search(text: str, known: Sequence[Entry], command: str = "train") -> list[Entry]:
+    """Return the entries that a text names, or whose names and meanings have its words, the best first.
+
+    A name counts more than a meaning, a rare word more than a common one, and all words in their order most. Options of
+    the other command, and those that the default groups do not have, come later.
+    """
+    words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
+    counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
+    spellings = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
+    near = [[word] if word in counts else difflib.get_close_matches(word, spellings, 1, 0.75) for word in _words(text)]
+    wanted = [*dict.fromkeys(word for found in near for spelling in found for word in _words(spelling))]
+    names = difflib.get_close_matches(text, {entry.name for entry in known}, 3, 0.75)
+    phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose(command))}
+    scores: dict[str, tuple[float, Entry]] = {}
+    for entry, (name, meaning) in words.items():
+        score = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
+        if score := score + 4 * (entry.name in names):
+            joined = f" {' '.join(meaning)} "
+            score += 2 * (phrase in f" {' '.join(name)} ") + (phrase in joined) + joined.startswith(phrase)
+            if text == entry.name or wanted == _words(re.split("[.=]", entry.name)[-1]):
+                score += 2 if entry.name == _source(entry) else 9
+            score *= 1 if entry.name in usual or " " in entry.name else 0.7
+            score *= 1 if _command(entry) == command or " " in entry.name else 0.1
+            scores[entry.name] = max((score, entry), scores.get(entry.name, (0, entry)), key=lambda scored: scored[0])
+    return [entry for _, entry in sorted(scores.values(), key=lambda scored: -scored[0])]
+
+
+def explain(entry: Entry, known: Sequence[Entry]) -> str:
+    """Return the meaning, the default, the choices and an example of a group, a choice or an option."""
+    meanings = {entry.meaning: ""}
+    for other in (other for other in known if other.name == entry.name):
+        meanings.setdefault(other.meaning, f"with {_source(other)}: ")
+    texts = [entry.name, *(_fill(source + meaning, 2) for meaning, source in meanings.items())]
+    choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
+    call = f"simcse {_command(entry)} {'encoder=FOLDER ' * (_command(entry) == 'evaluate' and entry.name != 'encoder')}"
+    if " " in entry.name:  # a command
+        call = f"{entry.name} --help"
+    elif entry.name == _source(entry):
+        call += entry.name
+    elif choices:
+        call += next(other.name for other in choices if other.choice != entry.value)
+        lines = [_line(f"  {own.choice}", own.meaning) for own in choices]
+        texts += [f"  default: {entry.value}\n  choices:", *lines]
+    else:
+        default = _values(_compose(_command(entry))).get(entry.name)
+        call += f"{_source(entry)} " * (default is None)
+        call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
+        texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}")
+    inside = {own.name: 0 for own in known if own.name != _source(own) and entry.name in (own.group, _source(own))}
+    texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
+    return "\n".join([*texts, f"  example: {call}"])
+
+
+def _command(entry: Entry) -> str:
+    return "evaluate" if entry.group in ("evaluate", "postprocess", "templates", "test_sets") else "train"
+
+
+def _source(entry: Entry) -> str:
+    return f"{entry.group}={entry.choice}" if entry.choice else entry.group
+
+
+def _other_value(meaning: str, value: str) -> str:
+    """Return a value for an example: one that the comment names, the other boolean, or another number."""
+    if named := re.search(r"such as (\[.*?\]|\{.*?\}|'[^']*'|[^\s,;)]+)", meaning):
+        return named[1]
+    if value in ("true", "false"):
+        return "false" if value == "true" else "true"
+    if number := max(0, as_number(value) or 0):
+        return f"{number / 2 if number < 1 else number * 2:g}"
+    return next((word for word in re.findall(r"; ([a-z_]+):", meaning) if word != "null"), "VALUE")
+
+
+@functools.cache
+def _compose(command: str, *given: str) -> DictConfig:
+    """Return the config of a command with these options, and Hydra's own part."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra.compose(command, [*given], return_hydra_config=True)
+
+
+def _values(config: DictConfig) -> dict[str, str]:
+    """Return the values of all options as on the command line, by name; of Hydra's own, only the output folders."""
+    options: Any = OmegaConf.to_container(config)
+    options["hydra"] = {name: {"dir": options["hydra"][name]["dir"]} for name in ("run", "sweep")}
+    return {name: own if isinstance(own, str) else json.dumps(own).replace('"', "") for name, own in walk(options)}
+
+
+def _words(text: str) -> list[str]:
+    return [word.rstrip("s") if len(word) > 3 else word for word in re.findall("[a-z0-9]+", text.lower())]
+
+
+def _fill(text: str, indent: int = 0) -> str:
+    return textwrap.indent(textwrap.fill(text, _WIDTH - indent, break_on_hyphens=False), " " * indent)
+
+
+def _line(name: str, meaning: str, default: str = "", short: bool = True) -> str:
+    """Return a name and its meaning; short means in a line, or in two lines with a default."""
+    if short:
+        most = 2 * (_WIDTH - _COLUMN) - 12 - len(default) if default else _WIDTH - _COLUMN
+        meaning = textwrap.shorten(meaning, most, placeholder=" ...")
+    text = _fill(meaning + default, _COLUMN)
+    return f"  {name:<{_COLUMN - 3}} {text[_COLUMN:]}" if len(name) < _COLUMN - 2 else f"  {name}\n{text}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "a group, a choice or an option, such as data, data=text or data.train; or words, such as early stopping"
+    parser.add_argument("name", nargs="*", metavar="NAME", help=text)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    known, text = entries(), " ".join(arguments.name)
+    if not text:
+        for command in HYDRA_COMMANDS:
+            lines = [_line(entry.name, entry.meaning) for entry in command_file(command)[0]]
+            print(f"simcse {command}:", *lines, sep="\n")
+        return
+    known += [Entry(f"simcse {name}", "", about, name) for name, about in COMMANDS.items()]
+    if not (found := search(text, known)[:6]):
+        raise UserError(f"nothing about {text}: `simcse options` lists the groups, --help-all of a command its options")
+    print(explain(found[0], known))
+    if found[1:]:
+        print(_fill(f"see also: {', '.join(other.name for other in found[1:])}"))
