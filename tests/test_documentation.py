@@ -143,7 +143,7 @@ def test_the_script_for_cross_lingual_triplets_finds_the_rows(tmp_path, monkeypa
     for language in ("en", "de", "zh"):
         rows = [f'{language} "{first}\t{language} {second}\t{label}\n' for first, second, label in pairs]
         (tmp_path / f"multinli.train.{language}.tsv").write_text("premise\thypo\tlabel\n" + "".join(rows))
-    page = (ROOT / "docs" / "recipes.md").read_text()
+    page = (ROOT / "docs" / "train.md").read_text()
     exec(textwrap.dedent(re.search(r"^    import csv\n(    .*\n|\n)*", page, re.MULTILINE)[0]), {})
     _, *triplets = csv.reader((tmp_path / "cross_lingual_nli.csv").read_text().splitlines())
     assert [anchor for anchor, _, _ in triplets] == ['en "P', 'de "P', 'zh "P']
