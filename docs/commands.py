@@ -208,7 +208,7 @@ class Page:
         self.prepared: set[str] = set()
 
     def run(self) -> Iterator[tuple[str, str, float]]:
-        """Run commands and Python; yield each with `ran`, `failed: ...` or the reason why it was not run, and its seconds."""
+        """Run commands and Python; yield each with `ran`, `failed: ...` or the reason not to run it, and seconds."""
         copy_clone(self.folder)
         write_own_files(self.page, self.folder)
         text = self.page.read_text(encoding="utf-8")
