@@ -1,10 +1,10 @@
 """Run the commands and the Python of README, CONTRIBUTING and docs: `python docs/commands.py [PAGE ...]`.
 
 The commands of a page run one after the other, in a copy of the clone with small versions of the samples and of the
-user's files, and then its Python blocks. They run as written, but training is shortened (CHANGES). What needs more than
-this machine is not run (NEEDS); its page must say what it needs. Tests, benchmarks and installations have their own
-checks (ELSEWHERE). With the variable SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit status is 1 if a
-command fails.
+user's files, and then its Python blocks, as one script. They run as written, but training is shortened (CHANGES). What
+needs more than this machine is not run (NEEDS); its page must say what it needs. Tests, benchmarks and installations
+have their own checks (ELSEWHERE). With the variable SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit
+status is 1 if a command fails.
 """
 
 import argparse
@@ -34,8 +34,8 @@ from tests.forks import Forks, forks
 
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 PROGRAMS = re.compile(r"(\w+=\S+ )?(python|simcse|make|pip|torchrun|sbatch|wandb) (?!=)")
-FENCED, BLOCK = r"(?ms)^```\w*\n(.*?)^```", r"((?:^    [^\n]*\n|\n+(?=    ))+)"
-DEFINITION, OTHER = r"(?m)^(class|def) ", r"(?m)^(?!class|def|from|import|\s|$)"  # of Python
+PYTHON = r"(?ms)^```python\n(.*?)^```|^(    (?:from|import) .*?)(?=^\S|\Z)"  # a fenced or an indented block
+DEFINITION, OTHER = r"(?m)^(class|def) ", r"(?m)^(?!class|def|from|import|\s|$)"
 
 ELSEWHERE = {
     ".ci/run": r"^make |^pip |--config-dir examples/my_research",
@@ -141,19 +141,10 @@ def commands_of(page: Path) -> list[str]:
     return [re.sub(r"\s+", " ", one) for line in lines if PROGRAMS.match(line) for one in line.split(" && ")]
 
 
-def text_of(page: Path) -> str:
-    """Return the text of a page, with the fenced blocks indented instead."""
-    return re.sub(FENCED, lambda block: indent(block[1], "    ") + "end\n", page.read_text(encoding="utf-8"))
-
-
-def blocks_of(page: Path) -> list[str]:
-    """Return the fenced and the indented code blocks of a page."""
-    return [dedent(code).lstrip("\n") for code in re.findall(BLOCK, text_of(page), flags=re.MULTILINE)]
-
-
-def python_of(page: Path) -> list[str]:
-    """Return the Python blocks of a page that begin with an import and do more than define."""
-    return [code for code in blocks_of(page) if re.match("from |import ", code) and re.search(OTHER, code)]
+def script_of(page: Path) -> str:
+    """Return the Python blocks of a page as one script; nothing if they only define."""
+    blocks = [dedent(fenced or block) for fenced, block in re.findall(PYTHON, page.read_text(encoding="utf-8"))]
+    return "\n".join(blocks) if any(re.search(OTHER, block) for block in blocks) else ""
 
 
 def reason_not_to_run(command: str) -> str | None:
@@ -189,11 +180,16 @@ def copy_clone(folder: Path) -> None:
 
 def write_own_files(page: Path, folder: Path) -> None:
     """Write the configs and classes that a page gives as examples."""
-    for name, config in re.findall(rf"(?m)(my_conf/\w+/\w+\.yaml)`?:\n\n{BLOCK}", text_of(page)):
+    text = re.sub(
+        r"(?ms)^```\w*\n(.*?)^```", lambda block: indent(block[1], "    ") + "end\n", page.read_text(encoding="utf-8")
+    )
+    block = r"((?:^    [^\n]*\n|\n+(?=    ))+)"
+    for name, config in re.findall(rf"(?m)(my_conf/\w+/\w+\.yaml)`?:\n\n{block}", text):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with open(folder / name, "a", encoding="utf-8") as file:  # a page may add lines to a file
             file.write(dedent(config))
-    code = "\n".join(code for code in blocks_of(page) if re.search(DEFINITION, code) and not re.search(OTHER, code))
+    blocks = [dedent(code) for code in re.findall(block, text, flags=re.MULTILINE)]
+    code = "\n".join(code for code in blocks if re.search(DEFINITION, code) and not re.search(OTHER, code))
     for name in ("my_package.py", "my_losses.py", "my_poolings.py"):
         (folder / name).write_text(code, encoding="utf-8")
     (folder / "my_conf" / "experiment").mkdir(parents=True, exist_ok=True)
@@ -214,7 +210,7 @@ class Page:
         text = self.page.read_text(encoding="utf-8")
         if (index := self.page.parent.with_suffix(".md")).exists():  # of docs/methods, what all pages need
             text += index.read_text(encoding="utf-8")
-        for command in [*commands_of(self.page), *python_of(self.page)]:
+        for command in filter(None, [*commands_of(self.page), script_of(self.page)]):
             started = time.monotonic()
             reason = reason_not_to_run(command)
             if reason in (*NEEDS, "SentEval") and reason.lower() not in text.lower():
@@ -234,10 +230,10 @@ class Page:
         return ""
 
     def _run(self, command: str) -> str:
-        """Return the output of a command or Python block that fails, else nothing."""
+        """Return the output of a command or Python script that fails, else nothing."""
         if "\n" in command:  # commands have one line
-            (self.folder / "block.py").write_text(f"from my_losses import *\n{change(command)}", encoding="utf-8")
-            command = "python block.py"
+            (self.folder / "page.py").write_text(change(command), encoding="utf-8")
+            command = "python page.py"
         words = [self._newest(word) for word in shlex.split(change(command), comments=True)]
         if words[0] == "wandb":
             options = {"cwd": self.folder, "env": self.environment, "capture_output": True, "text": True}
