@@ -1,9 +1,10 @@
-"""Run the commands of README, CONTRIBUTING and docs: `python docs/commands.py [PAGE ...]`.
+"""Run the commands and the Python of README, CONTRIBUTING and docs: `python docs/commands.py [PAGE ...]`.
 
 The commands of a page run one after the other, in a copy of the clone with small versions of the samples and of the
-user's files. They run as written, but training is shortened (CHANGES). A command that needs more than this machine is
-not run (NEEDS); its page must say what it needs. Tests, benchmarks and installations have their own checks (ELSEWHERE).
-With the variable SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit status is 1 if a command fails.
+user's files, and then its Python blocks, as one script. They run as written, but training is shortened (CHANGES). What
+needs more than this machine is not run (NEEDS); its page must say what it needs. Tests, benchmarks and installations
+have their own checks (ELSEWHERE). With the variable SENTEVAL_DIR, commands with `senteval_dir=` run, too. The exit
+status is 1 if a command fails.
 """
 
 import argparse
@@ -33,6 +34,8 @@ from tests.forks import Forks, forks
 
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 PROGRAMS = re.compile(r"(\w+=\S+ )?(python|simcse|make|pip|torchrun|sbatch|wandb) (?!=)")
+PYTHON = r"(?ms)^```python\n(.*?)^```|^(    (?:from|import) .*?)(?=^\S|\Z)"  # a fenced or an indented block
+DEFINITION, OTHER = r"(?m)^(class|def) ", r"(?m)^(?!class|def|from|import|\s|$)"
 
 ELSEWHERE = {
     ".ci/run": r"^make |^pip |--config-dir examples/my_research",
@@ -50,6 +53,7 @@ NEEDS = {  # the word for it on the page, and the commands
 }
 TRAINING = ("trainer.max_steps=2", "val_every=2", "data.limit=40", "logger=csv", "model.num_layers=2")  # shorter
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
+    r"\b(max_steps|val_every)=\d+": r"\1=2",
     r"seed=(\d)(,\d)+": r"seed=\1",
     r"sweep=methods(_mini)?(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=arccse",
@@ -97,7 +101,7 @@ FILES = {
     "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),
     "documents.txt": rows_of("The {1} have {0} legs. They left {0} days ago, and they are late for the {1} there.\n"),
     "lines.txt": rows_of("The {1} left {0} days ago.\n"),
-    **dict.fromkeys(("captions.txt", "wikipedia.txt"), "A man rides a horse.\nA dog runs.\nTwo women sing.\n"),
+    "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women sing.\n",
     "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
     **dict.fromkeys(("pairs.csv", "my_pairs.csv"), PAIRS),
     "scored.tsv": "a\tb\tscore\n" + SCORED,
@@ -111,6 +115,10 @@ FILES = {
     "my_pairs_2.csv": "question,answer\n" + rows_of("Who is {0}?,It is {1}.\n"),
     "xnli.dev.tsv": "language\tgold_label\tsentence1\tsentence2\n"
     + rows_of("de\tentailment\tHier sind {0}.\tEs gibt {0}.\nde\tcontradiction\tHier sind {0}.\tHier ist nichts.\n"),
+    **dict.fromkeys(
+        (f"multinli.train.{language}.tsv" for language in ("de", "en", "zh")),
+        "premise\thypo\tlabel\n" + rows_of("{0} {1}.\tYes, {0}.\tentailment\n{0} {1}.\tNo.\tcontradictory\n"),
+    ),
     "duplicates.csv": "a,b,label\n" + rows_of("Where is {0}?,Where?,different\nWho is {0}?,Who?,duplicate\n"),
     "dev_zh.csv": rows_of("{3},这只动物有{0}条腿。,它的腿有{0}条。\n"),
     "语料.txt": rows_of("花呗第{0}次还款失败怎么办？\n怎么修改第{0}个手机号？\n"),
@@ -130,6 +138,12 @@ def commands_of(page: Path) -> list[str]:
     lines = [*re.findall(r"^    (\S.*)$", text, flags=re.MULTILINE), *(one for one in inline if not part.search(one))]
     lines = [re.sub(r"^job=\$\((.*)\)$", r"\1", line).replace("$SLURM_ARRAY_TASK_ID", "1") for line in lines]
     return [re.sub(r"\s+", " ", one) for line in lines if PROGRAMS.match(line) for one in line.split(" && ")]
+
+
+def script_of(page: Path) -> str:
+    """Return the Python blocks of a page as one script; nothing if they only define."""
+    blocks = [dedent(fenced or block) for fenced, block in re.findall(PYTHON, page.read_text(encoding="utf-8"))]
+    return "\n".join(blocks) if any(re.search(OTHER, block) for block in blocks) else ""
 
 
 def reason_not_to_run(command: str) -> str | None:
@@ -165,18 +179,16 @@ def copy_clone(folder: Path) -> None:
 
 def write_own_files(page: Path, folder: Path) -> None:
     """Write the configs and classes that a page gives as examples."""
-    text = page.read_text(encoding="utf-8")
     text = re.sub(
-        r"^```\w*\n(.*?)^```", lambda own: indent(own[1], "    ") + "end\n", text, flags=re.DOTALL | re.MULTILINE
+        r"(?ms)^```\w*\n(.*?)^```", lambda block: indent(block[1], "    ") + "end\n", page.read_text(encoding="utf-8")
     )
     block = r"((?:^    [^\n]*\n|\n+(?=    ))+)"
-    for name, config in re.findall(rf"(my_conf/\w+/\w+\.yaml)`?:\n\n{block}", text, flags=re.MULTILINE):
+    for name, config in re.findall(rf"(?m)(my_conf/\w+/\w+\.yaml)`?:\n\n{block}", text):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with open(folder / name, "a", encoding="utf-8") as file:  # a page may add lines to a file
             file.write(dedent(config))
     blocks = [dedent(code) for code in re.findall(block, text, flags=re.MULTILINE)]
-    definition, other = r"(?m)^(class|def) ", r"(?m)^(?!class|def|from|import|\s|$)"
-    code = "\n".join(own for own in blocks if re.search(definition, own) and not re.search(other, own))
+    code = "\n".join(code for code in blocks if re.search(DEFINITION, code) and not re.search(OTHER, code))
     for name in ("my_package.py", "my_losses.py", "my_poolings.py"):
         (folder / name).write_text(code, encoding="utf-8")
     (folder / "my_conf" / "experiment").mkdir(parents=True, exist_ok=True)
@@ -191,13 +203,13 @@ class Page:
         self.prepared: set[str] = set()
 
     def run(self) -> Iterator[tuple[str, str, float]]:
-        """Run the commands; yield each with `ran`, `failed: ...` or the reason why it was not run, and its seconds."""
+        """Run commands and Python; yield each with `ran`, `failed: ...` or the reason not to run it, and seconds."""
         copy_clone(self.folder)
         write_own_files(self.page, self.folder)
         text = self.page.read_text(encoding="utf-8")
         if (index := self.page.parent.with_suffix(".md")).exists():  # of docs/methods, what all pages need
             text += index.read_text(encoding="utf-8")
-        for command in commands_of(self.page):
+        for command in filter(None, [*commands_of(self.page), script_of(self.page)]):
             started = time.monotonic()
             reason = reason_not_to_run(command)
             if reason in (*NEEDS, "SentEval") and reason.lower() not in text.lower():
@@ -217,7 +229,10 @@ class Page:
         return ""
 
     def _run(self, command: str) -> str:
-        """Return the output of a command that fails, else nothing."""
+        """Return the output of a command or Python script that fails, else nothing."""
+        if "\n" in command:  # commands have one line
+            (self.folder / "page.py").write_text(change(command), encoding="utf-8")
+            command = "python page.py"
         words = [self._newest(word) for word in shlex.split(change(command), comments=True)]
         if words[0] == "wandb":
             options = {"cwd": self.folder, "env": self.environment, "capture_output": True, "text": True}
@@ -258,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for command, result, seconds in Page(page, clone, processes, variables).run():
                 kind = result.partition(":")[0]
                 results[kind] += 1
-                print(f"{kind:9} {seconds:4.0f} s  {page.name}: {command}", flush=True)
+                print(f"{kind:9} {seconds:4.0f} s  {page.name}: {command.partition(chr(10))[0]}", flush=True)
                 if kind == "failed":
                     print(result, flush=True)
             free.put(processes)

@@ -1,10 +1,11 @@
-"""Hooks of mkdocs: pages from the top of the repository, all options, a page per method and per package."""
+"""Hooks of mkdocs: pages from the top of the repository, all options, a page per method and per package, tabs."""
 
 import os
 import pkgutil
 import re
 import runpy
 from pathlib import Path
+from textwrap import indent
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -12,6 +13,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "README.zh.md", "CONTRIBUTING.md", "CHANGELOG.md")
+TAB = re.compile(r"^\*\*(Command line|Python)\*\*\n\n(```.*?^```\n|(?:    [^\n]*\n|\n(?=    ))+)", re.DOTALL | re.M)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -25,17 +27,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         content = f"---\ntitle: {name}\n---\n::: simcse_pl.{name}\n"
         files.append(File.generated(config, f"reference/{name}.md", content=content))
     methods = ["methods.md", *(f"methods/{page.name}" for page in sorted((ROOT / "docs" / "methods").glob("*.md")))]
-    config.nav.insert(2, {"Methods": methods})
-    config.nav.append({"Reference": [f"reference/{name}.md" for name in modules]})
+    config.nav.insert(3, {"Methods": methods})
+    config.nav.append({"Reference": ["options.md", *(f"reference/{name}.md" for name in modules)]})
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make the repository's links work in the site.
+    """Make the repository's links work in the site, and a tab of each block below **Command line** or **Python**.
 
     A linked file that is not a page is copied to the site. A link to a folder, or to Markdown that is not a page,
     becomes its name.
     """
+    markdown = TAB.sub(lambda tab: f'=== "{tab[1]}"\n\n{indent(tab[2], "    ")}', markdown)
 
     folder = Path(page.file.abs_src_path).parent if page.file.abs_src_path else ROOT
     from_page = Path(page.file.src_uri).parent

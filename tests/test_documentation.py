@@ -11,7 +11,6 @@ import re
 import runpy
 import shlex
 import sys
-import textwrap
 import tomllib
 
 import pytest
@@ -143,8 +142,7 @@ def test_the_script_for_cross_lingual_triplets_finds_the_rows(tmp_path, monkeypa
     for language in ("en", "de", "zh"):
         rows = [f'{language} "{first}\t{language} {second}\t{label}\n' for first, second, label in pairs]
         (tmp_path / f"multinli.train.{language}.tsv").write_text("premise\thypo\tlabel\n" + "".join(rows))
-    page = (ROOT / "docs" / "recipes.md").read_text()
-    exec(textwrap.dedent(re.search(r"^    import csv\n(    .*\n|\n)*", page, re.MULTILINE)[0]), {})
+    exec(re.search(r"(?ms)^```python\n(import csv\n.*?)^```", (ROOT / "docs" / "adapt.md").read_text())[1], {})
     _, *triplets = csv.reader((tmp_path / "cross_lingual_nli.csv").read_text().splitlines())
     assert [anchor for anchor, _, _ in triplets] == ['en "P', 'de "P', 'zh "P']
     assert {(positive[3:], negative[3:]) for _, positive, negative in triplets} == {("E", "C")}

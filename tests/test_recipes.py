@@ -53,7 +53,7 @@ def test_a_sweep_of_an_experiment_has_its_values():
 
 @pytest.mark.parametrize("options", ["experiment=prompteol_opt_125m", "method=promptbert model=bert"])
 def test_the_prompt_of_a_recipe_is_in_the_documentation(options):
-    text = (ROOT / "docs" / "recipes.md").read_text()
+    text = (ROOT / "docs" / "prompts.md").read_text()
     printed = [shlex.split(option)[0] for option in re.findall(r"'model\.template=[^']*'", text)]
     values = [override.value() for override in OverridesParser.create().parse_overrides(printed)]
     assert composed(*options.split()).model.template in values
