@@ -31,7 +31,7 @@ commands: $(TEST_READY)  ## run the commands of README and docs on small files
 
 findings: $(INSTALLED)  ## train the paper's tables on 2 cores, and write docs/findings.md (hours, prints an estimate, continues; needs SENTEVAL_DIR)
 	$(BIN)/python -m benchmarks.findings
-	$(BIN)/python docs/findings.py outputs/findings/records.jsonl
+	$(BIN)/python docs/findings.py outputs/findings/mini.jsonl
 
 gpu:  ## compare a GPU with the CPU, measure its speed, and write docs/gpu.md (9 minutes; installs nothing if the packages are there)
 	@if $(GPU_PYTHON) -c 'import filelock, hydra, pyarrow, pydantic, pytorch_lightning, transformers' 2> /dev/null; \
