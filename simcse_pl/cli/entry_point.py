@@ -3,6 +3,7 @@
 This file imports neither torch nor Lightning, which take seconds: --help and most mistakes do without them.
 """
 
+import json
 import logging
 import os
 import re
@@ -11,7 +12,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of con
 from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import hydra_option, hydra_text, report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.files import cached, write_text
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
 
@@ -57,19 +59,29 @@ _EXPECTED_WARNINGS = (
 )
 
 
-def train(options: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
+def train(
+    options: Sequence[str] = (),
+    config_dir: str | Path | None = None,
+    rows: Iterable[str | Sequence[Any]] | None = None,
+) -> dict[str, Any]:
     """Train an encoder as `simcse train OPTIONS` does, and return what results.json has.
 
     Args:
         options: options as on the command line, such as `["setting=unsupervised", "data=text", "data.train=my.txt"]`.
         config_dir: a folder with configs of your own, as `--config-dir`.
+        rows: sentences, pairs or triplets to train on, in place of `data.train`. They are kept in the user's cache. A
+            column, such as that of the scores, has its position as its name: `data.score_column=2`.
 
     Returns:
         The content of results.json, with `folder`, the run's folder, and `score`, the metric that chose the checkpoint.
 
     Raises:
-        UserError: an option is wrong.
+        UserError: an option is wrong, or `rows` is one text.
     """
+    if isinstance(rows, str):
+        raise UserError("rows: give a list of sentences; for a file, set data=text and data.train=FILE")
+    if rows is not None:
+        options = ["data=text", *options, hydra_text("data.train", _file_of(rows))]
     results = _call("train", options, config_dir)
     return results | {"score": best_score(results)}
 
@@ -113,6 +125,13 @@ def main(command: str = "train") -> None:
             raise
         readable = _readable(error, command, sys.argv[1:])
         sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
+
+
+def _file_of(rows: Iterable[str | Sequence[Any]]) -> str:
+    """Return the path of a file of rows in the user's cache. A resumed run finds it there."""
+    objects = [dict(enumerate([row] if isinstance(row, str) else row)) for row in rows]
+    text = "".join(json.dumps(row) + "\n" for row in objects)
+    return str(cached("rows", text, "rows.jsonl", lambda new: write_text(new / "rows.jsonl", text)) / "rows.jsonl")
 
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
