@@ -37,6 +37,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     becomes its name.
     """
 
+    markdown = markdown.replace('<img src="docs/', '<img src="')
     folder = Path(page.file.abs_src_path).parent if page.file.abs_src_path else ROOT
     from_page = Path(page.file.src_uri).parent
 

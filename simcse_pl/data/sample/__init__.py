@@ -17,6 +17,12 @@ def path(name: str) -> str:
     return str(Path(__file__).parent / name)
 
 
+def sentences() -> list[str]:
+    """Return the 800 premises of nli.csv."""
+    with open(path("nli.csv"), encoding="utf-8", newline="") as file:
+        return [row["sent0"] for row in csv.DictReader(file)]
+
+
 def mini_backbone() -> str:
     """Return the folder of the backbone of size=mini, which experiment=mini_backbone makes.
 
