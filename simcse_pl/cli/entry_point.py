@@ -3,7 +3,6 @@
 This file imports neither torch nor Lightning, which take seconds: --help and most mistakes do without them.
 """
 
-import json
 import logging
 import os
 import re
@@ -34,7 +33,7 @@ from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of con
 from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import hydra_option, hydra_text, report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
-from simcse_pl.utils.files import cached, write_text
+from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
 
@@ -76,12 +75,12 @@ def train(
         The content of results.json, with `folder`, the run's folder, and `score`, the metric that chose the checkpoint.
 
     Raises:
-        UserError: an option is wrong, or `rows` is one text.
+        UserError: an option is wrong, or `rows` is one text or a data frame.
     """
-    if isinstance(rows, str):
-        raise UserError("rows: give a list of sentences; for a file, set data=text and data.train=FILE")
+    if isinstance(rows, str) or hasattr(rows, "columns"):  # of them, it would read characters or names of columns
+        raise UserError("rows: give a list of sentences or of rows, such as frame.values; of a file, data.train=FILE")
     if rows is not None:
-        options = ["data=text", *options, hydra_text("data.train", _file_of(rows))]
+        options = ["data=text", *options, hydra_text("data.train", str(cached_rows(rows)))]
     results = _call("train", options, config_dir)
     return results | {"score": best_score(results)}
 
@@ -125,13 +124,6 @@ def main(command: str = "train") -> None:
             raise
         readable = _readable(error, command, sys.argv[1:])
         sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
-
-
-def _file_of(rows: Iterable[str | Sequence[Any]]) -> str:
-    """Return the path of a file of rows in the user's cache. A resumed run finds it there."""
-    objects = [dict(enumerate([row] if isinstance(row, str) else row)) for row in rows]
-    text = "".join(json.dumps(row) + "\n" for row in objects)
-    return str(cached("rows", text, "rows.jsonl", lambda new: write_text(new / "rows.jsonl", text)) / "rows.jsonl")
 
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:

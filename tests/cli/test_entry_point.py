@@ -9,6 +9,7 @@ import sys
 import weakref
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -20,6 +21,7 @@ import simcse_pl.cli.train
 from simcse_pl.cli import entry_point
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.utils.errors import SweepError, UserError
+from simcse_pl.utils.files import cached_rows
 from tests.conftest import ROOT, tiny
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
@@ -177,11 +179,12 @@ def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make
     assert sys.argv == arguments and not HydraConfig.initialized()
 
 
-def test_rows_of_python_keep_their_columns_and_are_not_a_path():
-    file = entry_point._file_of([("Yes \u2028\n", "nein", 0.5), ["a", "b", 1]])
+def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():
+    file = cached_rows([("Yes \u2028\n", "nein", 0.5), ["a", "b", 1]])
     assert [*iterate_rows(file, score_column=2)] == [(("Yes", "nein"), "0.5"), (("a", "b"), "1.0")]
-    with pytest.raises(UserError, match="rows: give a list"):
-        simcse_pl.train(rows="sentences.txt")
+    for rows in ("sentences.txt", pd.DataFrame({"a": ["Yes"], "b": ["nein"]})):
+        with pytest.raises(UserError, match="rows: give a list"):
+            simcse_pl.train(rows=rows)
 
 
 @pytest.fixture
