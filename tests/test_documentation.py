@@ -126,7 +126,7 @@ def test_installation_hints_name_the_packages_of_an_extra_or_dependency():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_have_targets(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+    for link in re.findall(r"(?:\]\(|src=\")([^)\"\s]+)[)\"]", page.read_text()):
         if "://" in link:
             continue
         path, _, heading = link.partition("#")
@@ -156,9 +156,19 @@ def test_the_changelog_and_the_citation_name_the_version():
     assert citation["version"] == simcse_pl.__version__
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "methods" in (page.stem, page.parent.name)], ids=str)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if {"methods", "README"} & {page.stem, page.parent.name}], ids=str
+)
 def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
     """`python docs/methods.py` writes them."""
     script, text = runpy.run_path(str(ROOT / "docs" / "methods.py")), page.read_text()
-    name = None if page == script["INDEX"] else page.stem
+    name = None if page in (script["INDEX"], script["README"]) else page.stem
     assert script["updated"](text, name) == text
+
+
+def test_the_ablation_of_the_readme_is_that_of_the_findings():
+    pages = [(ROOT / name).read_text() for name in ("README.md", "README.zh.md", "docs/findings.md")]
+    rows = [re.findall(r"^\|([\w. ]+)\|([\d.]+ ± [\d.]+)\|([\d.]+)\|$", page, flags=re.MULTILINE) for page in pages[:2]]
+    assert len(rows[0]) == 6 and rows[0] == rows[1]
+    for name, here, paper in rows[0]:
+        assert re.search(rf"^\| {name} +\| [* ]*{here} \(\d+\) +\| +{paper} ", pages[2], flags=re.MULTILINE), name

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +35,7 @@ from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of con
 from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import hydra_option, hydra_text, report_error
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
+from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
 
@@ -56,19 +57,29 @@ _EXPECTED_WARNINGS = (
 )
 
 
-def train(options: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
+def train(
+    options: Sequence[str] = (),
+    config_dir: str | Path | None = None,
+    rows: Iterable[str | Sequence[Any]] | None = None,
+) -> dict[str, Any]:
     """Train an encoder as `simcse train OPTIONS` does, and return what results.json has.
 
     Args:
         options: options as on the command line, such as `["setting=unsupervised", "data=text", "data.train=my.txt"]`.
         config_dir: a folder with configs of your own, as `--config-dir`.
+        rows: sentences, pairs or triplets to train on, in place of `data.train`. They are kept in the user's cache. A
+            column, such as that of the scores, has its position as its name: `data.score_column=2`.
 
     Returns:
         The content of results.json, with `folder`, the run's folder, and `score`, the metric that chose the checkpoint.
 
     Raises:
-        UserError: an option is wrong.
+        UserError: an option is wrong, or `rows` is one text or a data frame.
     """
+    if isinstance(rows, str) or hasattr(rows, "columns"):  # of them, it would read characters or names of columns
+        raise UserError("rows: give a list of sentences or of rows, such as frame.values; of a file, data.train=FILE")
+    if rows is not None:
+        options = ["data=text", *options, hydra_text("data.train", str(cached_rows(rows)))]
     results = _call("train", options, config_dir)
     return results | {"score": best_score(results)}
 

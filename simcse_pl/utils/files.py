@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any
@@ -48,6 +48,13 @@ def cached(kind: str, key: Any, last: str, write: Callable[[Path], None]) -> Pat
                 with atomic_write(folder, last=last) as new:
                     write(new)
     return folder
+
+
+def cached_rows(rows: Iterable[str | Sequence[Any]]) -> Path:
+    """Return a file of sentences, or of rows of cells, in the user's cache; its columns are named by position."""
+    objects = (dict(enumerate([row] if isinstance(row, str) else row)) for row in rows)
+    text, name = "".join(json.dumps(row) + "\n" for row in objects), "rows.jsonl"
+    return cached("rows", text, name, lambda new: write_text(new / name, text)) / name
 
 
 def read_json(path: Path) -> Any:

@@ -9,6 +9,7 @@ import sys
 import weakref
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -17,7 +18,9 @@ from omegaconf import OmegaConf
 
 import simcse_pl.cli.train
 from simcse_pl.cli import entry_point
+from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.utils.errors import SweepError, UserError
+from simcse_pl.utils.files import cached_rows
 from tests.conftest import ROOT, tiny
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
@@ -135,19 +138,18 @@ def built(monkeypatch):
 
 
 def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make_model, tmp_path):
-    given = [
-        *tiny(make_model("bert")),
-        "data=text",
-        f"data.train={sentences}",
-        f"data.validation={pairs}",
-        "queue=null",
-    ]
+    """The second run gets the sentences themselves."""
+    given = [*tiny(make_model("bert")), f"data.validation={pairs}", "queue=null", "seed=1"]
     given += ["logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
     arguments = list(sys.argv)
-    runs = [simcse_pl.train([*given, f"seed={seed}", f"hydra.run.dir={tmp_path}/{seed}"]) for seed in (1, 2)]
+    runs = [
+        simcse_pl.train([*given, "data=text", f"data.train={sentences}", f"hydra.run.dir={tmp_path}/1"]),
+        simcse_pl.train([*given, f"hydra.run.dir={tmp_path}/2"], rows=sentences.read_text().splitlines()),
+    ]
     assert built == [0, 0]
-    for seed, run in enumerate(runs, 1):
-        assert run["folder"] == tmp_path / str(seed) and run["seed"] == seed
+    assert runs[0]["best"] == runs[1]["best"] != runs[0]["before"]
+    for name, run in enumerate(runs, 1):
+        assert run["folder"] == tmp_path / str(name) and run["seed"] == 1
         results = json.loads((run["folder"] / "results.json").read_text())
         assert run["score"] == results["best"]["spearman"]
         assert {path.name for path in (run["folder"] / "config").iterdir()} >= {"config.yaml", "resolved.yaml"}
@@ -155,6 +157,14 @@ def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make
     measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
     assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]
     assert sys.argv == arguments and not HydraConfig.initialized()
+
+
+def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():
+    file = cached_rows([("Yes \u2028\n", "nein", 0.5), ["a", "b", 1]])
+    assert [*iterate_rows(file, score_column=2)] == [(("Yes", "nein"), "0.5"), (("a", "b"), "1.0")]
+    for rows in ("sentences.txt", pd.DataFrame({"a": ["Yes"], "b": ["nein"]})):
+        with pytest.raises(UserError, match="rows: give a list"):
+            simcse_pl.train(rows=rows)
 
 
 @pytest.fixture

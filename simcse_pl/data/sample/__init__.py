@@ -16,6 +16,12 @@ def path(name: str) -> str:
     return str(Path(__file__).parent / name)
 
 
+def sentences() -> list[str]:
+    """Return the 800 premises of nli.csv."""
+    with open(path("nli.csv"), encoding="utf-8", newline="") as file:
+        return [row["sent0"] for row in csv.DictReader(file)]
+
+
 def gensim_sample() -> str:
     """Return the path of a file with the sentences of gensim's dump. It is written to the user's cache once.
 
