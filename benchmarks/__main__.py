@@ -24,25 +24,17 @@ _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
 `python -m benchmarks` measured these tables on {machine} ({threads} threads, torch {torch}).
-GPUs have [a page of their own](gpu.md). Each table is below the command that produces it.
+GPUs have [a page of their own](gpu.md).
 
-- Tables with ratios compare several ways to do the same work. The ways take turns in each round,
-  because the load of a machine varies. A note below the table gives the number of rounds. A rate is
-  the median over the rounds.
-- In each round, the rate of a way is divided by that of the first way. `times the first` is the
-  median of these ratios, and `lowest` and `highest` are the extremes.
-- GFLOP/s counts the operations that the sentences need, without padding.
-- `views apart` encodes each view in a separate pass, and `one pass` all views together.
-- `simcse_pl` has the default [speed options](devices.md#what-determines-the-speed-on-a-cpu).
+The ways of a table take turns in each round. `times the first` is the median of the ratios to the first
+way in the same round. Compare times within a table only, because the load of a machine varies. GFLOP/s
+does not count padding.
+
+- A plain loop is PyTorch in float32, with the encoder, the loss and the linear layers of simcse_pl.
+- `simcse_pl` has the default [speed options](devices.md#what-determines-the-speed-on-a-cpu), in bf16.
   `padded` sets `speed.tokens_per_pass=inf`, `unpadded` sets `model.attn_implementation=unpadded`, and
   `torch's dropout` sets `speed.fast_dropout=false`.
-- Compare times within a table only: the tables were measured one after the other, and the load of the
-  machine varied.
 - `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` makes snli.csv from the dev split of SNLI.
-- A plain loop is PyTorch without Lightning, in float32. It has the encoder, the loss and the linear
-  layers of simcse_pl.
-- A note gives the GFLOP/s of matrix products alone, for comparison. In float32 they are measured with
-  torch's default library, and with oneDNN if simcse_pl uses it on the machine.
 """
 
 

@@ -80,7 +80,7 @@ def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:
     wide, narrow = config.intermediate_size, config.hidden_size
     kinds = {"float32": (nn.Linear, torch.float32), "bf16": (nn.Linear, torch.bfloat16)}
     if onednn_is_faster():
-        kinds["float32 by oneDNN, which simcse_pl uses here"] = (OneDNNLinear, torch.float32)
+        kinds["float32 by oneDNN"] = (OneDNNLinear, torch.float32)
     rates = []
     with torch.no_grad():
         for name, (layer, dtype) in kinds.items():

@@ -180,10 +180,7 @@ def main() -> None:
             source, cache = source_of(Path(folder), lines), Path(folder) / f"{way}-{lines}"
             row = run_json("-m", "benchmarks.data", "--one", way, source, cache)
             found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
-    note = (
-        f"cold: with an empty cache; warm: the second start; memory: the growth of the process after {BATCHES} batches "
-        f"of {BATCH_SIZE} rows; mapped files: includes the pages of memory-mapped files, which the system can reclaim"
-    )
+    note = f"cold: an empty cache; memory: growth after {BATCHES} batches of {BATCH_SIZE} rows; mapped: reclaimable"
     save(arguments.out, Table("data", "From text to batches", pd.DataFrame(found), notes=[note]))
 
 

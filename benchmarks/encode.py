@@ -56,7 +56,7 @@ def main() -> None:
     lengths = [len(ids) for ids in tokenize(ours.tokenizer, texts, arguments.max_length)]
     notes = [
         f"{len(texts)} texts of {fmean(lengths):.0f} tokens in the mean, at most {arguments.max_length}; "
-        f"lowest cosine with sentence-transformers' vectors {worst[0]:.6f} in float32, {worst[1]:.6f} in bf16",
+        f"lowest cosine with the first way {worst[0]:.6f} in float32, {worst[1]:.6f} in bf16",
         matrix_rates(config),
     ]
     name, title = ("encode", "Encoding") if arguments.per_text == 1 else ("encode_long", "Encoding long texts")

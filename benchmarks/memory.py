@@ -163,7 +163,7 @@ def main() -> None:
     ratio = chunked["peak"].iloc[-1] / chunked["peak"].iloc[0]
     notes = [f"{arguments.sizes[-1]} rows in chunks take {ratio:.2f} times the memory of {arguments.sizes[0]}"]
     if environment:
-        notes.append("with glibc's MALLOC_MMAP_THRESHOLD_ (devices.md), a step takes longer than in the other tables")
+        notes.append("tensors are mapped apart (MALLOC_MMAP_THRESHOLD_), so steps take longer than elsewhere")
     columns = {
         "rows, rows per chunk": [f"{rows}, {chunk_size or 'all'}" for rows, chunk_size in cases],
         "peak memory, MB": frame["peak"],

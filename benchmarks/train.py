@@ -251,8 +251,8 @@ def main() -> None:
     timed_passes = steps / (steps + 1) * views / len(rows[0])
     operations = 3 * timed_passes * operations_of(config, lengths)  # backward is twice forward
     notes = [
-        f"{steps} steps of {arguments.batch_size} rows of {views} views, up to {arguments.max_length} tokens; "
-        f"simcse_pl: {'bf16' if has_bf16('cpu') else 'float32'} unless the row names another precision",
+        f"{steps} steps of {arguments.batch_size} rows of {views} views, up to {arguments.max_length} tokens"
+        f"{'' if has_bf16('cpu') else '; no bf16 on this CPU'}",
         matrix_rates(config),
     ]
     amount = steps * arguments.batch_size

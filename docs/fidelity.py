@@ -25,9 +25,7 @@ def table(*rows: list[str]) -> str:
 
 def compared() -> tuple[str, str]:
     """Return the summary of all records, and the table of them."""
-    rows = [
-        ["Record", "Official code", "Loss", "Difference of the loss", "of a gradient", "Changed in the released code"]
-    ]
+    rows = [["Record", "Official code", "Differences", "Changed in the released code"]]
     largest = [0.0, 0.0]
     for name, record in RECORDS.items():
         pairs = differences(name)
@@ -35,10 +33,9 @@ def compared() -> tuple[str, str]:
         official, here = pairs.pop("loss")
         values = [abs(float(official - here)), max(float((there - own).abs().max()) for there, own in pairs.values())]
         largest = [max(pair) for pair in zip(largest, values, strict=True)]
-        repository = record["repository"]
-        code = f"[{repository}](https://github.com/{repository}) {record['commit']}"
-        figures = [f"{float(official):.4f}", *(f"{value:.0e}" for value in values)]
-        rows.append([f"`{name}`", code, *figures, record.get("repaired", "–")])
+        repository, commit = record["repository"], record["commit"]
+        code = f"[{repository}@{commit}](https://github.com/{repository}/tree/{commit})"
+        rows.append([f"`{name}`", code, ", ".join(f"{value:.0e}" for value in values), record.get("repaired", "–")])
     papers = len({record["repository"] for record in RECORDS.values()})
     loss, gradient = (f"{value:.0e}" for value in largest)
     summary = f"{len(RECORDS)} records from {papers} repositories: losses differ by at most {loss}, "
@@ -61,11 +58,12 @@ def _equal(released: str, here: str) -> bool:
 
 
 def scripts() -> Iterator[list[str]]:
-    """Yield the rows of the table of hyperparameters."""
+    """Yield the rows of the table of hyperparameters, for records in which one of them is another than here."""
     yield ["Record", *(f"`{option}`" for option in HYPERPARAMETERS)]
     for name, record in RECORDS.items():
-        if "script" in record:
-            yield [f"`{name}`", *values_of(name)]
+        values = values_of(name) if "script" in record else []
+        if any("**" in value for value in values):
+            yield [f"`{name}`", *values]
 
 
 if __name__ == "__main__":

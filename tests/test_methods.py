@@ -115,30 +115,14 @@ def test_the_saved_encoder_has_the_same_vectors_here_and_in_sentence_transformer
     torch.testing.assert_close(torch.as_tensor(theirs), vectors, atol=1e-5, rtol=0)
 
 
-def blocks_of(page, heading):
-    """Return the code blocks of a section of a page."""
-    text = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return ["\n".join(re.findall(r"^(?: {4}|$)(.*)$", block, re.M)).strip() for block in re.split(r"\n(?=\S)", text)]
-
-
-@pytest.mark.parametrize(
-    ("page", "heading", "config", "method", "auxiliary"),
-    [
-        ("methods.md", "How do I write my own method?", "method/mine.yaml", "mine", 2),
-        ("architecture.md", "Where do I add something?", "experiment/first_token.yaml", "simcse", 1),
-    ],
-)
-def test_a_loss_of_ones_own_in_the_documentation_trains(
-    page, heading, config, method, auxiliary, tiny_bert, files, tmp_path, monkeypatch
-):
-    blocks = blocks_of(page, heading)
-    (module,) = (block for block in blocks if "(Loss):" in block)
-    lines = [block for block in blocks if block.startswith(("# @package", "auxiliary:"))]
+def test_a_loss_and_a_method_of_ones_own_in_the_documentation_train(tiny_bert, files, tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "extend.md").read_text()
+    (module,) = re.findall(r"```python\n([^`]*\(Loss\):[^`]*)```", text)
+    (method,) = re.findall(r"`my_conf/method/mine.yaml`:\n\n```yaml\n([^`]*)```", text)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_losses", raising=False)
-    (tmp_path / "my_losses.py").write_text(module)
-    (tmp_path / config).parent.mkdir()
-    (tmp_path / config).write_text("\n".join(lines))
-    experiment = ["experiment=first_token"] * (method == "simcse")
-    trained, _ = fit(config_of(method, tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]", *experiment))
-    assert len(trained.auxiliary) == auxiliary
+    monkeypatch.delitem(sys.modules, "my_package", raising=False)
+    (tmp_path / "my_package.py").write_text(module)
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text(method)
+    trained, _ = fit(config_of("mine", tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]"))
+    assert {*trained.auxiliary} == {"dimension_contrast", "first"}
