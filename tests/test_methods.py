@@ -124,7 +124,6 @@ def blocks_of(page, heading):
 @pytest.mark.parametrize(
     ("page", "heading", "config", "method", "auxiliary"),
     [
-        ("methods.md", "How do I write my own method?", "method/mine.yaml", "mine", 2),
         ("architecture.md", "Where do I add something?", "experiment/first_token.yaml", "simcse", 1),
     ],
 )
