@@ -71,7 +71,7 @@ def scores_of(name: str) -> str:
     if row := measured().get(name):
         line = f"- Here: dev {row['dev']}, test {row['test']}"
         if row["difference"]:
-            line += f"; {row['difference']} on dev, time x {row['time']}, memory x {row['memory']}"
+            line += f"; dev {row['difference']}, time x{row['time']}, memory x{row['memory']}"
         lines.append(f"{line}.\n")
     return "".join(lines)
 
