@@ -242,5 +242,7 @@ def _bars(table: Table) -> Figure:
         axes.bar_label(bars, fmt=lambda value: f"{value:,.0f}" if value >= 1000 else f"{value:.3g}", padding=3)
         axes.invert_yaxis()
         axes.set_xlabel(rate)
+        if "," in label:  # the bars' names have parts
+            axes.set_ylabel(label.replace(", ", ",\n"))
         axes.margins(x=0.12)
     return figure

@@ -58,6 +58,7 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"sweep=methods(_mini)?(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=arccse",
     r"sweep=table_7_hard_negative size": "sweep=table_7_hard_negative 'sweep.row=none,contradiction 1.0' size",
+    r"sweep=table_d1_temperature size": "sweep=table_d1_temperature sweep.row=0.05,1 size",
     r"model.pooling=cls,mean seed": "seed",
     r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
     r"--relative-margin 0.05": "--relative-margin 0",  # all sentences are similar for the small encoder

@@ -1,6 +1,6 @@
 """Update the generated parts of docs/methods.md, docs/methods/NAME.md and README.md.
 
-    python docs/methods.py                the papers, the published and measured scores, and the tables of methods
+    python docs/methods.py                the references, with published and measured scores, and the table of methods
     python docs/methods.py METHODS.md     the same, with the costs that `python -m benchmarks.methods` wrote
 
 Generated parts stand between `<!-- NAME -->` and `<!-- end -->`. All other text is written by hand, and so is the
@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from simcse_pl.reports.published import PublishedScore, methods_file, published_scores
 
@@ -40,9 +41,13 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def paper_of(name: str) -> str:
+def reference_of(name: str) -> str:
+    """Return the paper and the code of a method, its published and measured scores, and the cost of a step."""
+    return f"{paper_of(PAPERS[name])}\n{scores_of(name)}"
+
+
+def paper_of(paper: Mapping[str, Any]) -> str:
     """Return the paper and the code of a method."""
-    paper = PAPERS[name]
     sentences = [f"*{paper['title']}*, {paper['authors']}, {paper['venue']} {paper['year']}"]
     if arxiv := paper["arxiv"]:
         sentences[0] += f", [arXiv:{arxiv}](https://arxiv.org/abs/{arxiv})"
@@ -65,9 +70,9 @@ def scores_of(name: str) -> str:
             end = f". Source: {used.pop()}" if len(used) == 1 else ""
             lines.append(f"- Published, {setting}: {figures}{end}{doubts}.\n")
     if row := measured().get(name):
-        line = f"- Measured here: dev {row['dev']}, test {row['test']}"
+        line = f"- Here: dev {row['dev']}, test {row['test']}"
         if row["difference"]:
-            line += f"; {row['difference']} on dev, {row['time']} x time, {row['memory']} x memory of SimCSE"
+            line += f"; dev {row['difference']}, time x{row['time']}, memory x{row['memory']}"
         lines.append(f"{line}.\n")
     return "".join(lines)
 
@@ -134,10 +139,8 @@ def updated(page: str, name: str | None = None) -> str:
                 text = methods_of_readme()
             case "sources":
                 text = "".join(f"- {source}: {what}\n" for source, what in methods_file()["sources"].items())
-            case "paper":
-                text = paper_of(str(name))
             case _:
-                text = scores_of(str(name))
+                text = reference_of(str(name)).rstrip() + "\n"
         return f"{match['name']} -->\n{text}<!-- end -->"
 
     return PART.sub(part, page)
