@@ -57,6 +57,7 @@ NEW_PAGE = """# The paper's findings
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
 LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
+OTHER = {"last": ("dev", "of the best step"), "dev": ("last", "at the last step")}
 VERDICTS = ("reproduced", "not reproduced", "undecided")
 SPECTRA = ("table_3_dropout/0.1", "table_3_dropout/0.0", "random_weights/random weights")
 SPECTRUM_HEAD = (
@@ -131,6 +132,7 @@ def papers_number(run: str, score: str) -> float:
     """Return the paper's number of a run; NaN if it has none."""
     table, *column, row = run.removeprefix("before/").split("/")
     numbers = ablation(sweep_of(table))
+    score = "dev" if score in OTHER else score
     if run.startswith("before/") or numbers is None or score not in ("dev", *numbers.scores):
         return math.nan
     name = numbers.row(row)
@@ -139,7 +141,7 @@ def papers_number(run: str, score: str) -> float:
 
 def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | None = None) -> pd.Series:
     """Return how much better the better run is, by seed; with `variant`, in that variant of the table."""
-    score, runs = claim.get("score", "dev"), [claim["better"], claim["worse"]]
+    score, runs = claim["score"], [claim["better"], claim["worse"]]
     if variant:
         runs = [run.replace(claim["better"].split("/")[0], variant) for run in runs]
     better, worse = (frame[frame.run == run].set_index("seed") for run in runs)
@@ -174,13 +176,16 @@ def shown(own: pd.Series, digits: int) -> str:
     return f"{own.mean():+.{digits}f} ± {margin(own):.{digits}f}"
 
 
-def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
-    """Return a table for each group of claims that have two seeds or more, and the number of claims by verdict."""
+def claims(frame: pd.DataFrame, usual: str) -> tuple[str, dict[str, int]]:
+    """Return a table for each group of claims that have two seeds or more, and the number of claims by verdict.
+
+    `usual` is the score of claims that name none, `last` or `dev`.
+    """
     text, counts = "", dict.fromkeys(VERDICTS, 0)
     for group, own_claims in PLAN["claims"].items():
         rows = []
-        for claim in own_claims:
-            score, own = claim.get("score", "dev"), difference(frame, claim)
+        for claim in ({"score": usual} | claim for claim in own_claims):
+            score, own = claim["score"], difference(frame, claim)
             if len(own) < 2:  # one seed proves nothing
                 continue
             found, digits = verdict(own, claim.get("equal")), 3 if score in LOWER else 2
@@ -188,18 +193,19 @@ def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
             sweep = sweep_of(claim["better"].split("/")[0])
             title = heading(sweep)
             notes = [found, *([claim["note"]] if "note" in claim else [])]
-            if score == "dev" and found != VERDICTS[0]:
-                notes.append(f"at the last step: {shown(difference(frame, claim | {'score': 'last'}), digits)}")
+            if score in OTHER and found != VERDICTS[0]:
+                other, about = OTHER[score]
+                notes.append(f"{about}: {shown(difference(frame, claim | {'score': other}), digits)}")
             for variant in claim.get("tried", ()):
-                if len(other := difference(frame, claim, variant)) > 1:
+                if len(gains := difference(frame, claim, variant)) > 1:
                     about = PLAN["tables"][variant]["about"]
-                    notes.append(f"{about}: {shown(other, digits)} ({len(other)} seeds)")
+                    notes.append(f"{about}: {shown(gains, digits)} ({len(gains)} seeds)")
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
             cells = [
                 claim["claim"],
                 f"[{title.partition(':')[0]}](#{anchor(title)})" if ablation(sweep) else title,
                 f"{paper:+.1f}" if math.isfinite(paper) else "–",
-                shown(own, digits) + (f" ({score})" if score != "dev" else ""),
+                shown(own, digits) + (f" ({score})" if score not in OTHER else ""),
                 str(len(own)),
                 "; ".join(notes),
             ]
@@ -287,7 +293,7 @@ def updated(page: str, file: Path, figures: Path) -> str:
     """Return a page with its generated parts up to date with a file of records; write its figures to a folder."""
     records = read_records(file)
     frame = scores(records)
-    made, counts = claims(frame)
+    made, counts = claims(frame, PLAN["sizes"][records[0]["results"]["sweep"]["size"]]["score"])
     seconds = {(record["backbone"], record["config"]): record["seconds"] for record in records}
     runs, hours = len(seconds), sum(seconds.values()) / 3600  # of one thread, or of one GPU
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
