@@ -122,6 +122,7 @@ FILES = {
     ),
     "duplicates.csv": "a,b,label\n" + rows_of("Where is {0}?,Where?,different\nWho is {0}?,Who?,duplicate\n"),
     "dev_zh.csv": rows_of("{3},这只动物有{0}条腿。,它的腿有{0}条。\n"),
+    "zh_sts-b-dev.txt": rows_of("这只动物有{0}条腿。\t它的腿有{0}条。\t{3}\n"),
     "语料.txt": rows_of("花呗第{0}次还款失败怎么办？\n怎么修改第{0}个手机号？\n"),
     **dict.fromkeys(("cnsd_snli_v1.0.train.jsonl", "snli_1.0_train.jsonl", "snli_1.0_dev.jsonl"), NLI),
     "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
@@ -255,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the pages, one per core at a time, and print a line per command."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("pages", nargs="*", type=Path, default=PAGES, metavar="PAGE", help="all pages if not given")
-    pages = sorted(options.parse_args(arguments).pages, key=lambda page: -len(commands_of(page)))
+    pages = sorted(map(Path.resolve, options.parse_args(arguments).pages), key=lambda page: -len(commands_of(page)))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         variables = {name: value for name, value in os.environ.items() if name not in ("SENTEVAL_DIR", "WANDB_API_KEY")}
