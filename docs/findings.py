@@ -190,7 +190,7 @@ def claims(frame: pd.DataFrame, usual: str) -> tuple[str, dict[str, int]]:
                 continue
             found, digits = verdict(own, claim.get("equal")), 3 if score in LOWER else 2
             counts[found] += 1
-            sweep = sweep_of(claim["better"].split("/")[0])
+            sweep = sweep_of(claim["better"].removeprefix("before/").split("/")[0])
             title = heading(sweep)
             notes = [found, *([claim["note"]] if "note" in claim else [])]
             if score in OTHER and found != VERDICTS[0]:
