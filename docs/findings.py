@@ -30,30 +30,10 @@ from simcse_pl.results.evaluation_results import Correlation, Geometry, Result, 
 from simcse_pl.results.run_files import RESULTS_FILE, TrainingTrajectory
 
 PAGE = Path(__file__).with_suffix(".md")
-NEW_PAGE = """# The paper's findings
-
-<!-- summary -->
-<!-- end -->
-
-## Claims
-
-<!-- claims -->
-<!-- end -->
-
-## The spectrum during training
-
-<!-- spectrum -->
-<!-- end -->
-
-![Alignment and uniformity during training](figures/findings_paths.png)
-
-![Alignment and uniformity of encoders](figures/findings_encoders.png)
-
-## Tables
-
-<!-- tables -->
-<!-- end -->
-"""
+_PARTS = ("summary", "claims", "spectrum", "tables")
+NEW_PAGE = "# The paper's findings\n"
+NEW_PAGE += "".join(f"\n## {name.capitalize()}\n\n<!-- {name} -->\n<!-- end -->\n" for name in _PARTS)
+NEW_PAGE += "\n![Training](figures/findings_paths.png)\n\n![Encoders](figures/findings_encoders.png)\n"
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
 LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
@@ -236,8 +216,8 @@ def tables(records: Sequence[Mapping[str, Any]], figures: Path) -> str:
 def spectrum(frame: pd.DataFrame) -> str:
     """Return what section 5 of the paper argues about, during training, as means over the seeds of a run.
 
-    The sum of the n x n matrix WW^T of cosines, the second term of the loss bounds from below, is compared with its
-    largest eigenvalue: sum / n is a lower bound of it, and the sum an upper bound if all entries are positive.
+    The second term of the loss bounds the sum of WW^T, the n x n matrix of cosines. Its largest eigenvalue is at least
+    sum / n, and at most the sum if all entries are positive.
     """
     text = ""
     for run in SPECTRA:
