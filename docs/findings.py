@@ -37,7 +37,6 @@ NEW_PAGE += "\n![Training](figures/findings_paths.png)\n\n![Encoders](figures/fi
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
 LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
-OTHER = {"last": ("dev", "of the best step"), "dev": ("last", "at the last step")}
 VERDICTS = ("reproduced", "not reproduced", "undecided")
 SPECTRA = ("dropout_path/0.1", "dropout_path/0.0", "random_weights/random weights")
 SPECTRUM_HEAD = (
@@ -80,7 +79,7 @@ def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
                 "path": path,
             }
             point = path.iloc[-1 if metrics is results["best"] else 0]
-            row |= {score: point[score] for score in ("alignment", "uniformity")} | {"last": 100 * point["score"]}
+            row |= {score: point[score] for score in ("alignment", "uniformity")}
             row["eigenvalue"] = metrics["largest_eigenvalue"] / metrics["trace"]
             row["transfer"] = 100 * sum(transfer) / len(transfer) if transfer else math.nan
             rows.append(row)
@@ -112,7 +111,6 @@ def papers_number(run: str, score: str) -> float:
     """Return the paper's number of a run; NaN if it has none."""
     table, *column, row = run.removeprefix("before/").split("/")
     numbers = ablation(sweep_of(table))
-    score = "dev" if score in OTHER else score
     if run.startswith("before/") or numbers is None or score not in ("dev", *numbers.scores):
         return math.nan
     name = numbers.row(row)
@@ -156,15 +154,12 @@ def shown(own: pd.Series, digits: int) -> str:
     return f"{own.mean():+.{digits}f} ± {margin(own):.{digits}f}"
 
 
-def claims(frame: pd.DataFrame, usual: str) -> tuple[str, dict[str, int]]:
-    """Return a table for each group of claims that have two seeds or more, and the number of claims by verdict.
-
-    `usual` is the score of claims that name none, `last` or `dev`.
-    """
+def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
+    """Return a table for each group of claims that have two seeds or more, and the number of claims by verdict."""
     text, counts = "", dict.fromkeys(VERDICTS, 0)
     for group, own_claims in PLAN["claims"].items():
         rows = []
-        for claim in ({"score": usual} | claim for claim in own_claims):
+        for claim in ({"score": "dev"} | claim for claim in own_claims):
             score, own = claim["score"], difference(frame, claim)
             if len(own) < 2:  # one seed proves nothing
                 continue
@@ -173,9 +168,6 @@ def claims(frame: pd.DataFrame, usual: str) -> tuple[str, dict[str, int]]:
             sweep = sweep_of(claim["better"].removeprefix("before/").split("/")[0])
             title = heading(sweep)
             notes = [found, *([claim["note"]] if "note" in claim else [])]
-            if score in OTHER and found != VERDICTS[0]:
-                other, about = OTHER[score]
-                notes.append(f"{about}: {shown(difference(frame, claim | {'score': other}), digits)}")
             for variant in claim.get("tried", ()):
                 if len(gains := difference(frame, claim, variant)) > 1:
                     about = PLAN["tables"][variant]["about"]
@@ -185,7 +177,7 @@ def claims(frame: pd.DataFrame, usual: str) -> tuple[str, dict[str, int]]:
                 claim["claim"],
                 f"[{title.partition(':')[0]}](#{anchor(title)})" if ablation(sweep) else title,
                 f"{paper:+.1f}" if math.isfinite(paper) else "–",
-                shown(own, digits) + (f" ({score})" if score not in OTHER else ""),
+                shown(own, digits) + (f" ({score})" if score != "dev" else ""),
                 str(len(own)),
                 "; ".join(notes),
             ]
@@ -254,11 +246,11 @@ def paths(records: Sequence[Mapping[str, Any]], figures: Path) -> None:
 
 def encoders(frame: pd.DataFrame, figures: Path) -> None:
     """Write the figure of encoders after training, the paper's figure 3, as means over seeds."""
-    means = frame.groupby("run")[["last", "alignment", "uniformity"]].mean()
+    means = frame.groupby("run")[["dev", "alignment", "uniformity"]].mean()
     results = [
         Result(
             label=label,
-            sts=[StsScores(task="STS-B", all=Correlation(spearman=own["last"] / 100))],
+            sts=[StsScores(task="STS-B", all=Correlation(spearman=own["dev"] / 100))],
             geometry=Geometry(alignment=own["alignment"], uniformity=own["uniformity"]),
         )
         for run, label in ENCODERS.items()
@@ -273,7 +265,7 @@ def updated(page: str, file: Path, figures: Path) -> str:
     """Return a page with its generated parts up to date with a file of records; write its figures to a folder."""
     records = read_records(file)
     frame = scores(records)
-    made, counts = claims(frame, PLAN["sizes"][records[0]["results"]["sweep"]["size"]]["score"])
+    made, counts = claims(frame)
     seconds = {(record["backbone"], record["config"]): record["seconds"] for record in records}
     runs, hours = len(seconds), sum(seconds.values()) / 3600  # of one thread, or of one GPU
     listed = ", ".join(f"{count} {name}" for name, count in counts.items())
