@@ -1,5 +1,6 @@
 """The page of all options, made from the comments in conf/. hooks.py adds it to the site."""
 
+import re
 from collections.abc import Iterable
 
 from simcse_pl.config.reference import HYDRA_COMMANDS, Entry, command_file, group_files, header, options
@@ -10,9 +11,13 @@ LEFT_OUT = ("sweep", "experiment")  # other pages explain them
 def table(head: str, rows: Iterable[tuple[str, ...]]) -> str:
     """Return a Markdown table; the first column is code."""
     names = head.split("|")
-    cells = [[f"`{row[0]}`", *(cell.replace("|", "\\|") for cell in row[1:])] for row in rows]
+    cells = [[f"`{row[0]}`", *map(_escaped, row[1:])] for row in rows]
     lines = [names, ["---"] * len(names), *cells]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|") if cell.startswith("`") else re.sub(r"[|_*<]", r"\\\g<0>", cell)
 
 
 def rows_of(entries: Iterable[Entry]) -> list[tuple[str, ...]]:
