@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 _FURTHER_FONTS = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "Noto Sans JP",
+    "Noto Sans KR",
     "Source Han Sans SC",
     "WenQuanYi Micro Hei",
     "WenQuanYi Zen Hei",
