@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure
-from simcse_pl.utils.files import read_json
+from simcse_pl.utils.files import read_json, similar_name
 
 PACKAGE = "package:"
 ADAPTER_FILE = "adapter_config.json"
@@ -118,8 +118,11 @@ def loading(name: str) -> Iterator[str]:
         elif Path(source).exists():
             message = f"cannot load the model in {name}: {first_line(error)}"
         else:
-            why = hub.unavailable(source) or hub.reason(error)
-            message = f"cannot load model {name}: not a local folder, and {why}"
+            near = similar_name(Path(name))
+            why = (
+                "no such folder" if near else f"not a local folder, and {hub.unavailable(source) or hub.reason(error)}"
+            )
+            message = f"cannot load model {name}: {why}{near}"
         raise UserError(message) from error
 
 

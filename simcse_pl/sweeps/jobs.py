@@ -26,8 +26,9 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
         results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         options = given_options(results["overrides"])
         best_score(results)
-    if options != given_options(overrides):
-        raise SweepError(f"{folder} holds another job ({' '.join(options)}): choose another folder")
+    if options != (given := given_options(overrides)):
+        there, here = (" ".join(sorted({*a} - {*b})) or "none" for a, b in ((options, given), (given, options)))
+        raise SweepError(f"{folder} holds a finished job (only there: {there}; only here: {here}): choose another one")
     return results
 
 

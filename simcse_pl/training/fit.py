@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_WORSE = "the saved encoder is the best checkpoint, and scores worse than the encoder before training"
+_WORSE = "the saved encoder scores worse than before training; lower optimizer.lr, or keep the one you had"
 
 
 def check_trainer(trainer: pl.Trainer) -> None:

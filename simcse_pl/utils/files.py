@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from filelock import FileLock
 
-from simcse_pl.utils.errors import UserError, WriteError, exception_chain, first_line, reraise_as
+from simcse_pl.utils.errors import UserError, WriteError, did_you_mean, exception_chain, first_line, reraise_as
 
 STANDARD = "-"  # input or output
 _WESTERN = "cp1252"  # the most common of several encodings of the same text
@@ -175,7 +175,13 @@ def remove_half_written(*folders: Path) -> None:
 def check_is_file(path: Path) -> None:
     """Raise UserError unless the path is a file."""
     if not path.is_file():
-        raise UserError(f"no file {path}")
+        raise UserError(f"no file {path}{similar_name(path)}")
+
+
+def similar_name(path: Path) -> str:
+    """Return the nearest names in the path's folder as the end of an error message; empty if none is near."""
+    folder = path.parent
+    return did_you_mean(path.name, [found.name for found in folder.iterdir()]) if folder.is_dir() else ""
 
 
 def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:

@@ -16,8 +16,10 @@ def test_the_results_of_a_finished_job_are_read(tmp_path):
     results = {"overrides": ["seed=1", "model.dropout=0.1"], "best": {"spearman": 0.5}}
     (tmp_path / "results.json").write_text(json.dumps(results))
     assert finished_job(tmp_path, ["model.dropout=0.1", "seed=1"]) == results
-    with pytest.raises(SweepError, match="holds another job"):
+    with pytest.raises(SweepError, match="only there: model.dropout=0.1 seed=1; only here: seed=2"):
         finished_job(tmp_path, ["seed=2"])
+    with pytest.raises(SweepError, match="only there: model.dropout=0.1; only here: none"):
+        finished_job(tmp_path, ["seed=1"])
 
 
 @pytest.mark.slow
