@@ -25,8 +25,8 @@ class MatryoshkaLoss(Loss):
         weights: one weight per number of dimensions; None for 1 each.
 
     Raises:
-        UserError: from `attach`, if some dimensions would not be trained, the head is dropped at test time, or the
-            objective is not defined for the first dimensions.
+        UserError: from `attach`, if some dimensions would not be trained or do not exist, the head is dropped at test
+            time, or the objective is not defined for the first dimensions.
     """
 
     def __init__(
@@ -54,6 +54,8 @@ class MatryoshkaLoss(Loss):
         dims, weights = self.given
         dims = [encoder.pooled_dim // part for part in (1, 2, 4, 8)] if dims is None else dims
         weights = [1.0] * len(dims) if weights is None else weights
+        if max(dims) > encoder.pooled_dim:
+            raise UserError(f"dims={list(dims)}: the embeddings have {encoder.pooled_dim} dimensions")
         if max(dims) < encoder.dim:
             hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"
             raise UserError(f"dims={list(dims)}: the other dimensions would not be trained: {hint}")

@@ -23,12 +23,8 @@ def test_the_numbers_of_dimensions_fit_the_encoder(given, truncate_dim, dims, ma
 @pytest.mark.parametrize(
     ("objective", "dims", "head", "message"),
     [
-        (
-            ContrastiveLoss(),
-            [8],
-            "mlp",
-            r"^dims=\[8\]: the other dimensions would not be trained",
-        ),
+        (ContrastiveLoss(), [8], "mlp", r"^dims=\[8\]: the other dimensions would not be trained"),
+        (ContrastiveLoss(), [768, 32], "mlp", r"^dims=\[768, 32\]: the embeddings have 32 dimensions"),
         (ContrastiveLoss(), None, "mlp_train_only", "^model.head=mlp_train_only: the vectors of the saved encoder"),
         (WhitenedContrastiveLoss(groups=4), None, "mlp", "^objective: WhitenedContrastiveLoss needs whole embeddings"),
     ],

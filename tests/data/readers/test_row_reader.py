@@ -28,6 +28,7 @@ NLI = "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n"
     [
         ("d.csv", "text,label\na,b\nc, \n", {}, "d.csv, line 3: column label is empty"),
         ("d.jsonl", '{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
+        ("d.jsonl", '{"x": "a"}\n{"x": ["b", "c"]}\n', {}, "line 2: column x is a list: write one row for each"),
         ("d.jsonl", '{"x": "a"}\nb\n[1]\n', {}, "line 2: not a JSON object"),
         ("d.csv", "text,label\na,\n", {"on_invalid_row": "drop"}, "d.csv has no valid rows"),
         (
