@@ -176,7 +176,7 @@ class TrainingSet:
             if seen := self.rows.count(set(sentences)):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         self.row_count = "streamed" if self.streaming else str(len(self.chosen))
-        log.info("train: %s rows of %d from %s", self.row_count, len(self.rows[0]), self.train)
+        log.info("train: %s rows with %d sentence(s) from %s", self.row_count, len(self.rows[0]), self.train)
         if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._check_views()

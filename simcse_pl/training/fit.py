@@ -127,7 +127,7 @@ def run_settings(
         "pooling": encoder.pooling,
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
-        "data": "; ".join(f"{rows.train}, {rows.row_count} rows of {len(rows.rows[0])}" for rows in sets),
+        "data": "; ".join(f"{rows.train}, {rows.row_count} rows with {len(rows.rows[0])} sentence(s)" for rows in sets),
         "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in sets)),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),
