@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.data.senteval.sts_sets import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
@@ -108,17 +108,23 @@ def planned(size: str, tables: Sequence[str], seeds: Sequence[int] = (), options
             place = [f"sweep={_of(table, size, 'sweep', name)}", f"sweep.table={name}", f"sweep.row='{row}'"]
             given.append([*common["options"], *place, *column, *_of(table, size, "options", []), *options])
     for seed, overrides in itertools.product(seeds or common["seeds"], given):
-        yield _job([*overrides, f"seed={seed}"])
+        yield _job(tuple(overrides), seed)
 
 
 def _of(table: dict[str, Any], size: str, name: str, default: Any) -> Any:
     return table.get(f"{size}_{name}", table.get(name, default))
 
 
-def _job(overrides: list[str]) -> Job:
+@cache  # for all seeds
+def _composed(overrides: tuple[str, ...]) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("train", [*overrides, "run_dir=run"], return_hydra_config=True)
+        return compose("train", [*overrides, "run_dir=run"], return_hydra_config=True)
+
+
+def _job(options: tuple[str, ...], seed: int) -> Job:
+    config, overrides = _composed(options), [*options, f"seed={seed}"]
     HydraConfig.instance().set_config(config)
+    config.seed = seed
     about = describe_job(config, config.hydra) | {"overrides": overrides}
     row = with_row(config)
     del row.hydra
