@@ -104,9 +104,9 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
         default = _values(_compose(_command(entry))).get(entry.name)
         call += f"{_source(entry)} " * (default is None)
         call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
-        other = default and entry.group == _command(entry) and as_number(default) != as_number(entry.value)
-        with_groups = f", which a default choice of a group sets; otherwise {entry.value}" if other else ""
-        texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}{with_groups}")
+        own = entry.group == _command(entry) and as_number(default or "") != as_number(entry.value)
+        otherwise = f", which a default choice of a group sets; otherwise {entry.value}" if own else ""
+        texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}{otherwise}")
     inside = {own.name: 0 for own in known if own.name != _source(own) and entry.name in (own.group, _source(own))}
     texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
     return "\n".join([*texts, f"  example: {call}"])
