@@ -125,7 +125,7 @@ def main(command: str = "train") -> None:
             sys.exit(128 + signal.SIGINT)
         if not isinstance(error, Exception):
             raise
-        readable = _readable(error, command, sys.argv[1:])
+        readable = _readable(error, command)
         sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
 
 
@@ -139,7 +139,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
         try:
             return _run(command, config) | {"folder": Path(HydraConfig.get().runtime.output_dir)}
         except Exception as error:
-            return _readable(error, command, options, config)
+            return _readable(error, command, config)
 
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():
@@ -147,7 +147,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
             run = GlobalHydra.instance().hydra.run  # type: ignore[union-attr]
             done = run(command, results_or_error, options, with_log_configuration=False).return_value
     except Exception as error:
-        done = _readable(error, command, options)
+        done = _readable(error, command)
     if isinstance(done, Exception):
         raise done from done.__cause__
     results: dict[str, Any] = done
@@ -186,7 +186,7 @@ def _run_job(config: DictConfig) -> float | None:
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None  # ends a multirun too
-        readable = _readable(error, command, runtime.overrides.task, config)
+        readable = _readable(error, command, config)
         status = report_error(readable, config.debug is True, _DEBUG_OPTION)
         if runtime.mode == RunMode.MULTIRUN and not is_one_of_several() and not isinstance(error, SweepError):
             return None
@@ -243,7 +243,7 @@ def _is_interrupt(error: BaseException) -> bool:
     return any(isinstance(cause, KeyboardInterrupt) for cause in exception_chain(error))
 
 
-def _readable(error: Exception, command: str, options: Sequence[str], config: DictConfig | None = None) -> Exception:
+def _readable(error: Exception, command: str, config: DictConfig | None = None) -> Exception:
     """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
     if isinstance(error, InstantiationException) and isinstance(cause, OSError):

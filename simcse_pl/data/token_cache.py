@@ -191,10 +191,6 @@ def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: 
         make: tokenizes the sentences.
         processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there
             are more than 262,144 rows. The file does not depend on it.
-
-    Raises:
-        UserError: from `read`.
-        WriteError: the cache cannot be written.
     """
     tokenizer = make.tokenizer
     settings: Any = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]

@@ -26,9 +26,6 @@ def find_tasks(
         names: tasks or benchmarks, with or without the prefix; `mteb` is the benchmark MTEB(eng, v2).
         languages: ISO 639-3 codes of the subsets to keep of a task that is not given by a benchmark; None for all.
         other_names: further names that an error message may suggest.
-
-    Raises:
-        UserError: mteb has no task or benchmark of a name, or the task has none of the languages.
     """
     benchmarks = {name: own for own in mteb.get_benchmarks() for name in (own.name, *(own.aliases or ()))}
     benchmarks["mteb"] = benchmarks["MTEB(eng, v2)"]
@@ -80,9 +77,6 @@ def evaluate_task(
         prompts: texts before the sentences, by `query`, `document`, type of task or task; None for the prompts of
             `encode`, if it has some (see PromptedEncode).
         batch_size: number of sentences in a batch; None for 32.
-
-    Raises:
-        UserError: mteb cannot load or measure the task.
     """
     named = {"name": name if "/" in name else f"simcse_pl/{name}", "revision": revision}
     meta = ModelMeta.create_empty({**named, "similarity_fn_name": ScoringFunction.COSINE})

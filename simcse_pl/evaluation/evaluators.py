@@ -36,9 +36,6 @@ class FileEvaluator(Evaluator, Generic[Data]):
 
     Attributes:
         sets: the data of each split, by the names of the files; a file without a name has the name ''.
-
-    Raises:
-        UserError: a file does not exist or is not valid.
     """
 
     def __init__(self, validation: Files = None, test: Files = None, **reading: Any) -> None:
@@ -265,9 +262,6 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
     Args:
         validation, test: a file of two columns, files by name, or None.
         reading: see FileEvaluator.
-
-    Raises:
-        UserError: a file cannot be read.
     """
 
     def read(self, file: EvaluationFile) -> list[tuple[str, str]]:

@@ -58,9 +58,6 @@ class RetrievalTask:
         queries: sentences to search for, or a file of them.
         column: column of the corpus by name or by position from 0, if it has several.
         top_k: maximum number of neighbours per query.
-
-    Raises:
-        UserError: a file does not exist or is damaged.
     """
 
     def __init__(

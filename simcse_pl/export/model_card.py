@@ -42,11 +42,7 @@ class TrainedBy:
 
 
 def read_training(encoder: str) -> TrainedBy | None:
-    """Read the training run whose folder contains an encoder or a checkpoint; None if there is none.
-
-    Raises:
-        UserError: a file of the run is damaged.
-    """
+    """Read the training run whose folder contains an encoder or a checkpoint; None if there is none."""
     path = Path(encoder).absolute()
     folder = path.parent.parent if path.is_file() else path.parent
     if not all((folder / file).is_file() for file in (RESULTS_FILE, CURVES_FILE, RESOLVED_CONFIG)):

@@ -22,9 +22,6 @@ class CrossEncoder:
         name: a folder, a hub name or package:NAME.
         device: where it computes.
         batch_size: pairs of similar length per forward pass.
-
-    Raises:
-        UserError: the model cannot be loaded, or has another number of logits.
     """
 
     def __init__(self, name: str, device: str | torch.device = "cpu", batch_size: int = 32) -> None:

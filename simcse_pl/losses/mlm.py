@@ -109,9 +109,6 @@ class MLMHead(nn.Module):
         backbone: the trained backbone.
         pretrained: load the head from the backbone's checkpoint, or else initialize it from torch's
             global random state.
-
-    Raises:
-        UserError: if the checkpoint has no head.
     """
 
     def __init__(self, backbone: PreTrainedModel, pretrained: bool = True) -> None:

@@ -37,9 +37,6 @@ def load_encoder(
             embeddings take truncate_dim alone.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
-
-    Raises:
-        UserError: the encoder does not exist or is damaged, or an option does not fit it.
     """
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
         return WordVectors.from_file(name, bool(normalize))

@@ -90,9 +90,6 @@ def read_spec(name: str, given: Mapping[str, Any]) -> EncoderSpec:
         name: a folder or hub repository of this project, sentence-transformers or the official code, or package:NAME.
         given: the settings that replace the saved ones. Of a folder of sentence-transformers with another pooling than
             the given one, only the transformer is used: its head was trained on other vectors.
-
-    Raises:
-        UserError: a file is damaged or missing.
     """
     source = resolve(name)
     if (spec := _read_saved(source)) is not None:
@@ -171,11 +168,7 @@ def checkpoint_entry(
 
 
 def _unpack_checkpoint(path: str, folder: Path) -> None:
-    """Write the files of an encoder in a `.ckpt` file into a folder. Code in the file is never run.
-
-    Raises:
-        UserError: the file does not exist, is damaged or does not contain an encoder.
-    """
+    """Write the files of an encoder in a `.ckpt` file into a folder. Code in the file is never run."""
     with torch.device("cpu"):  # also where only the first rank loads weights (see fsdp.py)
         content = read_torch_file(Path(path), mmap=True)  # the optimizer's state stays on disk
     if not isinstance(content, dict) or CHECKPOINT_KEY not in content:

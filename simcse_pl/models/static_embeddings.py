@@ -65,11 +65,7 @@ class StaticEmbeddings(AveragedVectors):
 
 
 def read_static_embeddings(source: str) -> StaticEmbeddings | None:
-    """Read a folder or hub repository of model2vec, or of sentence-transformers with a StaticEmbedding; None otherwise.
-
-    Raises:
-        UserError: a file is damaged or missing.
-    """
+    """Read a model of model2vec, or of sentence-transformers with a StaticEmbedding; None if it is another."""
     path = find_file(source, MODULES_FILE)
     with reraise_as(f"{source}: its static embeddings are damaged"):
         modules = read_json(path) if path else []

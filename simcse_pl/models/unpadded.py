@@ -52,9 +52,6 @@ def use_unpadded(backbone: Backbone, first_position: int) -> None:
     Args:
         backbone: a model with an attention of transformers' interface; an implementation of FlashAttention is kept.
         first_position: see backbone.first_position.
-
-    Raises:
-        UserError: the model does not use the interface.
     """
     from transformers import AttentionInterface  # slow, and not needed before there is a model
     from transformers.masking_utils import AttentionMaskInterface

@@ -124,9 +124,6 @@ class WordVectors(AveragedVectors):
         Args:
             path: a file with `word v1 v2 ...` per line, in UTF-8; gzipped if its name ends in .gz.
             normalize: whether `encode` scales vectors to length 1, except zero vectors.
-
-        Raises:
-            UserError: a file does not exist, or a line of it is damaged.
         """
         lines = (line.rstrip(" ") for line in read_lines(Path(path)))
         line = next(lines, "")

@@ -17,11 +17,7 @@ from simcse_pl.utils.tables import Table
 
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
-    """Return every table that has content, of results with different labels; the first names the tasks that failed.
-
-    Raises:
-        UserError: a result names a row that the paper does not have.
-    """
+    """Return every table that has content, of results with different labels; the first names the tasks that failed."""
     every = [own for result in results for own in result.of_dims().values()]
     tables = [
         sts_table(every, aggregation),
@@ -53,11 +49,7 @@ def encoder_figures(
 
 
 def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
-    """Write tables (md, csv, tex) and figures (png, svg) atomically, and return their paths.
-
-    Raises:
-        WriteError: a file cannot be written.
-    """
+    """Write tables (md, csv, tex) and figures (png, svg) atomically, and return their paths."""
     parts = [table.files() for table in tables] + [figure_files(*item) for item in figures.items()]
     files = {name: content for part in parts for name, content in part.items()}
     with atomic_write(Path(folder)) as new:

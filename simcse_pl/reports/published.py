@@ -87,9 +87,6 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
     """Return the paper's row to compare a result with: the one that the user named, or the one that matches.
 
     `aggregation` is None for transfer.
-
-    Raises:
-        UserError: the result names a row that does not exist.
     """
     tables = paper_file()["encoders"]
     fitting = [name for name, t in tables.items() if (t["protocol"], t["aggregation"]) == (protocol, aggregation)]

@@ -153,11 +153,7 @@ def read_shape(shape: type[Content], file: Path) -> Content:
 
 
 def read(path: str | Path) -> Result | TrainingTrajectory:
-    """Read a results file of `simcse evaluate` or its folder, or the folder of a training run.
-
-    Raises:
-        UserError: the file or folder does not exist or is damaged.
-    """
+    """Read a results file of `simcse evaluate` or its folder, or the folder of a training run."""
     path = Path(path)
     if (path / CURVES_FILE).is_file():
         return read_run(path)

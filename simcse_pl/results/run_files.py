@@ -44,11 +44,7 @@ class TrainingTrajectory:
 
 
 def read_run(folder: Path) -> TrainingTrajectory:
-    """Read the validations of a training run; those with NaN or infinity are left out.
-
-    Raises:
-        UserError: a file is damaged.
-    """
+    """Read the validations of a training run; those with NaN or infinity are left out."""
     file = folder / RESULTS_FILE
     metric = (read_json(file) if file.is_file() else {}).get("monitor", SPEARMAN)
     columns = {"step": "step", "val/alignment": "alignment", "val/uniformity": "uniformity", f"val/{metric}": "score"}
@@ -58,11 +54,7 @@ def read_run(folder: Path) -> TrainingTrajectory:
 
 
 def read_curves(folder: Path) -> "pd.DataFrame":
-    """Read the curves of a training run as numbers.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """Read the curves of a training run as numbers."""
     import pandas as pd  # slow, and commands import this file
 
     file = folder / CURVES_FILE

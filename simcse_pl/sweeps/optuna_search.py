@@ -33,9 +33,6 @@ class OptunaTrial:
     Attributes:
         values: the proposed values, nested like `space`.
         callback: reports each validation, and stops training if the median of the other trials is better.
-
-    Raises:
-        UserError: the file of the study is damaged, or belongs to another search.
     """
 
     def __init__(

@@ -12,6 +12,8 @@ USER_ERROR_STATUS = 2  # that of any other failure is 1
 class UserError(ValueError):
     """A mistake that the user can correct: a path, an option, a row of a file.
 
+    All functions that read a file or a model raise it if the file is missing or damaged.
+
     The message is one line: what is wrong, where, and what to do about it. A command prints it and exits with status 2.
     Unprintable characters are escaped, because messages quote the user's files.
     """

@@ -128,11 +128,7 @@ def atomic_write(
 
 @contextmanager
 def atomic_open(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
-    """Yield a new file, UTF-8 unless it is binary, and move it to `path` at the end, as `atomic_write` does.
-
-    Raises:
-        WriteError: the system rejects a write.
-    """
+    """Yield a new file, UTF-8 unless it is binary, and move it to `path` at the end, as `atomic_write` does."""
     how: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
     with atomic_write(path.parent, what=path) as new, (new / path.name).open(mode, **how) as file:
         yield file

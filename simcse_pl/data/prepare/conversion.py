@@ -66,12 +66,7 @@ def checked_row(row: Sequence[str] | str, stats: ConversionStats) -> list[str] |
 
 
 def write_csv(out: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], stats: ConversionStats) -> int:
-    """Write a header and rows to a file atomically, and return the number of rows.
-
-    Raises:
-        UserError: there are no rows, or from `rows`.
-        WriteError: the file cannot be written.
-    """
+    """Write a header and rows to a file atomically, and return the number of rows."""
     written = 0
     with atomic_open(out, newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -129,9 +129,6 @@ def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn =
     Args:
         table: from `open_source`: one sentence per line, a blank line between documents. Each file begins another one.
         on_invalid_row, warn: see `rows_of`.
-
-    Raises:
-        UserError: another kind of source, or as from `rows_of`.
     """
     if table.layout != TEXT:
         needed = "a .txt file with one sentence per line and a blank line between documents"

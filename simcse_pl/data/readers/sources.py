@@ -93,9 +93,6 @@ def fingerprint(source: Source, split: str = "train") -> str:
 
     The SHA-256 of a file is computed once and kept in the user's cache. It is computed again if the path, the size, the
     inode or a time of the file has changed.
-
-    Raises:
-        UserError: the source does not exist.
     """
     place = locate(source)
     if isinstance(place, str):
@@ -150,9 +147,6 @@ def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
         name: OWNER/NAME, or OWNER/NAME:SUBSET.
         split: the name of the split.
         options: further arguments of `datasets.load_dataset`.
-
-    Raises:
-        UserError: it does not exist, or the Hub cannot be reached and the cache has no copy.
     """
     import datasets  # slow to import
 

@@ -146,11 +146,7 @@ def _stsb_of_the_hub(split: str) -> StsTask:
 
 
 def _pairs(rows: Iterable[tuple[str, Sequence[str]]], columns: tuple[int, int, int]) -> list[ScoredPair]:
-    """Return the pairs of rows with their places, given the columns of the two sentences and the score.
-
-    Raises:
-        UserError: a row has too few columns, an empty sentence, or no score from 0 to 5.
-    """
+    """Return the pairs of rows with their places, given the columns of the two sentences and the score."""
     pairs = []
     for place, cells in rows:
         first, second, text = (cells[i] if i < len(cells) else "" for i in columns)
@@ -176,11 +172,7 @@ def _yearly_subset(inputs: Path) -> list[ScoredPair]:
 
 
 def text_lines(path: Path) -> list[str]:
-    """Return the lines of a file that is UTF-8, or else Latin-1, as some of SentEval's files are.
-
-    Raises:
-        NotInBundleError: the file does not exist.
-    """
+    """Return the lines of a file that is UTF-8, or else Latin-1, as some of SentEval's files are."""
     if not path.is_file():
         raise NotInBundleError(f"no file {path}")
     try:
@@ -190,11 +182,7 @@ def text_lines(path: Path) -> list[str]:
 
 
 def tab_separated_rows(path: Path, header: bool = False) -> list[tuple[str, list[str]]]:
-    """Return the place and the cells of each line that is not blank, without the header if there is one.
-
-    Raises:
-        UserError: the file has no rows.
-    """
+    """Return the place and the cells of each line that is not blank, without the header if there is one."""
     lines = [(f"{path}, line {number}", line.split("\t")) for number, line in enumerate(text_lines(path), 1)]
     rows = [(place, cells) for place, cells in lines[header:] if any(map(str.strip, cells))]
     if not rows:

@@ -61,9 +61,6 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
         senteval_dir: contains MR, CR, SUBJ, MPQA, SST/binary, TREC and MRPC, or some of them. The probing tasks are
             in the folder `probing` beside it.
         name: the task.
-
-    Raises:
-        UserError: the bundle does not have the task (NotInBundleError), or one of its files is damaged.
     """
     folder = Path(senteval_dir) / name / ("binary" if name == "SST" else "")
     if name in PROBING_TASKS:

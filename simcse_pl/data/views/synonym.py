@@ -27,9 +27,6 @@ class Synonym(SentenceView):
     Args:
         wordnet: the folder with WordNet's database files (see `read_thesaurus`).
         role: see View.
-
-    Raises:
-        UserError: a file is missing.
     """
 
     def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: str = "positive") -> None:
@@ -63,9 +60,6 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
 
     Returns:
         The sorted synonyms of each lower-case word.
-
-    Raises:
-        UserError: a file is missing.
     """
     synonyms: defaultdict[str, set[str]] = defaultdict(set)
     for path in (Path(folder) / name for name in _FILES):

@@ -29,9 +29,6 @@ def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metri
     """Return STS scores with one row per encoder and one column per task, as in Tables 5 and B.3; None without scores.
 
     Scores depend strongly on aggregation and metric (appendix B), so the title names them.
-
-    Raises:
-        UserError: a result names a row that the paper does not have.
     """
     scores = sts_scores(results, aggregation, metric)
     paper = {r.label: find_row(r, "sts", aggregation) for r in results if metric == "spearman"}
@@ -50,9 +47,6 @@ def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | 
 
     With `probing`, the scores are those of the probing tasks. A column names SentEval's classifier, because scores of
     the two differ by some points.
-
-    Raises:
-        UserError: a result names a row that the paper does not have.
     """
     tasks = PROBING_TASKS if probing else TRANSFER_TASKS
     paper = {} if probing else {result.label: find_row(result, "transfer", None) for result in results}
