@@ -56,10 +56,10 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     of_encoder = partial(
         encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
     )
-    encode: Encode = partial(of_encoder, prompt_name=config.prompt_name)
     check_dims(config, encoder, postprocess)
     if postprocess and fit_on:
-        postprocess.fit(encode(fit_on).to(device)).save(folder / "postprocess")
+        vectors = of_encoder(fit_on, prompt_name=config.prompt_name)
+        postprocess.fit(vectors.to(device)).save(folder / "postprocess")
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
     identity = {"name": report["label"], "revision": hash_tensors({}, report["fingerprint"], report["settings"])}
@@ -74,17 +74,24 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 
     encode = PromptedEncode(complete, prompts)
     scores = evaluate_suite(encode, suite, device, progress=True)
-    report |= scores.model_dump() | {"dims": {}}
-    for dim in config.dims:
-        small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-        cut = PromptedEncode(lambda name: lambda texts: with_prompt(encode, name)(texts)[:, :dim], prompts)  # noqa: B023
-        report["dims"][str(dim)] = evaluate_suite(cut, small).model_dump()
+    small = Suite(sts=suite.sts, evaluators=suite.evaluators)
+    of_dims = {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
+    report |= scores.model_dump() | {"dims": {dim: measured.model_dump() for dim, measured in of_dims.items()}}
     write_json(folder / RESULTS_FILE, report)
     write_tables(config, folder, Result(**report))
     print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})
     if scores.failed:
         raise UserError(f"not measured: {', '.join(scores.failed)}; everything else was measured")
     return report
+
+
+def first_dimensions(encode: PromptedEncode, dim: int) -> PromptedEncode:
+    """Return a function that keeps the first dimensions of the vectors of another one."""
+
+    def cut(prompt_name: str | None) -> Encode:
+        return lambda texts: with_prompt(encode, prompt_name)(texts)[:, :dim]
+
+    return PromptedEncode(cut, filter(None, encode.of_prompts))
 
 
 def check_dims(config: DictConfig, encoder: Encoder, postprocess: PostProcess | None) -> None:

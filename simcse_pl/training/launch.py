@@ -121,21 +121,28 @@ class Jobs:
         return len(self._running) < share.at_once and taken + share.devices <= room
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
-        while self._running if self._received else not condition():
-            for job in [job for job in self._running if job.poll() is not None]:
-                self._running.remove(job)
-                if job.output:
-                    lines = job.output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
-                    said = [line for line in lines if line.startswith(("error: ", "stopped "))] or lines
-                    how = f"status {job.returncode}: {said[-1]}" if job.returncode else "finished"
-                    print(f"job {job.output.parent.name}: {how}", flush=True)
-            time.sleep(0.05)
+        """Wait until a condition holds; after a signal, until all jobs have ended, and raise Stopped."""
+        while not self._received and not condition():
+            self._remove_ended()
+        while self._received and self._running:
+            self._remove_ended()
         while self._handlers and not self._running:
             signal.signal(*self._handlers.popitem())
         if self._received:
             if self._received[0] == submitits_signal():
                 signal.raise_signal(self._received[0])  # submitit requeues the job
             raise Stopped(self._received[0])
+
+    def _remove_ended(self) -> None:
+        """Wait for a moment, and print how jobs have ended whose output goes to files."""
+        time.sleep(0.05)
+        for job in [job for job in self._running if job.poll() is not None]:
+            self._running.remove(job)
+            if job.output:
+                lines = job.output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+                said = [line for line in lines if line.startswith(("error: ", "stopped "))] or lines
+                how = f"status {job.returncode}: {said[-1]}" if job.returncode else "finished"
+                print(f"job {job.output.parent.name}: {how}", flush=True)
 
     def _forward(self, number: int, frame: Any) -> None:
         self._received.append(number)
