@@ -125,4 +125,4 @@ def test_a_loss_and_a_method_of_ones_own_in_the_documentation_train(tiny_bert, f
     (tmp_path / "method").mkdir()
     (tmp_path / "method" / "mine.yaml").write_text(method)
     trained, _ = fit(config_of("mine", tiny_bert, files, f"hydra.searchpath=[file://{tmp_path}]"))
-    assert {*trained.auxiliary} == {"dimension_contrast", "first"}
+    assert {*trained.auxiliary} == {"dimension_contrast", "mine"}
