@@ -25,6 +25,7 @@ _ENCODINGS = [
     *("cp1250", "cp1251", _WESTERN, "cp1253", "cp1254", "cp1256"),
 ]
 _SAMPLE = 100_000  # bytes, to guess an encoding
+_ENCODING_OPTION = "data.encoding, --encoding, or {file: ..., encoding: ...} for validation and test"
 _SAVING = ".saving-"
 
 
@@ -203,6 +204,8 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
 
 def _utf_8(path: Path, lines: Iterable[bytes]) -> Iterator[str]:
     for number, raw in enumerate(lines, 1):
+        if number == 1 and 3 * raw.count(0) > len(raw):  # every second byte of English text
+            raise UserError(f"{path}: not UTF-8 (NUL bytes); if it is utf_16_le, say so by {_ENCODING_OPTION}")
         try:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -219,8 +222,7 @@ def _likely_encoding(path: Path) -> str:
         return ""
     best = min(matches, key=lambda match: (match.chaos, -match.coherence, _WESTERN not in match.could_be_from_charset))
     likely = _WESTERN if _WESTERN in best.could_be_from_charset else best.encoding
-    where = "data.encoding, --encoding, or {file: ..., encoding: ...} for validation and test"
-    return f"; if it is {likely}, say so by {where}"
+    return f"; if it is {likely}, say so by {_ENCODING_OPTION}"
 
 
 def _open(path: Path) -> AbstractContextManager[Any]:

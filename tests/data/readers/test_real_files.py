@@ -122,6 +122,7 @@ REFUSED = {
     "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', {}, "line 2: .* quotation mark missing"),
     "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', {}, "line 1: .* quotation mark missing"),
     "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", {}, "line 2: not UTF-8"),
+    "UTF-16 without its mark": ("a.txt", "A dog runs.\n".encode("utf-16-le"), {}, "NUL bytes.; if it is utf_16_le"),
     "an empty cell": ("a.tsv", b"A\tB\nC\t\n", {}, "line 2: column 1 is empty .*on_invalid_row=drop"),
     "an empty file": ("a.txt", b"", {}, "a.txt has no rows"),
     "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], {}, "cannot be read"),
