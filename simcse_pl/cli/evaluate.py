@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.data.evaluation import make_evaluators
+from simcse_pl.data.evaluator import make_evaluators
 from simcse_pl.data.readers.row_reader import read_rows
 from simcse_pl.evaluation.suite import (
     TASK_NAMES,

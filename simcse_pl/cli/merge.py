@@ -4,7 +4,7 @@ import argparse
 import os
 
 from simcse_pl.cli.common import add_encoder, load_selected, new_folder
-from simcse_pl.data.evaluation import VALIDATION
+from simcse_pl.data.evaluator import VALIDATION
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.adapters import has_adapter, merge_adapter
 from simcse_pl.models.merging import difference, greedy_soup, merge

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, make_evaluators
+from simcse_pl.data.evaluator import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.data.sampler import (
     Batches,
     ContrastiveBatches,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from pydantic import PositiveInt
 
-from simcse_pl.data.evaluation import TEST, VALIDATION, Evaluator, encode_columns
+from simcse_pl.data.evaluator import TEST, VALIDATION, Evaluator, encode_columns
 from simcse_pl.data.readers.evaluation_files import EvaluationFile
 from simcse_pl.data.readers.labels import NEUTRAL
 from simcse_pl.data.senteval.sts_sets import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from simcse_pl.data.evaluation import encode_columns
+from simcse_pl.data.evaluator import encode_columns
 from simcse_pl.data.senteval.sts_sets import POSITIVE_SCORE_THRESHOLD, StsTask
 from simcse_pl.evaluation import metrics
 from simcse_pl.results.evaluation_results import Correlation, Geometry, StsScores

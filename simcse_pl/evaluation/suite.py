@@ -14,7 +14,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from simcse_pl.data.evaluation import TEST, Evaluator, measure, source_of
+from simcse_pl.data.evaluator import TEST, Evaluator, measure, source_of
 from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.senteval.sts_sets import (
     SPLITS,

@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
-from simcse_pl.data.evaluation import encode_columns
+from simcse_pl.data.evaluator import encode_columns
 from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
 from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem

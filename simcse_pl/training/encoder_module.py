@@ -6,7 +6,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor
 
-from simcse_pl.data.evaluation import TEST, VALIDATION, measure
+from simcse_pl.data.evaluator import TEST, VALIDATION, measure
 from simcse_pl.models.adapters import adapter_parameters, has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytorch_lightning as pl
 
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluation import TEST, VALIDATION, source_of
+from simcse_pl.data.evaluator import TEST, VALIDATION, source_of
 from simcse_pl.data.senteval.sts_sets import StsTask
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results.metrics import lower_is_better

@@ -10,7 +10,7 @@ from torch.utils.data import DistributedSampler
 from simcse_pl.data import datamodule
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.evaluation import TEST, VALIDATION
+from simcse_pl.data.evaluator import TEST, VALIDATION
 from simcse_pl.data.senteval.sts_sets import load_sample
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.models.roles import default_roles

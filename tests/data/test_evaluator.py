@@ -8,7 +8,7 @@ import torch
 
 from simcse_pl.data import datamodule
 from simcse_pl.data.datamodule import EvaluationSentences
-from simcse_pl.data.evaluation import TEST, VALIDATION, make_evaluators, measure, source_of
+from simcse_pl.data.evaluator import TEST, VALIDATION, make_evaluators, measure, source_of
 from simcse_pl.evaluation.evaluators import Retrieval, ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import Templates
