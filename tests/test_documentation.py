@@ -166,6 +166,13 @@ def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
     assert script["updated"](text, name) == text
 
 
+def test_the_readme_counts_its_methods():
+    page = (ROOT / "README.md").read_text()
+    rows = re.findall(r"^\|\[.*\]\(docs/methods/.*$", page, re.MULTILINE)
+    assert f"SimCSE and {len(rows) - 1} other contrastive methods" in page
+    assert f"gradients of {sum('|equal|' in row for row in rows)} methods equal" in page
+
+
 def test_the_ablation_of_the_readme_is_that_of_the_findings():
     pages = [(ROOT / name).read_text() for name in ("README.md", "README.zh.md", "docs/findings.md")]
     rows = [re.findall(r"^\|([\w. ]+)\|([\d.]+ ± [\d.]+)\|([\d.]+)\|$", page, flags=re.MULTILINE) for page in pages[:2]]
