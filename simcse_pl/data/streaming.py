@@ -13,9 +13,9 @@ from simcse_pl.data.readers.formats import Records, open_table
 from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import NamedRows, rows_of
 from simcse_pl.data.readers.sources import (
+    files_of,
     label_words,
     load_hub_dataset,
-    locate,
     open_source,
     table_of,
     with_words,
@@ -44,7 +44,7 @@ class RowStream:
         import datasets  # slow to import
 
         self._reading, self._shuffled, self._seed = reading, shuffled, seed
-        place, layout = locate(reading.source), reading.layout
+        place, layout = files_of(reading.source), reading.layout
         self._words: Mapping[int, Sequence[str]] = {}
         content: Any = place, reading.split
         if isinstance(place, str):

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.reconstruction import SentenceReconstruction
-from simcse_pl.models.backbone import Rate
+from simcse_pl.models.backbone import DropoutRate
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.layers import embed_tokens, embedding_module
 from simcse_pl.models.roles import Role
@@ -39,10 +39,10 @@ class NoisyReconstruction(SentenceReconstruction):
     def __init__(
         self,
         weight: NonNegativeFloat = 1.0,
-        noise: Rate = 0.825,
+        noise: DropoutRate = 0.825,
         layers: PositiveInt = 16,
         heads: PositiveInt = 1,
-        dropout: Rate = 0.1,
+        dropout: DropoutRate = 0.1,
         head: Literal["pretrained", "new"] = "pretrained",
     ) -> None:
         super().__init__(weight, head)

@@ -43,15 +43,15 @@ _ATTENTION_DROPOUT = (
     "attn_pdrop",  # GPT-2
 )
 
-Rate = Annotated[float, Field(ge=0, lt=1)]
+DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 
 
 @validate_call  # the types of options that `SentenceEncoder.from_pretrained` passes on
 def load_backbone(
     name: str,
     num_layers: PositiveInt | None = None,
-    dropout: Rate | None = None,
-    attention_dropout: Rate | None = None,
+    dropout: DropoutRate | None = None,
+    attention_dropout: DropoutRate | None = None,
     subfolder: str = "",
     pretrained: bool = True,
     bidirectional: bool | None = None,

@@ -23,7 +23,7 @@ class StepsDone:
         super().log_metrics(metrics, step + of_training if step is not None else None)  # type: ignore[misc]
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def read_curve_rows(path: Path) -> list[dict[str, Any]]:
     """Read the rows of metrics.csv as strings; raise UserError if it is damaged, or a row has no integer `step`."""
     with reraise_as(f"{path} is damaged, move it away to continue"):
         with path.open(newline="", encoding="utf-8") as file:
@@ -33,7 +33,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def write_rows(path: Path, names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def write_curve_rows(path: Path, names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Replace metrics.csv by rows with these columns."""
     with atomic_open(path, newline="") as file:
         writer = csv.DictWriter(file, [*names])
@@ -84,10 +84,10 @@ class _Curves(ExperimentWriter):
     def _check_log_dir_exists(self) -> None:
         """Read existing rows; Lightning would remove the file."""
         path = Path(self.metrics_file_path)
-        self.metrics = read_rows(path) if path.exists() else []
+        self.metrics = read_curve_rows(path) if path.exists() else []
 
     def save(self) -> None:
         """Replace the file."""
         if self.metrics:
             self._record_new_keys()
-            write_rows(Path(self.metrics_file_path), self.metrics_keys, self.metrics)
+            write_curve_rows(Path(self.metrics_file_path), self.metrics_keys, self.metrics)

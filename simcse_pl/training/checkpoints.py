@@ -15,7 +15,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, VALIDATION_PREFIXES, WANDB_FILE
 from simcse_pl.sweeps.rows import in_sweep
-from simcse_pl.tracking.csv_logger import read_rows, write_rows
+from simcse_pl.tracking.csv_logger import read_curve_rows, write_curve_rows
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.ranks import is_first_process
@@ -197,7 +197,7 @@ def remove_checkpoints(folder: Path) -> None:
 def _holds_run(folder: Path) -> bool:
     """Return whether a folder has results, checkpoints or curves after step 0. A run that failed earlier has none."""
     curves = folder / CURVES_FILE
-    trained = curves.exists() and any(int(row["step"]) > 0 for row in read_rows(curves))
+    trained = curves.exists() and any(int(row["step"]) > 0 for row in read_curve_rows(curves))
     return trained or (folder / RESULTS_FILE).exists() or any((folder / LAST_CHECKPOINT.parent).glob("*"))
 
 
@@ -220,5 +220,5 @@ def _cut_curves(path: Path, steps: int) -> None:
         tested_after_training = step > 0 and any(row[name] for name in row if name.startswith("test/"))
         return step <= steps and not tested_after_training
 
-    rows = read_rows(path)
-    write_rows(path, rows[0] if rows else [], filter(stays, rows))
+    rows = read_curve_rows(path)
+    write_curve_rows(path, rows[0] if rows else [], filter(stays, rows))

@@ -40,7 +40,7 @@ def open_source(
     Raises:
         UserError: the source does not exist or cannot be read; from the iterator, a file has other columns.
     """
-    place = locate(source)
+    place = files_of(source)
     if isinstance(place, str):
         dataset = load_hub_dataset(place, split).flatten()  # the field b of a is the column a.b
         return table_of(dataset, str(source))
@@ -94,7 +94,7 @@ def fingerprint(source: Source, split: str = "train") -> str:
     The SHA-256 of a file is computed once and kept in the user's cache. It is computed again if the path, the size, the
     inode or a time of the file has changed.
     """
-    place = locate(source)
+    place = files_of(source)
     if isinstance(place, str):
         return str(load_hub_dataset(place, split)._fingerprint)
     for path in place:
@@ -112,14 +112,14 @@ def _checksum(path: Path) -> str:
     return (cached("checksums", key, file, lambda new: write_text(new / file, sha256_of(path))) / file).read_text()
 
 
-def locate(source: Source) -> list[Path] | str:
+def files_of(source: Source) -> list[Path] | str:
     """Return the paths of the files, or the name of a data set on the Hub.
 
     Raises:
         UserError: no file fits a pattern, or a folder has none that can be read.
     """
     if not isinstance(source, str | Path):
-        several = [locate(each) for each in source]
+        several = [files_of(each) for each in source]
         if not several or any(isinstance(place, str) for place in several):
             raise UserError(f"{', '.join(source) or 'an empty list'}: a list of sources is a list of files")
         return [path for place in several if not isinstance(place, str) for path in place]
