@@ -41,7 +41,7 @@ EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 
 OTHER_VALUES = {  # than the default: those of a method, and of the whole config
     *(("mlm", "weight"), ("mlm", "anchors_only"), ("replaced_token_detection", "generator")),
-    *(("ranking_distillation", "pooling"), ("next_3_sentences", "n"), ("synonym", "wordnet")),
+    *(("ranking_distillation", "pooling"), ("synonym", "wordnet")),
     *(("flow", "seed"), ("flow", "progress")),
     *(("declutr", "symmetric"), ("declutr", "same_role")),
     *(("in_batch_tension", "symmetric"), ("in_batch_tension", "trainable_temperature")),
