@@ -48,7 +48,7 @@ def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[
         (["encode", "--rounds", "3", "--sentences", "512"], ["encode"]),
         (["encode", "--rounds", "3", "--sentences", "512", "--per-text", "8", "--max-length", "256"], ["encode_long"]),
         (["evaluate", "--rounds", "1", *bundle], ["evaluate_sts"]),
-        (["data"], ["data"]),
+        (["data", "--lines", "10000", "100000"], ["data"]),
         (["memory", "--sizes", "64", "256", "--largest-pass", "64"], ["memory"]),
     ]
 

@@ -10,7 +10,7 @@ are from the file to the first batch, without imports. Memory is what the proces
 own, and with the pages of mapped files, which the system can reclaim.
 
 `--many` measures simcse_pl on many lines, of up to 100 characters, in CPU seconds of all its processes: a start that
-tokenizes in one process, in two further ones, and a warm start; then the order of the rows of an epoch.
+tokenizes in two further processes, and a warm one.
 """
 
 import argparse
@@ -31,7 +31,6 @@ from torch.utils.data import DataLoader
 
 from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
 from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.sampler import ContrastiveBatches
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.tables import Table
@@ -95,11 +94,11 @@ def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
     return {"s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
 
 
-def measure_many(source: Path, cache: Path, processes: int) -> dict[str, float]:
+def measure_many(source: Path, cache: Path) -> dict[str, float]:
     """Read the batches of simcse_pl in this process, and return CPU seconds and MB."""
     logging.disable(logging.WARNING)
     before, begin = memory(), cpu_seconds()
-    batches = simcse_pl(source, cache, tokenizing_processes=processes)
+    batches = simcse_pl(source, cache, tokenizing_processes=2)
     next(batches)
     seconds = cpu_seconds() - begin
     for _ in islice(batches, BATCHES - 1):
@@ -108,38 +107,17 @@ def measure_many(source: Path, cache: Path, processes: int) -> dict[str, float]:
     return {"CPU s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
 
 
-def measure_order(rows: int) -> dict[str, float]:
-    """Draw batches of an epoch in this process, and return CPU seconds and MB."""
-    before, begin = memory(), cpu_seconds()
-    batches = ContrastiveBatches(rows, BATCH_SIZE).draw(0)
-    next(batches)
-    first = cpu_seconds() - begin
-    for _ in islice(batches, 10 * BATCHES):
-        pass
-    later = (cpu_seconds() - begin - first) / (10 * BATCHES)
-    return {"CPU s to the first": first, "CPU ms of each further": later * 1e3, "MB": memory()[0] - before[0]}
-
-
-def many(folder: Path, lines: Sequence[int]) -> list[Table]:
-    """Return a table of the starts with many lines, and one of the order of rows."""
+def many(folder: Path, lines: Sequence[int]) -> Table:
+    """Return a table of the starts with many lines."""
     starts = []
     for count in lines:
-        source = source_of(folder, count, longest=100)
-        for processes in (0, 2):
-            cache = folder / f"cache-{processes}"
-            for start in (f"cold, {processes or 'no'} further processes", *(["warm"] if processes else [])):
-                row = run_json("-m", "benchmarks.data", "--one", "many", source, cache, processes)
-                starts.append({"lines, start": f"{count:,}, {start}", **row})
-            shutil.rmtree(cache)
+        source, cache = source_of(folder, count, longest=100), folder / "cache"
+        for start in ("cold, 2 further processes", "warm"):
+            row = run_json("-m", "benchmarks.data", "--one", "many", source, cache)
+            starts.append({"lines, start": f"{count:,}, {start}", **row})
+        shutil.rmtree(cache)
         source.unlink()
-    orders = [
-        {"rows": f"{rows:,}", **run_json("-m", "benchmarks.data", "--one", "order", rows)}
-        for rows in (2_000_000, 10_000_000, 100_000_000)
-    ]
-    return [
-        Table("data_many", "From many lines to batches", pd.DataFrame(starts)),
-        Table("data_order", f"Batches of {BATCH_SIZE} rows, drawn at random", pd.DataFrame(orders)),
-    ]
+    return Table("data_many", "From many lines to batches", pd.DataFrame(starts))
 
 
 def source_of(folder: Path, lines: int, longest: int | None = None) -> Path:
@@ -160,18 +138,15 @@ def main() -> None:
     command_line.add_argument("--one", nargs="+", help=argparse.SUPPRESS)  # one row, in this process
     arguments = command_line.parse_args()
     match arguments.one:
-        case "order", rows:
-            print(json.dumps(measure_order(int(rows))))
-            return
-        case "many", source, cache, processes:
-            print(json.dumps(measure_many(Path(source), Path(cache), int(processes))))
+        case "many", source, cache:
+            print(json.dumps(measure_many(Path(source), Path(cache))))
             return
         case way, source, cache:
             print(json.dumps(measure(way, Path(source), Path(cache))))
             return
     if arguments.many:
         with tempfile.TemporaryDirectory() as folder:
-            save(arguments.out, *many(Path(folder), arguments.many))
+            save(arguments.out, many(Path(folder), arguments.many))
         return
     found = []
     cases = [(lines, way, start) for lines in arguments.lines for way in WAYS for start in ("cold", "warm")]

@@ -1,5 +1,6 @@
 """Every config composes, says what it is, and has the arguments of its class; groups bring their values."""
 
+import re
 import tomllib
 from inspect import Parameter, isfunction, signature
 
@@ -38,15 +39,51 @@ MISSING = {  # what a choice leaves to the user
 EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 
 
+OTHER_VALUES = {  # than the default: those of a method, and of the whole config
+    *(("mlm", "weight"), ("mlm", "anchors_only"), ("replaced_token_detection", "generator")),
+    *(("ranking_distillation", "pooling"), ("synonym", "wordnet")),
+    *(("flow", "seed"), ("flow", "progress")),
+    *(("declutr", "symmetric"), ("declutr", "same_role")),
+    *(("in_batch_tension", "symmetric"), ("in_batch_tension", "trainable_temperature")),
+}
+
+
 # methods have tests/test_methods.py
 @pytest.mark.parametrize(("group", "choice"), [choice for choice in CHOICES if choice[0] != "method"])
-def test_every_choice_composes(group, choice):
+def test_every_choice_composes_with_all_arguments_of_its_class(group, choice):
     given = [f"{group}={choice}", *MISSING.get(choice, [])]
     evaluated = group in ("postprocess", "templates", "test_sets")
     command, needed = ("evaluate", ["encoder=folder"]) if evaluated else ("train", [])
     config = composed(*given, *needed, config=command)
     OmegaConf.resolve(config)
     assert not OmegaConf.missing_keys(config)
+    if group in ("objective", "auxiliary", "views") or (group == "postprocess" and choice not in ("none", "saved")):
+        own = OmegaConf.to_container(config)[group]
+        check_arguments(group, choice, own[choice] if group in ("auxiliary", "views") else own)
+
+
+def check_arguments(group, choice, values):
+    """Check that a config has all arguments of its class, with their defaults."""
+    kind = get_class(values.pop("_target_"))
+    assert issubclass(kind, View) if group == "views" else getattr(kind, "name", choice) == choice
+    defaults = defaults_of(kind)
+    assert values.keys() == defaults.keys() - ({"anchors_only"} if group == "auxiliary" else set())
+    for name, value in values.items():
+        default = defaults[name]
+        if isfunction(default):
+            default = {"_target_": f"{default.__module__}.{default.__name__}", "_partial_": True}
+        assert default in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name
+
+
+def defaults_of(kind):
+    """Return the arguments of a class with their defaults, and those of its base if it passes them on."""
+    found = {}
+    for own in kind.__mro__:
+        parameters = signature(own).parameters.values()
+        found = {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD} | found
+        if all(one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters):
+            break
+    return found
 
 
 def of(group):
@@ -126,10 +163,11 @@ def test_the_default_is_the_whole_packaged_encoder_as_it_comes():
 
 
 def test_no_value_is_looked_up_by_the_name_of_a_choice():
-    for file in FILES:
-        values = [str(value) for _, value in values_of(yaml.safe_load(file.read_text()) or {})]
-        assert not any("hydra:runtime.choices" in value for value in values if file.stem != "table_6_pooling"), file
-        assert not any(text in value for value in values for text in ("oc.select", "${size}")), file
+    found = {}
+    for file in CONF.rglob("*.yaml"):
+        for lookup in re.findall(r"hydra:runtime\.choices\.\w+|oc\.select|\$\{size\}", file.read_text()):
+            found.setdefault(file.stem, []).append(lookup.rpartition(".")[2])
+    assert found == {"train": ["model", "data"], "table_6_pooling": ["setting"]}  # the name of a run, and of a column
 
 
 def test_every_file_says_what_it_is():
@@ -164,47 +202,3 @@ def test_a_job_of_slurm_has_the_trainers_nodes_and_devices():
     with initialize_config_dir(str(CONF), version_base="1.3"):
         launcher = compose("train", [*options, "hydra.launcher.partition=gpu"], return_hydra_config=True).hydra.launcher
     assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node, launcher.partition) == (2, 8, 8, "gpu")
-
-
-KINDS = [(group, choice) for group in ("objective", "auxiliary", "views") for choice in of(group)]
-KINDS += [("postprocess", choice) for choice in of("postprocess") if choice not in ("none", "saved")]
-OTHER_VALUES = {  # than the default: those of a method, and of the whole config
-    *(("mlm", "weight"), ("mlm", "anchors_only"), ("replaced_token_detection", "generator")),
-    *(("ranking_distillation", "pooling"), ("next_3_sentences", "n"), ("synonym", "wordnet")),
-    *(("flow", "seed"), ("flow", "progress")),
-    *(("declutr", "symmetric"), ("declutr", "same_role")),
-    *(("in_batch_tension", "symmetric"), ("in_batch_tension", "trainable_temperature")),
-}
-
-
-def kind_of(group, choice):
-    """Return the class that a config names, and the arguments that it has."""
-    command = "evaluate" if group == "postprocess" else "train"
-    given = ["encoder=folder"] if command == "evaluate" else MISSING.get(choice, [])
-    own = composed(f"{group}={choice}", *given, config=command)[group]
-    values = OmegaConf.to_container(own[choice] if group in ("auxiliary", "views") else own, resolve=True)
-    return get_class(values.pop("_target_")), values
-
-
-def defaults_of(kind):
-    """Return the arguments of a class with their defaults, and those of its base if it passes them on."""
-    found = {}
-    for own in kind.__mro__:
-        parameters = signature(own).parameters.values()
-        found = {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD} | found
-        if all(one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters):
-            break
-    return found
-
-
-@pytest.mark.parametrize(("group", "choice"), KINDS)
-def test_a_config_has_all_arguments_of_its_class_with_their_defaults(group, choice):
-    kind, values = kind_of(group, choice)
-    assert issubclass(kind, View) if group == "views" else getattr(kind, "name", choice) == choice
-    defaults = defaults_of(kind)
-    assert values.keys() == defaults.keys() - ({"anchors_only"} if group == "auxiliary" else set())
-    for name, value in values.items():
-        default = defaults[name]
-        if isfunction(default):
-            default = {"_target_": f"{default.__module__}.{default.__name__}", "_partial_": True}
-        assert default in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name

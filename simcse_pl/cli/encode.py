@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from simcse_pl.cli import common
 from simcse_pl.cli.common import (
-    CHUNK_SIZE,
     add_column,
     add_encoder,
     chunks_with_progress,
@@ -80,7 +80,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
     source = {"file": fingerprint(arguments.sentences), "column": arguments.column, "layout": asdict(layout(arguments))}
-    manifest = {"shard_size": CHUNK_SIZE, **source}
+    manifest = {"shard_size": common.CHUNK_SIZE, **source}
     path, text = folder / "manifest.json", json.dumps(manifest | settings, indent=1)
     if not path.exists():
         write_text(path, text)

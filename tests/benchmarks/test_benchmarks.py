@@ -54,7 +54,6 @@ def test_a_row_of_the_data_benchmark_is_measured(way, run_command, tmp_path):
         ("evaluate", "evaluate_sts", "--rounds 1 --senteval-dir {bundle}", 3),
         ("memory", "memory", "--sizes 8 --chunk-size 4", 2),
         ("methods", "methods", "--rounds 1 --steps 1 --only simcse", 2),
-        ("ranks", "ranks_counted", "--only simcse", 1),
     ],
 )
 def test_each_benchmark_runs(benchmark, table, options, ways, run_command, tmp_path):
@@ -62,7 +61,7 @@ def test_each_benchmark_runs(benchmark, table, options, ways, run_command, tmp_p
     run_command("-m", f"benchmarks.{benchmark}", *options.split(), "--out", tmp_path)
     rows = pandas.read_csv(tmp_path / f"{table}.csv").to_dict("records")
     assert len(rows) == ways
-    assert all(list(row.values())[-2] > 0 for row in rows)  # a rate, a ratio, seconds or memory
+    assert all(value > 0 for row in rows for value in row.values() if isinstance(value, int | float))
 
 
 def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():

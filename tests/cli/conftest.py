@@ -1,14 +1,13 @@
 """Run a command in the test's process, its arguments, and the fixtures of the reports."""
 
-import importlib
 import sys
 
 import pytest
 
 from simcse_pl.__main__ import main
-from tests.reports.conftest import bert, job, make_report, write_results, write_run, write_sweep
+from tests.reports.conftest import write_results, write_run, write_sweep
 
-__all__ = ["bert", "job", "make_report", "write_results", "write_run", "write_sweep"]
+__all__ = ["write_results", "write_run", "write_sweep"]
 
 
 @pytest.fixture
@@ -34,14 +33,3 @@ def command(monkeypatch, capsys):
 def encoder(make_model):
     """Arguments that select a small encoder."""
     return [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
-
-
-@pytest.fixture
-def set_chunk_size(monkeypatch):
-    """Set the number of sentences that `simcse encode` encodes at once, and writes to a shard."""
-
-    def set_(size):
-        for module in ("encode", "common"):  # encode imports the name from common
-            monkeypatch.setattr(importlib.import_module(f"simcse_pl.cli.{module}"), "CHUNK_SIZE", size)
-
-    return set_

@@ -18,8 +18,8 @@ def vectors(make_model):
     return np.concatenate([simcse.encode(chunk, return_numpy=True) for chunk in chunks])
 
 
-def test_encode_writes_the_vectors_of_all_chunks(command, encoder, sentences, vectors, set_chunk_size, tmp_path):
-    set_chunk_size(3)
+def test_encode_writes_the_vectors_of_all_chunks(command, encoder, sentences, vectors, monkeypatch, tmp_path):
+    monkeypatch.setattr("simcse_pl.cli.common.CHUNK_SIZE", 3)
     (tmp_path / "v.npy").write_text("old content")
     command("encode", *encoder, sentences, "--out", tmp_path / "v.npy")
     written = np.load(tmp_path / "v.npy", allow_pickle=False)
@@ -79,9 +79,9 @@ def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder,
 
 
 def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_shards(
-    command, encoder, sentences, make_model, monkeypatch, set_chunk_size, tmp_path
+    command, encoder, sentences, make_model, monkeypatch, tmp_path
 ):
-    set_chunk_size(3)
+    monkeypatch.setattr("simcse_pl.cli.common.CHUNK_SIZE", 3)
     given = ["encode", *encoder, sentences, "--out", tmp_path / "v.npy"]
     with monkeypatch.context() as patch:
         patch.setattr("simcse_pl.cli.encode._join", lambda *_: None)

@@ -13,6 +13,7 @@ from simcse_pl.models.load import fingerprint
 from simcse_pl.postprocessing.linear import RemoveComponents
 from simcse_pl.utils.tensors import unit_vectors
 from tests.conftest import SENTENCES
+from tests.reports.invented import make_report
 
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
 
@@ -39,7 +40,7 @@ def test_an_exported_folder_scores_as_evaluated(make_model, run_command, command
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
 
 
-def test_results_of_another_encoder_raise_an_error(saved, command, write_results, make_report, tmp_path):
+def test_results_of_another_encoder_raise_an_error(saved, command, write_results, tmp_path):
     own, other = SentenceEncoder.from_pretrained(saved), SentenceEncoder.from_pretrained(saved, "cls", max_length=20)
     right = write_results("right", make_report(fingerprint=fingerprint(own)))
     wrong = write_results("wrong", make_report(fingerprint=fingerprint(other)))

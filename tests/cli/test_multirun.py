@@ -4,6 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from simcse_pl.cli.multirun import MultirunReport
+from tests.reports.invented import job, make_report
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def end(capsys):
     return run
 
 
-def test_evaluations_are_in_one_table(write_results, make_report, end):
+def test_evaluations_are_in_one_table(write_results, end):
     for seed in (0, 1):
         folder = write_results(str(seed), make_report("encoder", seed=seed, sts=("STS-B",), transfer=())).parent
     status, out, err = end(folder)
@@ -29,11 +30,11 @@ def test_evaluations_are_in_one_table(write_results, make_report, end):
     assert (folder / "sts.md").exists()
 
 
-def test_a_sweep_whose_jobs_all_failed_has_no_table(write_sweep, job, end):
+def test_a_sweep_whose_jobs_all_failed_has_no_table(write_sweep, end):
     assert end(write_sweep("s", job(), job())) == (1, "", "error: 2 of 2 jobs failed: 0, 1\n")
 
 
-def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(write_sweep, job, end):
+def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(write_sweep, end):
     folder = write_sweep("s", job(0.7, options={"a": 1}), job(options={"a": 2}))
     status, out, err = end(folder)
     assert (status, err) == (1, "error: 1 of 2 jobs failed: 1\n") and "70.00 (1)" in out
@@ -42,7 +43,7 @@ def test_failed_jobs_and_tasks_are_named_and_make_the_sweep_fail(write_sweep, jo
     assert (status, err) == (1, "") and "failed: TREC: no file (0)" in out
 
 
-def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, job, end, monkeypatch):
+def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, end, monkeypatch):
     def write_report(*arguments):
         raise ZeroDivisionError("in a table")
 

@@ -2,23 +2,13 @@
 
 import json
 
-import pytest
+from tests.reports.invented import BERT, job, make_report
 
 
-@pytest.fixture
-def run(command, tmp_path):
-    def run(*arguments, **options):
-        return command("report", *arguments, "--output", tmp_path / "report", **options)
-
-    return run
-
-
-def test_encoders_runs_and_sweeps_have_tables_and_figures(
-    run, command, write_sweep, job, write_results, write_run, make_report, bert, tmp_path
-):
+def test_encoders_runs_and_sweeps_have_tables_and_figures(command, write_sweep, write_results, write_run, tmp_path):
     folders = [
         write_sweep("grid", job(0.7, options={"a": 1}), job(0.8, options={"a": 2})),
-        write_results("encoder", make_report("x", **bert)),
+        write_results("encoder", make_report("x", **BERT)),
         write_sweep("six", job(0.7, row="CLS with MLP", column="supervised"), table="table_6_pooling"),
         write_run(),
         write_sweep("six too", job(0.7, row="CLS with MLP", column="unsupervised"), table="table_6_pooling"),
@@ -26,7 +16,8 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
     of_run, scores = job(0.7)
     (folders[3] / "results.json").write_text(json.dumps(of_run | {"sweep": None} | scores))
     labels = ["my grid", "mine", "c", "my run", "e"]
-    out = run(*folders, "--labels", *labels, "--aggregation", "wmean").out
+    to = ["--output", tmp_path / "report"]
+    out = command("report", *to, *folders, "--labels", *labels, "--aggregation", "wmean").out
     output = tmp_path / "report"
     files = {file.name for file in output.iterdir()}
     assert files == {*out.splitlines()[-1].removeprefix(f"in {output}: ").split(", ")}
@@ -38,4 +29,4 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
     command("report", folders[0])  # a single one has its own
     assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
-    assert "--wandb: no sweep among" in run(folders[1], "--wandb", status=2).err
+    assert "--wandb: no sweep among" in command("report", *to, folders[1], "--wandb", status=2).err

@@ -37,10 +37,6 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert dict(settings) == expected | {"W&B": f"offline: wandb sync {folder}/wandb"}
     assert re.findall(r"step (\d+): val/spearman \d\.\d{4}\n", done.stdout) == ["0", "3", "4"]
     assert not re.search("Validation|Testing|Epoch", done.stdout + done.stderr)  # no progress bars
-    before, best = (
-        json.loads((folder / "results.json").read_text())[stage]["spearman"] for stage in ("before", "best")
-    )
-    assert ("training has changed val/spearman from" in done.stdout) == (best < before)
     for name in ("encoder", "checkpoints", "metrics.csv", "results.json"):
         assert f"{folder}/{name}" in done.stdout
         assert (folder / name).exists()

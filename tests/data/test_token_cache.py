@@ -1,6 +1,7 @@
 """The token cache: rows and tokens as they were read, computed once."""
 
 import multiprocessing
+import time
 
 import pytest
 
@@ -66,6 +67,7 @@ def open_and_count(source, log, tokenizer, results):
     def read(warn):
         with open(log, "a") as file:
             file.write("read\n")
+        time.sleep(0.2)  # the others start
         return iterate_rows(source, layout=Layout(header=False), warn=warn)
 
     results.put(contents(open_token_cache(read, ["x"], Tokenize(tokenizer, 9))))

@@ -15,7 +15,6 @@ from simcse_pl.losses.distillation import MarginMSE
 from simcse_pl.losses.gist import GISTLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.matryoshka import MatryoshkaLoss
-from simcse_pl.methods.contrastive_tension import ContrastiveTension
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import default_roles
 
@@ -26,12 +25,8 @@ def ranking(model):
     return official.MultipleNegativesRankingLoss(model, scale=20.0)
 
 
-def cached(model):
-    return official.CachedMultipleNegativesRankingLoss(model, scale=20.0, mini_batch_size=2)
-
-
-def matryoshka(loss):
-    return lambda model: official.MatryoshkaLoss(model, loss(model), DIMS, WEIGHTS)
+def matryoshka(model):
+    return official.MatryoshkaLoss(model, ranking(model), DIMS, WEIGHTS)
 
 
 def compare(make, loss, tmp_path, chunk_size=None):
@@ -60,9 +55,8 @@ def compare(make, loss, tmp_path, chunk_size=None):
     ("make", "loss", "chunk_size"),
     [
         (ranking, ContrastiveLoss(0.05), None),
-        (cached, ContrastiveLoss(0.05), 2),
-        (matryoshka(ranking), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), None),
-        (matryoshka(cached), MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), 2),
+        (ranking, ContrastiveLoss(0.05), 2),
+        (matryoshka, MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), 2),
         (official.MarginMSELoss, MarginMSE(similarity="dot"), None),
     ],
 )
@@ -83,34 +77,23 @@ def test_guided_loss(strategy, tmp_path):
     )
 
 
-@pytest.mark.parametrize("in_batch", [False, True])
-def test_contrastive_tension(in_batch, tmp_path):
-    """Its pairs of sentences are those of each row with itself and the next two; its loss is a sum, not a mean."""
+def test_contrastive_tension_with_negatives_of_the_batch(tmp_path):
     encoders = [SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="mean").double() for _ in range(2)]
     encoders[0].save_pretrained(tmp_path)
     for weight in encoders[1].parameters():
         weight.data *= 1.5
     inputs = ViewCollator(encoders[0].tokenizer, 32)([row[:1] for row in TRIPLETS])
-    ours = ContrastiveLoss(0.05, symmetric=True, trainable_temperature=True) if in_batch else ContrastiveTension(2)
-    here = ours.double()(encoders[0], EmbeddedBatch(encoders[0], inputs, positive_encoder=encoders[1]))
+    ours = ContrastiveLoss(0.05, symmetric=True, trainable_temperature=True).double()
+    here = ours(encoders[0], EmbeddedBatch(encoders[0], inputs, positive_encoder=encoders[1]))
     model = SentenceTransformer(str(tmp_path), device="cpu").double()
-    released = official.ContrastiveTensionLossInBatchNegatives if in_batch else official.ContrastiveTensionLoss
-    theirs = released(copy.deepcopy(model)).double()
+    theirs = official.ContrastiveTensionLossInBatchNegatives(copy.deepcopy(model)).double()
     for network, encoder in zip((theirs.model1, theirs.model2), encoders, strict=True):
         network[0].auto_model.load_state_dict(encoder.backbone.state_dict(), strict=False)  # it has no pooler
-    single = {name: x[:, 0] for name, x in inputs.items()}
-    if in_batch:
-        there = theirs([single], torch.empty(0))
-    else:
-        first = torch.arange(4).repeat_interleave(3)
-        second = (first + torch.arange(3).repeat(4)) % 4
-        pairs = [{name: x[rows] for name, x in single.items()} for rows in (first, second)]
-        there = theirs(pairs, (first == second).double()) / 12
+    there = theirs([{name: x[:, 0] for name, x in inputs.items()}], torch.empty(0))
     here.backward(), there.backward()
     torch.testing.assert_close(here, there, rtol=1e-10, atol=1e-10)
     for network, encoder in zip((theirs.model1, theirs.model2), encoders, strict=True):
         expected = {name: weight.grad for name, weight in network[0].auto_model.named_parameters()}
         for name, weight in encoder.backbone.named_parameters():
             torch.testing.assert_close(weight.grad, expected[name], rtol=1e-9, atol=1e-9)
-    if in_batch:
-        torch.testing.assert_close(ours.log_scale.grad[0], theirs.logit_scale.grad, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(ours.log_scale.grad[0], theirs.logit_scale.grad, rtol=1e-9, atol=1e-9)

@@ -100,9 +100,7 @@ CASES = {
         formulas.of_data_set,
         plain=False,
     ),
-    "matryoshka": Case(
-        lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), formulas.matryoshka, TRIPLET
-    ),
+    "matryoshka": Case(lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), OFFICIAL, TRIPLET),
     "inner layer": Case(
         lambda _: InnerLayer(ContrastiveLoss(0.3), kl_weight=0.7, temperature=0.5), formulas.inner_layer, plain=False
     ),
@@ -126,7 +124,7 @@ CASES = {
         (ANCHOR, NEGATIVE, OTHER, POSITIVE),
         labels="score_lists",
     ),
-    "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), formulas.masked_language_model, plain=False),
+    "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), OFFICIAL, plain=False),
     "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
     "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),
     "angle": Case(lambda _: AngleLoss(0.5, 0.5, 2.0, 1.5), OFFICIAL, labels="scores"),
@@ -166,7 +164,7 @@ CASES = {
     "simcse_pp, dimensions": Case(lambda _: DimensionContrast(temperature=2.0), OFFICIAL, (ANCHOR, POSITIVE, POSITIVE)),
     "simcse_pp, negatives": Case(lambda _: NegativesWithoutDropout(0.3), OFFICIAL, plain=False),
     "sncse": Case(lambda _: BidirectionalMargin(), OFFICIAL, (ANCHOR, OTHER, NEGATIVE, POSITIVE)),
-    "tsdae": Case(lambda _: DenoisingAutoEncoder(), formulas.tsdae, plain=False),
+    "tsdae": Case(lambda _: DenoisingAutoEncoder(), OFFICIAL, plain=False),
     "whitenedcse": Case(
         lambda _: WhitenedContrastiveLoss(0.3, groups=16),
         OFFICIAL,

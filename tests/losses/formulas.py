@@ -3,15 +3,11 @@
 A formula takes what a loss takes: the loss for its options, the encoder, and a batch with given embeddings.
 """
 
-import copy
 import itertools
 import math
 
 import torch
-from torch.func import functional_call
-from transformers import BertLMHeadModel
 
-from simcse_pl.losses.mlm import NOT_CHOSEN
 from simcse_pl.models.roles import Role
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
@@ -92,14 +88,6 @@ def of_data_set(loss, encoder, batch):
     return loss.losses[0].weight * contrastive(loss.losses[0], encoder, batch)
 
 
-def matryoshka(loss, encoder, batch):
-    """Equation 1 of Kusupati et al. (2022)."""
-    return sum(
-        weight * contrastive(loss.objective, encoder, batch.replaced(embeddings=batch.embeddings[..., :dim]))
-        for dim, weight in loss.weights.items()
-    )
-
-
 def inner_layer(loss, encoder, batch):
     layer = int(torch.randint(1, encoder.backbone.config.num_hidden_layers, (1,)))
 
@@ -157,31 +145,6 @@ def listwise(loss, encoder, batch):
         of_teacher = softmax([score / loss.teacher_temperature for score in taught])
         divergences.append(divergence(of_teacher, softmax([score / loss.temperature for score in scores])))
     return mean(divergences)
-
-
-def masked_language_model(loss, encoder, batch):
-    inputs = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
-    inputs["input_ids"], labels = loss.mask(inputs["input_ids"])
-    scores = loss.head.model.cls(encoder.backbone(**inputs).last_hidden_state)
-    chosen = (labels != NOT_CHOSEN).nonzero().tolist()
-    return mean([scores[i, k].logsumexp(dim=0) - scores[i, k, labels[i, k]] for i, k in chosen])
-
-
-def tsdae(loss, encoder, batch):
-    """One token after the other, by the decoder of transformers with the same weights."""
-    config = copy.deepcopy(encoder.backbone.config)
-    config.is_decoder = config.add_cross_attention = True
-    parts = {"bert.": encoder.backbone, "cls.": loss.head.model.cls}
-    parts |= {f"bert.encoder.layer.{i}.crossattention.": part for i, part in enumerate(loss.cross_attention)}
-    weights = {prefix + name: weight for prefix, part in parts.items() for name, weight in part.named_parameters()}
-    decoder, vectors = BertLMHeadModel(config), encoder(inputs_of(encoder, batch, 1))
-    losses, anchors = [], inputs_of(encoder, batch, 0)
-    for vector, ids, length in zip(vectors, anchors["input_ids"], anchors["attention_mask"].sum(dim=1), strict=True):
-        for i in range(1, length):
-            given = {"input_ids": ids[None, :i], "encoder_hidden_states": vector[None, None], "use_cache": False}
-            scores = functional_call(decoder, weights, kwargs=given).logits[0, -1]
-            losses.append(log_sum_exp(scores) - scores[ids[i]])
-    return mean(losses)
 
 
 def cosine_mse(loss, encoder, batch):

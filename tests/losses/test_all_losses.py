@@ -107,6 +107,18 @@ def test_half_precision_has_a_finite_loss_in_float32(case, folder, teacher):
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in encoder.parameters())
 
 
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.plain])
+def test_autocast_does_not_change_a_loss_of_float32_vectors(name, folder, teacher):
+    case, encoder = CASES[name], load(folder)
+    loss, given = attached(case.make(teacher), encoder), given_vectors(encoder, case)
+    losses = []
+    for enabled in (False, True):
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            losses.append(loss(encoder, batch_of(encoder, case.roles, case.labels, **given)))
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-6, atol=0)
+
+
 @pytest.mark.parametrize("kind", ["one row", "equal rows", "opposite views", "zeros"])
 def test_a_batch_without_negatives_or_of_equal_vectors_has_finite_gradients(kind, case, loss, encoder):
     given = given_vectors(encoder, case, rows=1 if kind == "one row" else 4)
@@ -235,9 +247,18 @@ def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
     if needs is None:
         return  # it reads any rows
     loss.check_rows(RowKind(case.roles, case.labels))
-    wrong = [WITHOUT_POSITIVE, RowKind((ANCHOR, *case.roles), case.labels)]
-    wrong += [] if needs.labels == "any" else [RowKind(case.roles, IGNORED[case.labels])]
-    wrong += [] if needs.negatives is None else [RowKind(TRIPLET if not needs.negatives else PAIR, case.labels)]
-    for rows in wrong:
-        with pytest.raises(UserError):
+    repeated = (ANCHOR, *case.roles)
+    wrong = {
+        WITHOUT_POSITIVE: "one anchor, .*positive.* not anchor, negative, other:",
+        RowKind(repeated, case.labels): f"one anchor, .* not {', '.join(repeated)}:",
+    }
+    if needs.labels != "any":
+        wrong[RowKind(case.roles, IGNORED[case.labels])] = "takes no labels|teacher=null: set data.score_column"
+    if needs.negatives is not None:
+        lacking = "hard" if needs.negatives else "no"
+        wrong[RowKind(TRIPLET if not needs.negatives else PAIR, case.labels)] = f"{lacking} negatives?, not"
+    for rows, message in wrong.items():
+        if needs.labels in ("classes", "scores"):
+            message = f"takes {len(case.roles)} sentences and a {'label' if needs.labels == 'classes' else 'score'} "
+        with pytest.raises(UserError, match=message):
             loss.check_rows(rows)

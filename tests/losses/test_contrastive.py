@@ -36,19 +36,6 @@ def test_the_loss_of_each_anchor_has_the_loss_as_its_mean():
     assert torch.allclose(each.mean(), contrastive_loss(anchors, positives, label_offset=1))
 
 
-def test_both_directions_with_the_same_role_are_nt_xent():
-    """SimCLR's loss, as lightly defines it: the cross-entropy of each of the 2N vectors against all others."""
-    first, second = torch.randn(2, 5, 3, dtype=torch.float64)
-    vectors = [vector / vector.norm() for vector in (*first, *second)]
-    expected = 0
-    for i, vector in enumerate(vectors):
-        logits = [vector @ other / 0.3 for j, other in enumerate(vectors) if j != i]
-        partner = (i + 5) % 10
-        expected += (torch.stack(logits).logsumexp(dim=0) - logits[partner - (partner > i)]) / 10
-    loss = ContrastiveLoss(0.3, symmetric=True, same_role=True)(first, second)
-    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
-
-
 def test_a_trained_temperature_is_at_least_a_hundredth_and_rises_from_it():
     loss, vectors = ContrastiveLoss(trainable_temperature=True), torch.eye(4)
     torch.nn.init.constant_(loss.log_scale, 5.0)

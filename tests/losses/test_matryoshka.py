@@ -1,4 +1,4 @@
-"""The dimensions that Matryoshka chooses, and the losses that it rejects; test_all_losses.py has its formula."""
+"""The dimensions that Matryoshka chooses, and the losses that it rejects; tests/fidelity has its values."""
 
 import pytest
 

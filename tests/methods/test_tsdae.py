@@ -1,4 +1,4 @@
-"""TSDAE: where its decoder is, and what cannot be one; tests/losses and tests/fidelity have its values."""
+"""TSDAE: where its decoder is, and what cannot be one; tests/fidelity has its values."""
 
 import pytest
 import torch

@@ -62,5 +62,5 @@ def test_shared_vectors_and_weights_of_a_quantized_vocabulary_are_read(folder):
 
 def test_a_damaged_folder_is_one_line(folder):
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(UserError, match=f"{folder}: its static embeddings are damaged: No such file"):
+    with pytest.raises(UserError, match=f"{folder}: its static embeddings are damaged: "):
         load_encoder(str(folder))

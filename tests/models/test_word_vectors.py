@@ -1,4 +1,4 @@
-"""Word vectors: words, averages (numpy, gensim), damaged files."""
+"""Word vectors: words, averages (numpy), damaged files."""
 
 import gzip
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from gensim.models import KeyedVectors
 
 from simcse_pl.models.word_vectors import WordVectors, split_words
 from simcse_pl.utils.errors import UserError
@@ -67,20 +66,11 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
 
 
 @pytest.mark.parametrize(("name", "end"), [("v.txt.gz", "\n"), ("v.txt", " \n"), ("v.txt", "\r\n")])
-def test_all_forms_of_files_are_read(name, end, write):
-    vectors = WordVectors.from_file(write(lines(), name, end))
+@pytest.mark.parametrize("header", [[], [f"{len(WORDS)} 3"]], ids=["GloVe's", "word2vec's"])
+def test_all_forms_of_files_are_read(header, name, end, write):
+    vectors = WordVectors.from_file(write([*header, *lines()], name, end))
     assert list(vectors.rows) == list(WORDS)
     np.testing.assert_array_equal(vectors.vectors.numpy(), np.array(list(WORDS.values()), dtype=np.float32))
-
-
-def test_a_file_of_gensim_is_read_as_gensim_reads_it(tmp_path):
-    model = KeyedVectors(vector_size=20)
-    model.add_vectors([f"w{i}" for i in range(300)], np.random.default_rng(0).standard_normal((300, 20)))
-    model.save_word2vec_format(str(tmp_path / "v.txt"))
-    vectors = WordVectors.from_file(tmp_path / "v.txt")
-    theirs = KeyedVectors.load_word2vec_format(str(tmp_path / "v.txt"))
-    assert list(vectors.rows) == theirs.index_to_key
-    np.testing.assert_array_equal(vectors.vectors.numpy(), theirs.vectors)
 
 
 def test_words_with_spaces_and_odd_characters_are_words_and_the_first_of_two_counts(write):

@@ -17,6 +17,7 @@ from simcse_pl.reports.published import (
     published_scores,
 )
 from simcse_pl.utils.errors import UserError
+from tests.reports.invented import make_result
 
 NLI = "nli_for_simcse.csv"
 
@@ -78,7 +79,7 @@ TRANSFER = {"pooling": "cls", "protocol": "transfer", "aggregation": None}
         ("vectors/glove.840B.300d.txt", NO_POOLING | {"dim": 300}, "5: GloVe (avg.) (unsupervised)"),
     ],
 )  # fmt: skip
-def test_a_result_matches_the_papers_row_only_if_certain(make_result, encoder, settings, expected):
+def test_a_result_matches_the_papers_row_only_if_certain(encoder, settings, expected):
     given = {"pooling": "first_last", "num_layers": None, "split": "test", "postprocess": None} | settings
     protocol, aggregation = given.pop("protocol", "sts"), given.pop("aggregation", "all")
     row = find_row(make_result(encoder=encoder, settings=given), protocol, aggregation)

@@ -9,12 +9,13 @@ from simcse_pl.reports.sweeps.seed_groups import read_sweeps
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
 from simcse_pl.tracking.wandb_report import sweep_report
 from simcse_pl.utils.errors import UserError
-from tests.reports.conftest import job, write_sweep
+from tests.reports.conftest import write_sweep
+from tests.reports.invented import job
 
-__all__ = ["job", "write_sweep"]
+__all__ = ["write_sweep"]
 
 
-def test_a_report_has_the_table_and_plots_of_the_runs_in_the_groups(job, write_sweep):
+def test_a_report_has_the_table_and_plots_of_the_runs_in_the_groups(write_sweep):
     grid = [(0.7, 0, "1e-5", "mlp"), (0.8, 1, "3e-5", "mlp"), (0.6, 0, "3e-5", "none")]
     jobs = [
         job(dev, seed=seed, options={"optimizer.lr": lr, "model/adapter": name}, choices={"model/adapter": name})

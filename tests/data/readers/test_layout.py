@@ -12,15 +12,6 @@ from simcse_pl.data.readers.sources import open_source
 QUOTED = [('He said "hi".', "Greeting"), ('"Yes."', "A\tyes"), ("Two\nlines", "One")]
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, text):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return tmp_path / name
-
-    return write
-
-
 @pytest.mark.parametrize(
     "lines",
     [

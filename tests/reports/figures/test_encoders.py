@@ -5,9 +5,10 @@ import pytest
 
 from simcse_pl.reports.figures.encoders import encoder_plane, run_plane, similarity_densities, spectra
 from simcse_pl.results.evaluation_results import read
+from tests.reports.invented import make_result
 
 
-def test_an_encoder_is_a_point_with_its_average_over_common_tasks_as_colour(make_result):
+def test_an_encoder_is_a_point_with_its_average_over_common_tasks_as_colour():
     results = [
         make_result("few", seed=1, sts=("STS12", "STS13", "STS-B")),
         make_result("all", seed=3),
@@ -34,7 +35,7 @@ def test_a_run_is_a_line_over_its_finite_validations(write_run):
     assert run_plane([]) is None
 
 
-def test_spectra_are_lines_without_tiny_values(make_result):
+def test_spectra_are_lines_without_tiny_values():
     figure = spectra([make_result("a", seed=1), make_result("b", geometry={"spectrum": [1.0, 0.5, 1e-9, 0.0]})])
     first, second = figure.axes[0].lines
     np.testing.assert_allclose(first.get_xdata(), np.arange(1, 33))
@@ -43,7 +44,7 @@ def test_spectra_are_lines_without_tiny_values(make_result):
     assert spectra([make_result(geometry=None)]) is None
 
 
-def test_similarities_have_a_panel_per_encoder_and_a_histogram_per_band(make_result):
+def test_similarities_have_a_panel_per_encoder_and_a_histogram_per_band():
     similarities = {"0-1": [-0.33, 0.1, 0.1, 1.0000001], "1-2": [], "4-5": [0.91]}
     results = [
         make_result("a", geometry={"similarities": similarities}),

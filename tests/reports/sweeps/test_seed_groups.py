@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, differences, margin
+from tests.reports.invented import group, job, of_seeds
 
 SIMCSE = [0.835, 0.841, 0.838, 0.829]
 OTHERS = {"esimcse": [0.840, 0.848, 0.839, 0.837], "mixcse": [0.836, 0.839, 0.841, 0.828]}
@@ -17,7 +18,7 @@ def counts(groups):
     return [*groups.groups[["label", "dev n"]].itertuples(index=False, name=None)]
 
 
-def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep, job, group):
+def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep):
     jobs = [
         job(0.7, seed=seed, options={"model.dropout": rate, "logger": "csv"})
         for seed in range(3)
@@ -28,7 +29,7 @@ def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep, job, group)
     assert counts(groups) == [("model.dropout=0.05", 3), ("model.dropout=0.1", 3)]
 
 
-def test_only_options_that_do_not_follow_from_the_row_separate_groups(write_sweep, job, group):
+def test_only_options_that_do_not_follow_from_the_row_separate_groups(write_sweep):
     jobs = [
         job(0.7, row=row, options={"model.head": head, "model": model})
         for row, head in (("CLS with MLP", "mlp"), ("CLS without MLP", "none"))
@@ -42,7 +43,7 @@ def test_only_options_that_do_not_follow_from_the_row_separate_groups(write_swee
     ]  # fmt: skip
 
 
-def test_transfer_is_the_mean_over_the_tasks_that_all_have(write_sweep, job, group):
+def test_transfer_is_the_mean_over_the_tasks_that_all_have(write_sweep):
     jobs = [
         job(0.7, seed=0, transfer_dev={"MR": 0.8, "CR": 0.9, "TREC": 0.5}),
         job(0.7, seed=1, transfer_dev={"MR": 0.7, "CR": 0.6, "TREC": None}, failed={"TREC": "no file"}),
@@ -57,7 +58,7 @@ def by_name(groups):
     return dict(zip(groups.groups["label"], differences(groups, "dev"), strict=True))
 
 
-def test_the_interval_is_that_of_the_paired_t_test(compare, of_seeds):
+def test_the_interval_is_that_of_the_paired_t_test(compare):
     found = by_name(compare(*of_seeds({"simcse": SIMCSE, **OTHERS})))
     for name, scores in OTHERS.items():
         mean, half = found[name].mean(), margin(found[name])

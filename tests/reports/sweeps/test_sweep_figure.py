@@ -3,9 +3,10 @@
 import numpy as np
 
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
+from tests.reports.invented import group, job
 
 
-def test_means_deviations_and_seeds_are_beside_the_papers_numbers(write_sweep, job, group):
+def test_means_deviations_and_seeds_are_beside_the_papers_numbers(write_sweep):
     scores = {"none": [0.83, 0.85], "contradiction 1.0": [0.85, 0.87]}
     jobs = [job(dev, seed=seed, row=row) for row, own in scores.items() for seed, dev in enumerate(own)]
     ours, theirs = sweep_figure(group(write_sweep("s", *jobs, table="table_7_hard_negative"))).axes

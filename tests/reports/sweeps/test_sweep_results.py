@@ -1,9 +1,10 @@
 """Reading sweeps from Hydra's folders."""
 
 from simcse_pl.reports.sweeps.seed_groups import read_sweeps
+from tests.reports.invented import job
 
 
-def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep, job):
+def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep):
     jobs = [job(0.7 + 0.01 * n, seed=n, options={"+model.dropout": 0.1, "name": "'a b'"}) for n in range(11)]
     (sweep,) = read_sweeps({"mine": write_sweep("s", *jobs)})
     assert [one.name for one in sweep.jobs] == [str(n) for n in range(11)]
@@ -13,7 +14,7 @@ def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep, 
     assert (sweep.label, sweep.table, sweep.size) == ("mine", None, None)
 
 
-def test_folders_with_the_same_table_and_size_are_one_sweep(write_sweep, job):
+def test_folders_with_the_same_table_and_size_are_one_sweep(write_sweep):
     folders = {
         "a": write_sweep("a", job(0.7, row="0.1"), job(row="0.2"), table="table_3_dropout", size="mini"),
         "b": write_sweep("b", job(0.7, row="0.1"), table="table_3_dropout", size="mini"),

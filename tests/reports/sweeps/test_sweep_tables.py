@@ -8,6 +8,7 @@ import pytest
 
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_tables import sweep_notes, sweep_table
+from tests.reports.invented import group, job, of_seeds
 
 
 def shown(table):
@@ -26,7 +27,7 @@ def column(table, name):
     return {row[0]: row[heading.index(name)] for row in rows}
 
 
-def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep, job, group):
+def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep):
     scores = {"0.10": [0.81, 0.8123456789, 0.83], "fixed 0.1": [0.7, 0.75, 0.71], "0.3": [0.7, 0.7, 0.7]}
     jobs = [job(dev, seed=seed, row=row) for row, own in scores.items() for seed, dev in enumerate(own)]
     table = sweep_table(group(write_sweep("s", *jobs, table="table_3_dropout", size="mini")))
@@ -45,7 +46,7 @@ def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep, 
     assert shown(table)[1] == ["0.0", "–", "71.1", "–", "–", "–"]
 
 
-def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep, job, group):
+def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep):
     jobs = [
         job(dev, row=row, column=setting, options={"setting": setting})
         for setting, scores in (("unsupervised", (0.6, 0.5)), ("supervised", (0.7, 0.8)))
@@ -62,7 +63,7 @@ def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep,
     ]
 
 
-def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_the_best(write_sweep, job, group):
+def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_the_best(write_sweep):
     def lowest(loss, row):
         scores = {"before": {"loss": 2.0}, "best": {"loss": loss}, "test": {}, "test_before": {}}
         return job(0.0, row=row, monitor="loss", mode="min", **scores)
@@ -74,7 +75,7 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
     assert (shown["0.1"], shown["0.0"]) == ("1.500 (1)", "* 1.250 (1)")
 
 
-def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_published_averages(compare, of_seeds):
+def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_published_averages(compare):
     scores = {"esimcse": [0.81, 0.83, 0.80], "hardness_weighting": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
     scores |= {"mixcse": [0.85, 0.8601, 0.84], "pcl": [0.75, 0.7601, 0.74]}
     found = compare(*of_seeds(scores), *of_seeds({"sup_simcse": [0.85] * 3}, setting="supervised"), size="mini")
@@ -89,7 +90,7 @@ def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_publishe
     ]
 
 
-def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep, job, group):
+def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep):
     given = {"size": "mini", "optimizer.lr": "1e-6", "logger": "csv", "model.dropout": 0.1}
     settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
     jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
@@ -101,7 +102,7 @@ def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_swee
     assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
 
 
-def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep, job, group):
+def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep):
     other = {"validation": "sample", "monitor": "mrr", "best": {"mrr": 0.5}}
     jobs = [job(0.7, options={"a": 1}), job(0.7, options={"a": 2}, **other)]
     notes = " ".join(sweep_notes(group(write_sweep("s", *jobs))))

@@ -7,13 +7,14 @@ import pytest
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.tables.score_tables import benchmark_table, sts_table, transfer_table
+from tests.reports.invented import BERT, make_result
 
 
 def rows(table):
     return table.frame.set_index("encoder").T.to_dict()
 
 
-def test_sts_has_the_tasks_in_the_papers_order_and_their_average(make_result):
+def test_sts_has_the_tasks_in_the_papers_order_and_their_average():
     result = make_result("one", sts=STS_TASKS[::-1])
     table = sts_table([result])
     assert list(table.frame) == ["encoder", *STS_TASKS, "Avg"]
@@ -23,20 +24,20 @@ def test_sts_has_the_tasks_in_the_papers_order_and_their_average(make_result):
         assert sts_table([result], **settings).frame["STS12"].tolist() == pytest.approx([score])
 
 
-def test_the_papers_row_is_below_its_encoder(make_result, bert):
-    table = sts_table([make_result("mine", **bert), make_result("other", seed=1)])
+def test_the_papers_row_is_below_its_encoder():
+    table = sts_table([make_result("mine", **BERT), make_result("other", seed=1)])
     labels = ["mine", "paper, Table 5: BERT-base (first-last avg.) (unsupervised)", "other"]
     assert table.frame["encoder"].tolist() == labels
     assert table.frame.iloc[1, 1:].tolist() == [39.70, 59.38, 49.67, 66.03, 66.19, 53.87, 62.06, 56.70]
-    assert "B.3" in sts_table([make_result("mine", **bert)], "wmean").frame["encoder"][1]
-    dev = sts_table([make_result("mine", sts=("STS-B", "SICK-R"), split="dev", **bert)])
+    assert "B.3" in sts_table([make_result("mine", **BERT)], "wmean").frame["encoder"][1]
+    dev = sts_table([make_result("mine", sts=("STS-B", "SICK-R"), split="dev", **BERT)])
     assert dev.frame["encoder"].tolist() == ["mine"]  # the paper has no scores on dev
     for other in ({"aggregation": "mean"}, {"metric": "pearson"}):
-        assert sts_table([make_result("mine", **bert)], **other).frame["encoder"].tolist() == ["mine"]
+        assert sts_table([make_result("mine", **BERT)], **other).frame["encoder"].tolist() == ["mine"]
 
 
-def test_averages_over_common_tasks_say_how_many(make_result, bert):
-    few = make_result("few", sts=("STS12", "STS13", "STS-B"), **bert)
+def test_averages_over_common_tasks_say_how_many():
+    few = make_result("few", sts=("STS12", "STS13", "STS-B"), **BERT)
     table = sts_table([few])
     assert list(table.frame) == ["encoder", "STS12", "STS13", "STS-B", "Avg of 3"]
     assert table.frame["Avg of 3"].tolist() == pytest.approx([fmean((50, 53, 65)), fmean((39.70, 59.38, 53.87))])
@@ -46,7 +47,7 @@ def test_averages_over_common_tasks_say_how_many(make_result, bert):
     assert both.loc["all", "Avg of 3"] == pytest.approx(fmean((51, 54, 66)))
 
 
-def test_transfer_has_accuracies_and_f1(make_result):
+def test_transfer_has_accuracies_and_f1():
     table = transfer_table([make_result("one", transfer=TRANSFER_TASKS)])
     assert list(table.frame) == ["encoder", "classifier", *TRANSFER_TASKS, "MRPC F1", "Avg"]
     scores = rows(table)["one"]
@@ -55,7 +56,7 @@ def test_transfer_has_accuracies_and_f1(make_result):
     assert scores["Avg"] == pytest.approx(fmean(70 + 2 * k for k in range(7)))  # without F1
 
 
-def test_benchmarks_have_a_row_per_task_and_the_leaderboards_means(make_result):
+def test_benchmarks_have_a_row_per_task_and_the_leaderboards_means():
     kinds = {"STS22": "STS", "STS17": "STS", "NanoNQ": "Retrieval"}
     scores = [
         {"task": task, "type": kind, "metric": "m", "score": place / 10}
