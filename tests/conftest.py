@@ -30,9 +30,8 @@ import pytest
 import torch
 import transformers
 from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf, read_write
+from omegaconf import DictConfig, read_write
 
 from tests.forks import ROOT, SECONDS, Forks, forks
 from tests.tiny_models import save_masked_language_model, save_model
@@ -252,19 +251,6 @@ def compose_config(command: str, *overrides: str) -> DictConfig:
         config.hydra.runtime.output_dir = "/tmp/run"
     HydraConfig.instance().set_config(config)
     return config
-
-
-@pytest.fixture
-def composed() -> Iterator[Callable[..., DictConfig]]:
-    """The config of train.py as a job of a sweep has it."""
-
-    def compose_(*overrides: str) -> DictConfig:
-        config = compose_config("train", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides)
-        OmegaConf.set_struct(config, True)
-        return config
-
-    yield compose_
-    GlobalHydra.instance().clear()
 
 
 def tiny(folder: Path) -> list[str]:

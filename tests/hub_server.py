@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 COMMIT = "c" * 40
-HTML = b"<!DOCTYPE html>\n<html><body>Sign in to this network</body></html>"
 
 
 class _Requests(BaseHTTPRequestHandler):
@@ -27,8 +26,6 @@ class _Requests(BaseHTTPRequestHandler):
             hub.over.wait()
         elif fault.isdigit():
             self._send(int(fault), b"{}")
-        elif fault == "html":
-            self._send(200, HTML, **{"Content-Type": "text/html"})
         elif path.startswith("/api/"):
             self._api(path)
         else:
@@ -74,8 +71,7 @@ class Hub(ThreadingHTTPServer):
 
     Attributes:
         repositories: folders by repository name.
-        fault: the answer to a request: a status; `dead` for none; `html` for a page; `cut` for half a file; the correct
-            answer if empty.
+        fault: the answer to a request: a status; `dead` for none; `cut` for half a file; the correct answer if empty.
         where: the part of a path that has the fault.
         asked: path and authorization of each request.
     """

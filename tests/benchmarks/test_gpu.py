@@ -67,7 +67,10 @@ def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_p
         {"case": "y", "error": "z", "passed": False},
     ]
     (tmp_path / "losses.json").write_text(json.dumps(common | {"complete": True, "records": errors}))
+    shares = {"case": "p", "idle": 0.1, "matrix_products": 0.6, "attention": 0.2, "operators": {"aten::mm": 0.5}}
+    (tmp_path / "profiles.json").write_text(json.dumps(common | {"complete": True, "records": [shares]}))
     text = updated(page, tmp_path)
+    assert "| p | 10 % | 60 % | 20 % | `mm` 50 % |" in text
     assert "| c | b | 10 | 4.00 | 2.00 to 8.00 | 50.0 % | 5.00 |" in text and text.count("ended before") == 1
     assert "| `x` | 2.0e-01 | passed |" in text and "| `y` | – | **failed** z |" in text and "2 x Card" in text
 

@@ -8,11 +8,18 @@ from simcse_pl.config.options import check_options
 from simcse_pl.reports.published import ablation
 from simcse_pl.sweeps.rows import in_sweep, job_name, row_names, sweep_group, with_row
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT
+from tests.conftest import ROOT, compose_config
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
 MINI = [name for name in SWEEPS if name.endswith("_mini")]
 TABLES = [name for name in SWEEPS if name.startswith("table_") and name not in ("table_a1_hyperparameters", *MINI)]
+
+
+def composed(*overrides):
+    """Return the config of train.py as a job of a sweep has it."""
+    config = compose_config("train", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides)
+    OmegaConf.set_struct(config, True)
+    return config
 
 
 def rows_of(config):
@@ -20,7 +27,7 @@ def rows_of(config):
 
 
 @pytest.mark.parametrize("sweep", SWEEPS)
-def test_all_rows_of_all_sweeps_compose(sweep, composed):
+def test_all_rows_of_all_sweeps_compose(sweep):
     config = composed(f"sweep={sweep}", "size=mini", "logger=csv")
     assert config.hydra.sweeper.params
     with open_dict(config):
@@ -37,7 +44,7 @@ def test_all_rows_of_all_sweeps_compose(sweep, composed):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_rows_and_columns_have_the_names_of_the_papers_table(table, composed):
+def test_rows_and_columns_have_the_names_of_the_papers_table(table):
     config = composed(f"sweep={table}", "size=paper")
     paper = ablation(table)
     assert config.sweep.table == table
@@ -47,7 +54,7 @@ def test_rows_and_columns_have_the_names_of_the_papers_table(table, composed):
         assert config.sweep.column in paper.settings
 
 
-def test_a_row_sets_its_options_only(composed):
+def test_a_row_sets_its_options_only():
     config = composed("sweep=table_3_dropout")
     plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
     config.sweep.row = "fixed 0.1"
@@ -58,7 +65,7 @@ def test_a_row_sets_its_options_only(composed):
     assert not config.module.shared_dropout_mask  # the config itself is unchanged
 
 
-def test_rows_that_need_a_missing_file_are_omitted(composed, monkeypatch):
+def test_rows_that_need_a_missing_file_are_omitted(monkeypatch):
     monkeypatch.delenv("WNSEARCHDIR", raising=False)
     everything = list(composed("sweep=table_1_augmentation").sweep.rows)
     of_no_file = [row for row in everything if row not in ("synonym replacement", "MLM 15%")]
@@ -72,7 +79,7 @@ def test_rows_that_need_a_missing_file_are_omitted(composed, monkeypatch):
         with_row(config)
 
 
-def test_the_group_is_the_table_and_the_folder_of_the_sweep_and_a_single_run_is_its_folder(composed):
+def test_the_group_is_the_table_and_the_folder_of_the_sweep_and_a_single_run_is_its_folder():
     config = composed("sweep=table_3_dropout", "hydra.job.num=0")
     assert sweep_group(config) == "table_3_dropout monday"
     assert sweep_group(composed("hydra.job.num=0")) == "monday"

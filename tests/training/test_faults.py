@@ -80,6 +80,7 @@ def test_a_failed_write_is_named_and_leaves_no_half_file(name, run, tmp_path):
         how = (FULL, DENIED)[number % 2]
         done, to = run(name, "out", ["fail_write", how, write, [folder], str(log)])
         if done.returncode == 0:
+            assert number, "no write failed"
             break
         assert_one_error_and_no_half_files(done, to, REASONS[how])
     done, _ = run(name, "out")
