@@ -105,26 +105,26 @@ def planned(size: str, tables: Sequence[str], seeds: Sequence[int] = (), options
         if size not in table.get("sizes", PLAN["sizes"]):
             continue
         for column, row in itertools.product(_of(table, size, "columns", [[]]), _of(table, size, "rows", [])):
-            place = [f"sweep={_of(table, size, 'sweep', name)}", f"sweep.table={name}", f"sweep.row='{row}'"]
-            given.append([*common["options"], *place, *column, *_of(table, size, "options", []), *options])
-    for seed, overrides in itertools.product(seeds or common["seeds"], given):
-        yield _job(tuple(overrides), seed)
+            place = [f"sweep={_of(table, size, 'sweep', name)}", f"sweep.table={name}"]
+            given.append(([*common["options"], *place, *column, *_of(table, size, "options", []), *options], row))
+    for seed, (overrides, row) in itertools.product(seeds or common["seeds"], given):
+        yield _job(tuple(overrides), row, seed)
 
 
 def _of(table: dict[str, Any], size: str, name: str, default: Any) -> Any:
     return table.get(f"{size}_{name}", table.get(name, default))
 
 
-@cache  # for all seeds
+@cache  # for all rows and seeds
 def _composed(overrides: tuple[str, ...]) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("train", [*overrides, "run_dir=run"], return_hydra_config=True)
 
 
-def _job(options: tuple[str, ...], seed: int) -> Job:
-    config, overrides = _composed(options), [*options, f"seed={seed}"]
+def _job(options: tuple[str, ...], row_name: str, seed: int) -> Job:
+    config, overrides = _composed(options), [*options, f"sweep.row='{row_name}'", f"seed={seed}"]
     HydraConfig.instance().set_config(config)
-    config.seed = seed
+    config.sweep.row, config.seed = row_name, seed
     about = describe_job(config, config.hydra) | {"overrides": overrides}
     row = with_row(config)
     del row.hydra
