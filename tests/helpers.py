@@ -1,6 +1,7 @@
 """What several test modules use: configs, and what a run leaves."""
 
 import json
+import zlib
 
 import pandas
 import pytorch_lightning as pl
@@ -10,6 +11,12 @@ from omegaconf import open_dict
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import adamw, compose_config
+
+
+def random_vectors(texts, dim=6):
+    """Return vectors [n, dim] that depend on each text alone."""
+    seeds = [zlib.crc32(str(text).encode()) for text in texts]
+    return torch.stack([torch.randn(dim, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
 
 
 def composed(*overrides, config="train"):

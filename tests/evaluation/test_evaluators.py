@@ -12,14 +12,9 @@ from simcse_pl.data.readers import sources
 from simcse_pl.evaluation.evaluators import BinaryPairs, Bitext, Retrieval, ScoredPairs
 from simcse_pl.utils.errors import UserError
 from tests.helpers import composed
+from tests.helpers import random_vectors as encode
 
 VALIDATION, TEST = "validation", "test"
-
-
-def encode(sentences):
-    """Return vectors that depend on each sentence alone."""
-    vectors = [torch.randn(6, generator=torch.Generator().manual_seed(sum(map(ord, one)))) for one in sentences]
-    return torch.stack(vectors)
 
 
 def cosine(first, second):

@@ -9,6 +9,7 @@ import torch
 from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation import metrics
 from simcse_pl.evaluation.sts import BANDS, evaluate_geometry
+from tests.helpers import random_vectors
 
 SCORES = [0.0, 3.7, 1.0, 1.9, 2.5, 3.0, 0.5, 4.0, 4.2, 4.8, 5.0, 5.0]
 PAIRS = [ScoredPair(str(i), str(i + 1), score) for i, score in enumerate(SCORES)]
@@ -16,8 +17,7 @@ TASK = StsTask("STS-B", "test", {"x": PAIRS[:5], "y": PAIRS[5:]})
 
 
 def encode(numbers):
-    rows = [torch.randn(6, generator=torch.Generator().manual_seed(int(number))) for number in numbers]
-    return torch.stack(rows) * torch.tensor([3.0, 1, 1, 1, 1, 0.2]) + 0.5
+    return random_vectors(numbers) * torch.tensor([3.0, 1, 1, 1, 1, 0.2]) + 0.5
 
 
 def test_geometry_is_that_of_all_sentences_and_positives_score_above_4():

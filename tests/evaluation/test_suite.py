@@ -13,6 +13,7 @@ from simcse_pl.evaluation.suite import RetrievalTask, Suite, encode_once, evalua
 from simcse_pl.evaluation.transfer import evaluate_transfer
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
+from tests.helpers import random_vectors
 from tests.senteval_bundle import write_bundle
 
 
@@ -55,8 +56,7 @@ class Encoder:
 
     def __call__(self, sentences):
         self.calls.append(sentences)
-        seeds = [sum(map(ord, sentence)) * 100 + len(sentence) for sentence in sentences]
-        return torch.stack([torch.randn(6, generator=torch.Generator().manual_seed(seed)) for seed in seeds]) + 1
+        return random_vectors(sentences) + 1
 
 
 def test_all_protocols_are_measured_with_one_encoding_per_task(bundle):
@@ -94,19 +94,15 @@ def test_vectors_must_be_finite():
         encode_once(broken, ["a"])(["c", "b"])
 
 
-def drawn(numbers):
-    return torch.stack([torch.randn(4, generator=torch.Generator().manual_seed(int(n))) for n in numbers])
-
-
 FIRST, SECOND = [str(n) for n in range(40)], [str(n) for n in range(40, 80)]
 
 
 def test_only_a_postprocess_that_is_not_fitted_is_fitted_in_each_call():
-    fitted, each_time = Whitening().fit(drawn(FIRST)), postprocessed(drawn, Whitening())
-    assert torch.equal(postprocessed(drawn, fitted)(SECOND), fitted.transform(drawn(SECOND)))
+    fitted, each_time = Whitening().fit(random_vectors(FIRST)), postprocessed(random_vectors, Whitening())
+    assert torch.equal(postprocessed(random_vectors, fitted)(SECOND), fitted.transform(random_vectors(SECOND)))
     for sentences in (FIRST, SECOND):
         x = each_time(sentences).double()
-        torch.testing.assert_close(torch.cov(x.T), torch.eye(4).double(), atol=1e-4, rtol=0)
+        torch.testing.assert_close(torch.cov(x.T), torch.eye(6).double(), atol=1e-4, rtol=0)
 
 
 def on_circle(sentences):

@@ -9,6 +9,7 @@ import torch
 from simcse_pl.inference import mining
 from simcse_pl.inference.mining import MiningOptions, mine
 from simcse_pl.utils.errors import UserError
+from tests.helpers import random_vectors
 from tests.pretend_device import DEVICE, Pretend
 
 WORDS = [f"word{number}" for number in range(40)]
@@ -20,8 +21,7 @@ PAIRS = [(WORDS[number], WORDS[20 + number // 2]) for number in range(12)] + [
 
 def encode(sentences):
     """Return vectors that depend on the sentence alone, of any length."""
-    vectors = [torch.randn(5, generator=torch.Generator().manual_seed(int(one[4:]))) for one in sentences]
-    return torch.stack(vectors) * 3
+    return random_vectors(sentences) * 3
 
 
 def cosine(first, second):
