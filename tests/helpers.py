@@ -4,13 +4,12 @@ import json
 import zlib
 
 import pandas
-import pytorch_lightning as pl
 import torch
 from omegaconf import open_dict
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.training.module import SimCSEModule
-from tests.conftest import adamw, compose_config
+from tests.conftest import adamw, compose_config, quiet_trainer
 
 
 def random_vectors(texts, dim=6):
@@ -54,7 +53,7 @@ def flip_bit(path):
 
 def save_checkpoint(encoder, path):
     """Save a checkpoint as Lightning's trainer writes it, and return the encoder in evaluation mode."""
-    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer = quiet_trainer()
     trainer.strategy.connect(SimCSEModule(encoder, ContrastiveLoss(), adamw()))
     trainer.save_checkpoint(path)
     return encoder.eval()

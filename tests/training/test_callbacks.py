@@ -134,7 +134,7 @@ def test_curves_are_logged_at_the_number_of_steps_done(tmp_path):
 def test_geometry_curves_cover_all_validation_embeddings(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
     stsb = ScoredPairs("sample")
-    trainer = pl.Trainer(accelerator="cpu", callbacks=[GeometryCurves()], enable_checkpointing=False, **QUIET)
+    trainer = quiet_trainer(callbacks=[GeometryCurves()])
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     bound = gram_bound(encoder.encode(list(dict.fromkeys(stsb.sentences("validation")))))
     bound["nonnegative_cosines"] = bound.pop("nonnegative")
