@@ -26,15 +26,15 @@ _HEAD = """# Speed and memory
 `python -m benchmarks` measured these tables on {machine} ({threads} threads, torch {torch}).
 GPUs have [a page of their own](gpu.md).
 
-The ways of a table take turns in each round. `times the first` is the median of the ratios to the first
-way in the same round. Compare times within a table only, because the load of a machine varies. GFLOP/s
-does not count padding.
+In each round, every row of a table is measured once. `times the first` is the speed relative to the first
+row in the same round: the median over rounds. Compare times only within a table, because the load of the
+machine varies. GFLOP/s does not count padding.
 
-- A plain loop is PyTorch in float32, with the encoder, the loss and the linear layers of simcse_pl.
-- `simcse_pl` has the default [speed options](devices.md#what-determines-the-speed-on-a-cpu), in bf16.
+- `plain loop` is PyTorch in float32, with the encoder, the loss and the linear layers of simcse_pl.
+- `simcse_pl` uses bf16 and the default [speed options](devices.md#what-determines-the-speed-on-a-cpu).
   `padded` sets `speed.tokens_per_pass=inf`, `unpadded` sets `model.attn_implementation=unpadded`, and
   `torch's dropout` sets `speed.fast_dropout=false`.
-- `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` makes snli.csv from the dev split of SNLI.
+- `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` writes snli.csv from the dev split of SNLI.
 """
 
 
