@@ -61,11 +61,7 @@ class RetrievalTask:
     """
 
     def __init__(
-        self,
-        corpus: str | Path,
-        queries: Sequence[str] | str,
-        column: int | str | None = None,
-        top_k: PositiveInt = 3,
+        self, corpus: str | Path, queries: Sequence[str] | str, column: int | str | None = None, top_k: PositiveInt = 3
     ) -> None:
         self._name, self._top_k = str(corpus), top_k
         self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))

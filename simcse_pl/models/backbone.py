@@ -6,20 +6,11 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
 from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.models.adapters import add_adapter, load_adapter
-from simcse_pl.models.sources import (
-    base_of,
-    load_config,
-    loading,
-    loading_options,
-    resolve,
-)
+from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
 from simcse_pl.models.unpadded import UNPADDED, use_unpadded
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import load_bare_weights

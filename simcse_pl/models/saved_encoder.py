@@ -29,14 +29,7 @@ from simcse_pl.models.sentence_transformers_format import (
     write_modules,
 )
 from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec
-from simcse_pl.models.sources import (
-    ADAPTER_FILE,
-    find_file,
-    find_weights,
-    load_tokenizer,
-    quiet_transformers,
-    resolve,
-)
+from simcse_pl.models.sources import ADAPTER_FILE, find_file, find_weights, load_tokenizer, quiet_transformers, resolve
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE

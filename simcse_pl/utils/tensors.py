@@ -3,7 +3,8 @@
 import hashlib
 import logging
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +48,17 @@ def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, 
     if device.type == "cuda":
         tensors = {name: x.pin_memory() for name, x in tensors.items()}
     return {name: x.to(device, non_blocking=True) for name, x in tensors.items()}
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode for the block."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
 
 
 def at_least_float32(x: Tensor) -> Tensor:
