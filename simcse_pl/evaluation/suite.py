@@ -71,8 +71,9 @@ class RetrievalTask:
         """Return the neighbours of every query."""
         index = SentenceIndex.build(with_prompt(encode, DOCUMENT), self._corpus)
         index.encode = with_prompt(encode, QUERY)
-        found = index.search(self._queries, self._top_k, leave_out_equal=True)
-        queries = [QueryResults(query=query, neighbours=near) for query, near in zip(self._queries, found, strict=True)]
+        nearest = index.search(self._queries, self._top_k, leave_out_equal=True)
+        pairs = zip(self._queries, nearest, strict=True)
+        queries = [QueryResults(query=query, neighbours=neighbours) for query, neighbours in pairs]
         return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)
 
 

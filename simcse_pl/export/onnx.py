@@ -73,8 +73,8 @@ def _run(graph: Path, encoder: SentenceEncoder, sentences: Sequence[str]) -> Ten
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     vectors = torch.empty(len(sentences), encoder.dim)
     for places, inputs in sorted_batches(sentences, encoder.templates, _BATCH_SIZE, encoder.max_length):
-        (found,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
-        vectors[places] = torch.from_numpy(found)
+        (batch,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
+        vectors[places] = torch.from_numpy(batch)
     return vectors
 
 
