@@ -265,8 +265,7 @@ def _negative_mask(
     positive, *others = keys = views[1:]
     if false is None and own.isdisjoint(others):
         return None
-    every_row = torch.eye(sum(batch.split.rows), dtype=torch.bool, device=batch.embeddings.device)
-    itself = every_row[batch.split.label_offset :][: len(batch.embeddings)]
+    itself = batch.is_itself()
     masks = {view: torch.zeros_like(itself) if false is None else false[view] for view in keys}
     masks[positive] = masks[positive] & ~itself
     for view in own.intersection(others):

@@ -57,8 +57,8 @@ class BidirectionalMargin(Loss):
         return batch.split.weight * losses.mean()
 
 
-_AUXILIARIES = {"am", "is", "was", "are", "were", "can", "could", "will", "would", "shall", "should"}
-_AUXILIARIES |= {"may", "must", "might"}
+_BE = {"am", "is", "was", "are", "were"}
+_AUXILIARIES = _BE | {"can", "could", "will", "would", "shall", "should", "may", "must", "might"}
 _DO = {"VBP": "do not", "VBZ": "does not", "VBD": "did not"}  # by the tag of the verb
 
 
