@@ -88,7 +88,7 @@ class Suite:
         retrieval: measures queries and their corpus (see RetrievalTask); None to omit them.
         evaluators: measurements of the user's own data, by name; their test split is measured.
         failed: error messages of tasks that could not be read, by task.
-        classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
+        classifier: see transfer.evaluate_transfer.
     """
 
     sts: list[StsTask] = field(default_factory=list)
@@ -195,7 +195,6 @@ def evaluate_suite(
     Args:
         encode: function from sentences to vectors [n, dim]. It is called once per task (and once for geometry), with
             the distinct sentences of the task.
-        suite: see load_suite.
         device: device of the classifiers.
         progress: show a progress bar on standard error.
     """

@@ -46,7 +46,6 @@ def evaluate_transfer(
 
     Args:
         encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
-        task: the labeled examples.
         device: device of the classifiers.
         classifier: `scikit-learn`, solved by a faster method; or `pytorch`, trained as SentEval trains it with the
             settings of SimCSE's evaluation script.

@@ -157,11 +157,13 @@ def unsupported_option(
     prefixes. An adapter is loaded into its base model as it comes, and without the magnitudes of DoRA.
     """
     assert settings.pooling is not None
-    pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
-    plain = type(pooling) in (Pooling, PoolerOutput) and pooling.mask_of is None  # type: ignore[union-attr]
-    plain = plain and (pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens)  # type: ignore[union-attr]
-    names = settings.pooling.split("+")
-    plain = plain or (len(names) > 1 and names == [name for name in _SWITCHES if name in names])
+    names, plain = settings.pooling.split("+"), False
+    if len(names) > 1:
+        plain = names == [name for name in _SWITCHES if name in names]
+    elif not is_dotted(settings.pooling):
+        pooling = find_pooling(settings.pooling, backbone.config)
+        averaged = pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens
+        plain = type(pooling) in (Pooling, PoolerOutput) and pooling.mask_of is None and averaged
     template = templates.texts[0] if templates.texts else None
     no_prefix = [name for name, prefix in templates.prefixes.items() if prefix is None]
     beyond = {
