@@ -99,7 +99,7 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Ten
 def _split(problems: Sequence[Problem], count: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
     """Return the rows to fit on, [problems, rows], and which rows early stopping uses, [problems, 1, count] bool."""
     rows: np.ndarray = np.stack([problem.rows for problem in problems])
-    held_out: Sequence[Any] = [problem.stop_by for problem in problems]
+    held_out: Any = [problem.stop_by for problem in problems]
     if held_out[0] is None:
         order = random.permutation(rows.shape[1])
         held_out, rows = np.split(rows[:, order], [int(_HELD_OUT * len(order))], axis=1)
