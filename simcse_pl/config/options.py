@@ -71,7 +71,7 @@ def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     parameters = dict(signature.parameters)
     if target.__module__.startswith("pytorch_lightning."):
         return parameters
-    further = next((name for name, own in parameters.items() if own.kind is Parameter.VAR_KEYWORD), None)
+    further = next((name for name, parameter in parameters.items() if parameter.kind is Parameter.VAR_KEYWORD), None)
     base = target.__mro__[1] if isinstance(target, type) else signature.return_annotation
     if further and isinstance(base, type) and base is not object and (of_base := _parameters(base)):
         del parameters[further]

@@ -68,8 +68,8 @@ def group_files() -> dict[str, dict[str, str]]:
 
 def entries() -> list[Entry]:
     """Return all groups, choices and options."""
-    found = [entry for command in HYDRA_COMMANDS for part in command_file(command) for entry in part]
+    result = [entry for command in HYDRA_COMMANDS for part in command_file(command) for entry in part]
     for group, texts in group_files().items():
         for choice, text in texts.items():
-            found += [Entry(f"{group}={choice}", "", header(text), group, choice), *options(text, group, choice)]
-    return found
+            result += [Entry(f"{group}={choice}", "", header(text), group, choice), *options(text, group, choice)]
+    return result

@@ -106,10 +106,7 @@ def use_masks_without_synchronization() -> None:
     transformers omits the mask of a batch without padding. To find out whether there is padding, it waits for the GPU.
     On a GPU, the mask is therefore never omitted.
     """
-    from transformers.masking_utils import (  # slow, and not needed before there is a model
-        AttentionMaskInterface,
-        sdpa_mask,
-    )
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask  # slow, as in use_fast_dropout
 
     def mask(
         *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **options: Any

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import evaluation_mode
 from simcse_pl.utils.types import Backbone, Batch
 
 # The cost of one more pass, in tokens: small matrix products are inefficient, and in training each pass accumulates the
@@ -124,13 +125,12 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
     if backbone.device.type == "meta":  # the first rank finds out
         return True
     tokens, size = int(examples["attention_mask"][0].sum()), backbone.config.hidden_size
-    was_training = backbone.training
-    backbone.eval()
-    alone = backbone(**{name: x[:1, :tokens] for name, x in examples.items()}).get("last_hidden_state")
-    if alone is None or alone.shape != (1, tokens, size):
-        model = type(backbone).__name__
-        raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
-    ((_, group),) = LengthGroups(True).split(backbone, {name: x.flip(0) for name, x in examples.items()})  # one group
-    beside = backbone(**group).last_hidden_state[1:, :tokens]
-    backbone.train(was_training)
+    with evaluation_mode(backbone):
+        alone = backbone(**{name: x[:1, :tokens] for name, x in examples.items()}).get("last_hidden_state")
+        if alone is None or alone.shape != (1, tokens, size):
+            model = type(backbone).__name__
+            raise UserError(f"{model} does not return one vector of hidden_size={size} for every token")
+        reverse = {name: x.flip(0) for name, x in examples.items()}
+        ((_, group),) = LengthGroups(ignores_padding=True).split(backbone, reverse)  # one group
+        beside = backbone(**group).last_hidden_state[1:, :tokens]
     return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())

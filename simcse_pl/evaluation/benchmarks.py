@@ -27,7 +27,8 @@ def find_tasks(
         languages: ISO 639-3 codes of the subsets to keep of a task that is not given by a benchmark; None for all.
         other_names: further names that an error message may suggest.
     """
-    benchmarks = {name: own for own in mteb.get_benchmarks() for name in (own.name, *(own.aliases or ()))}
+    known = mteb.get_benchmarks()
+    benchmarks = {name: benchmark for benchmark in known for name in (benchmark.name, *(benchmark.aliases or ()))}
     benchmarks["mteb"] = benchmarks["MTEB(eng, v2)"]
     tasks: dict[str, mteb.AbsTask] = {}
     for name in (name.removeprefix(PREFIX) for name in names):

@@ -5,6 +5,7 @@ Table E.1 of the paper needs it: its predictions equal SentEval's, and differ fr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,17 +64,7 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
 def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Tensor:
     """Train and predict as `fit_predict` does, for problems with the same number of rows."""
     random = np.random.RandomState(_SEED)
-    rows = torch.from_numpy(np.stack([problem.rows for problem in problems])).to(x.device)
-    held_out: Sequence[Tensor] = [
-        torch.from_numpy(problem.stop_by) for problem in problems if problem.stop_by is not None
-    ]
-    if not held_out:
-        order = torch.from_numpy(random.permutation(rows.shape[1])).to(x.device)
-        first, rows = rows[:, order].tensor_split([int(_HELD_OUT * rows.shape[1])], dim=1)
-        held_out = first.unbind()
-    stop_by = torch.zeros(len(problems), 1, len(x), dtype=torch.bool, device=x.device)
-    for i, places in enumerate(held_out):
-        stop_by[i, :, places.to(x.device)] = True
+    rows, stop_by = (tensor.to(x.device) for tensor in _split(problems, len(x), random))
     decays = torch.tensor([problem.grid for problem in problems])[..., None, None].to(x)
     weights = _initial_weights(x, targets).repeat(*decays.shape[:2], 1, 1)  # [problems, decays, classes, dim + 1]
     adam, best = torch.optim.Adam([weights]), weights.clone()
@@ -83,7 +74,8 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Ten
     for _ in range(_ROUNDS):
         for _ in range(_EPOCHS_PER_ROUND):
             for batch in torch.from_numpy(random.permutation(rows.shape[1])).to(x.device).split(_BATCH_SIZE):
-                weights.grad = _gradient(weights, x[rows[:, batch]], targets[rows[:, batch]]) + decays * weights
+                of_batch = rows[:, batch]
+                weights.grad = _gradient(weights, x[of_batch], targets[of_batch]) + decays * weights
                 adam.step()
         correct = ((_classes(x, weights) == targets.argmax(dim=1)) & stop_by).sum(dim=-1)
         better = training & (correct > most)
@@ -91,18 +83,30 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Ten
         best[active] = torch.where(better[..., None, None], weights, best[active])
         training &= better | (misses < _PATIENCE)
         misses += ~better
-        left = training.any(dim=1)
+        left = training.any(dim=1)  # problems with a classifier that has not stopped
         if not left.any():
             break
         if not left.all():
-            rows, stop_by, decays, most, misses, training, active = (
-                tensor[left] for tensor in (rows, stop_by, decays, most, misses, training, active)
-            )
+            of_problems = rows, stop_by, decays, most, misses, training, active
+            rows, stop_by, decays, most, misses, training, active = (tensor[left] for tensor in of_problems)
             state = adam.state[weights]
             weights.data, state["exp_avg"], state["exp_avg_sq"] = (
                 tensor[left] for tensor in (weights.data, state["exp_avg"], state["exp_avg_sq"])
             )
     return _classes(x, best)
+
+
+def _split(problems: Sequence[Problem], count: int, random: np.random.RandomState) -> tuple[Tensor, Tensor]:
+    """Return the rows to fit on, [problems, rows], and which rows early stopping uses, [problems, 1, count] bool."""
+    rows: np.ndarray = np.stack([problem.rows for problem in problems])
+    held_out: Any = [problem.stop_by for problem in problems]
+    if held_out[0] is None:
+        order = random.permutation(rows.shape[1])
+        held_out, rows = np.split(rows[:, order], [int(_HELD_OUT * len(order))], axis=1)
+    stop_by = np.zeros((len(problems), 1, count), dtype=bool)
+    for i, places in enumerate(held_out):
+        stop_by[i, :, places] = True
+    return torch.from_numpy(rows), torch.from_numpy(stop_by)
 
 
 def _initial_weights(x: Tensor, targets: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
         start += len(pairs)
     scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
     weights = None, [len(pairs) for pairs in task.subsets.values()]
-    averages = (np.average(scores, axis=0, weights=own).tolist() for own in weights)
+    averages = (np.average(scores, axis=0, weights=of_subsets).tolist() for of_subsets in weights)
     mean, wmean = (Correlation(spearman=spearman, pearson=pearson) for spearman, pearson in averages)
     return StsScores(
         task=task.name,

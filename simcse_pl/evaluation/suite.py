@@ -61,11 +61,7 @@ class RetrievalTask:
     """
 
     def __init__(
-        self,
-        corpus: str | Path,
-        queries: Sequence[str] | str,
-        column: int | str | None = None,
-        top_k: PositiveInt = 3,
+        self, corpus: str | Path, queries: Sequence[str] | str, column: int | str | None = None, top_k: PositiveInt = 3
     ) -> None:
         self._name, self._top_k = str(corpus), top_k
         self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
@@ -75,8 +71,9 @@ class RetrievalTask:
         """Return the neighbours of every query."""
         index = SentenceIndex.build(with_prompt(encode, DOCUMENT), self._corpus)
         index.encode = with_prompt(encode, QUERY)
-        found = index.search(self._queries, self._top_k, leave_out_equal=True)
-        queries = [QueryResults(query=query, neighbours=near) for query, near in zip(self._queries, found, strict=True)]
+        nearest = index.search(self._queries, self._top_k, leave_out_equal=True)
+        pairs = zip(self._queries, nearest, strict=True)
+        queries = [QueryResults(query=query, neighbours=neighbours) for query, neighbours in pairs]
         return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)
 
 
@@ -91,7 +88,7 @@ class Suite:
         retrieval: measures queries and their corpus (see RetrievalTask); None to omit them.
         evaluators: measurements of the user's own data, by name; their test split is measured.
         failed: error messages of tasks that could not be read, by task.
-        classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
+        classifier: see transfer.evaluate_transfer.
     """
 
     sts: list[StsTask] = field(default_factory=list)
@@ -198,7 +195,6 @@ def evaluate_suite(
     Args:
         encode: function from sentences to vectors [n, dim]. It is called once per task (and once for geometry), with
             the distinct sentences of the task.
-        suite: see load_suite.
         device: device of the classifiers.
         progress: show a progress bar on standard error.
     """

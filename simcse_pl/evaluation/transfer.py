@@ -46,12 +46,12 @@ def evaluate_transfer(
 
     Args:
         encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
-        task: the labeled examples.
         device: device of the classifiers.
         classifier: `scikit-learn`, solved by a faster method; or `pytorch`, trained as SentEval trains it with the
             settings of SimCSE's evaluation script.
     """
-    labels = np.array([example.label for split in task.splits.values() for example in split])
+    examples = [example for split in task.splits.values() for example in split]
+    labels = np.array([example.label for example in examples])
     ends = np.cumsum([len(split) for split in task.splits.values()])
     rows = dict(zip(task.splits, np.split(np.arange(len(labels)), ends[:-1]), strict=True))
     finals = _folds(rows["all"], labels) if "all" in rows else [(rows["train"], rows["test"])]
@@ -61,13 +61,10 @@ def evaluate_transfer(
     fit_predict = logistic_regression.fit_predict
     if classifier == PYTORCH:
         fit_predict, grid = pytorch_classifier.fit_predict, WEIGHT_DECAYS
-    sentences = [example.sentences for split in task.splits.values() for example in split]
-    columns = encode_columns(encode, *zip(*sentences, strict=True))
-    is_pair = len(columns) > 1
-    features = columns[0].to(device)
-    if is_pair:
-        first, second = (column.to(device) for column in columns)
-        features = torch.cat([(first - second).abs(), first * second], dim=1)
+    columns = encode_columns(encode, *zip(*(example.sentences for example in examples), strict=True))
+    features, *others = (column.to(device) for column in columns)
+    if others:  # the tasks have pairs
+        features = torch.cat([(features - others[0]).abs(), features * others[0]], dim=1)
     targets = torch.from_numpy(labels).to(device)
 
     # All fits of all rounds with the whole grid are one batched problem; then one final fit per round.
@@ -85,7 +82,7 @@ def evaluate_transfer(
         protocol=protocol,
         rows=sum(len(test) for _, test in finals),
         accuracy=float(_accuracies(predicted, labels, finals).mean()),
-        f1=float(f1_score(labels[test], predicted[0, 0, test])) if is_pair else None,
+        f1=float(f1_score(labels[test], predicted[0, 0, test])) if others else None,
         dev_accuracy=float(means.max(axis=1).mean()),
         classifier=classifier,
     )

@@ -57,9 +57,9 @@ def _without_paths(value: Any) -> Any:
     """Return options without folders of the user's machine, and without names of classes."""
     match value:
         case dict():
-            return {key: _without_paths(own) for key, own in value.items() if key != "_target_"}
+            return {key: _without_paths(item) for key, item in value.items() if key != "_target_"}
         case list():
-            return [_without_paths(own) for own in value]
+            return [_without_paths(item) for item in value]
         case str():
             return re.sub(r"(?<![\w./:])~?/(?:[^\n/,\]]+/)+", "", value)
     return value

@@ -18,7 +18,7 @@ from simcse_pl.models.templates import sorted_batches
 from simcse_pl.postprocessing.linear import AffinePostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.tensors import cosine_similarity, unit_vectors
+from simcse_pl.utils.tensors import cosine_similarity, evaluation_mode, unit_vectors
 from simcse_pl.utils.types import Batch
 
 GRAPH_FILE = "model.onnx"  # the names that transformers.js and text-embeddings-inference look for
@@ -73,8 +73,8 @@ def _run(graph: Path, encoder: SentenceEncoder, sentences: Sequence[str]) -> Ten
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     vectors = torch.empty(len(sentences), encoder.dim)
     for places, inputs in sorted_batches(sentences, encoder.templates, _BATCH_SIZE, encoder.max_length):
-        (found,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
-        vectors[places] = torch.from_numpy(found)
+        (batch,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
+        vectors[places] = torch.from_numpy(batch)
     return vectors
 
 
@@ -114,22 +114,19 @@ class _Graph(nn.Module):
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:
     ((_, inputs),) = sorted_batches(sentences, encoder.templates, len(sentences), encoder.max_length)
-    was_training = encoder.training
-    try:
-        with reraise_as(f"{type(encoder.backbone).__name__} cannot be exported to ONNX"), _quiet(), torch.no_grad():
-            torch.onnx.export(
-                _Graph(encoder).eval(),
-                kwargs={"inputs": inputs},
-                f=path,
-                input_names=list(inputs),
-                output_names=[OUTPUT],
-                dynamic_shapes={"inputs": {name: {0: "batch", 1: "tokens"} for name in inputs}},
-                external_data=sum(p.numel() * p.element_size() for p in encoder.parameters()) > _MAX_FILE_SIZE,
-                dynamo=True,
-                verbose=False,
-            )
-    finally:
-        encoder.train(was_training)
+    what = f"{type(encoder.backbone).__name__} cannot be exported to ONNX"
+    with reraise_as(what), _quiet(), torch.no_grad(), evaluation_mode(encoder):
+        torch.onnx.export(
+            _Graph(encoder).eval(),
+            kwargs={"inputs": inputs},
+            f=path,
+            input_names=list(inputs),
+            output_names=[OUTPUT],
+            dynamic_shapes={"inputs": {name: {0: "batch", 1: "tokens"} for name in inputs}},
+            external_data=sum(p.numel() * p.element_size() for p in encoder.parameters()) > _MAX_FILE_SIZE,
+            dynamo=True,
+            verbose=False,
+        )
 
 
 @contextlib.contextmanager

@@ -72,25 +72,20 @@ def contrastive_loss(
     Returns:
         The mean over the anchors, a scalar; or [n].
     """
-    m = len(positives)
-    rows = torch.arange(m, device=positives.device)
-    hard_rows = rows.repeat_interleave(0 if hard_negatives is None else hard_negatives.shape[1])
-    parts = [positives, *(part.flatten(0, -2) for part in (hard_negatives, queue) if part is not None)]
-    # the row of each key, -1 for those of the queue
-    row_of = F.pad(torch.cat([rows, hard_rows]), (0, 0 if queue is None else len(queue)), value=-1)
-    targets = row_of[label_offset : label_offset + len(anchors)]
-    similarities = similarity_matrix(anchors, torch.cat(parts), similarity)
+    keys = torch.cat([positives, *(x.flatten(0, -2) for x in (hard_negatives, queue) if x is not None)])
+    targets = label_offset + torch.arange(len(anchors), device=anchors.device)
+    similarities = similarity_matrix(anchors, keys, similarity)
     if positive_similarities is not None:
         similarities = similarities.scatter(1, targets[:, None], positive_similarities[:, None])
     if further_similarities is not None:
         similarities = torch.cat([similarities, further_similarities], dim=1)
-        row_of = F.pad(row_of, (0, further_similarities.shape[1]), value=-1)
     logits = similarities / temperature
-    if hard_negative_weight != 1.0:
+    if hard_negatives is not None and hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
-        own_hard_negatives = row_of == targets[:, None]
-        own_hard_negatives[:, :m] = False
-        logits = torch.where(own_hard_negatives, logits + log_alpha, logits)
+        m, k, _ = hard_negatives.shape
+        row_of_key = torch.arange(m, device=anchors.device).repeat_interleave(k)
+        is_own = F.pad(targets[:, None] == row_of_key, (m, logits.shape[1] - m - m * k))
+        logits = torch.where(is_own, logits + log_alpha, logits)
     if negative_mask is not None:
         logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
     if hardness:
@@ -201,7 +196,7 @@ class ContrastiveLoss(Loss):
             comparisons += [[positive, 0, *positives_too] for positive in positives]
         left_out = self.false_negatives(batch, comparisons)
         losses = [
-            self.loss_of_views(batch, views, _negative_mask(batch, views, [0, *positives], false))
+            self.loss_of_views(batch, views, _negative_mask(batch, views, {0, *positives}, false))
             for views, false in zip(comparisons, left_out, strict=True)
         ]
         return batch.split.weight * torch.stack(losses).mean()
@@ -264,21 +259,16 @@ class ContrastiveLoss(Loss):
 
 
 def _negative_mask(
-    batch: EmbeddedBatch, views: Sequence[int], own: Sequence[int], false: Mapping[int, Tensor] | None
+    batch: EmbeddedBatch, views: Sequence[int], own: set[int], false: Mapping[int, Tensor] | None
 ) -> Tensor | None:
-    """Return the `negative_mask` of a comparison of views.
-
-    It leaves out the `own` views of a row, except the second of `views`, and the `false` negatives.
-    """
-    _, *keys = views
-    further = [place for place, view in enumerate(keys) if place > 0 and view in own]
-    if false is None and not further:
+    """Return the `negative_mask` of a comparison: the `false` negatives, and a row's `own` views but its positive."""
+    positive, *others = keys = views[1:]
+    if false is None and own.isdisjoint(others):
         return None
-    rows = torch.arange(len(batch.embeddings), device=batch.embeddings.device)
-    none = torch.zeros(len(rows), sum(batch.split.rows), dtype=torch.bool, device=rows.device)
-    mask = torch.stack([none if false is None else false[view] for view in keys], dim=2)
-    itself = batch.split.label_offset + rows
-    mask[rows, itself, 0] = False
-    for place in further:
-        mask[rows, itself, place] = True
-    return torch.cat([mask[:, :, 0], mask[:, :, 1:].flatten(1)], dim=1)
+    itself = batch.is_itself()
+    masks = {view: torch.zeros_like(itself) if false is None else false[view] for view in keys}
+    masks[positive] = masks[positive] & ~itself
+    for view in own.intersection(others):
+        masks[view] = masks[view] | itself
+    by_view = torch.stack([masks[view] for view in keys], dim=2)
+    return torch.cat([by_view[:, :, 0], by_view[:, :, 1:].flatten(1)], dim=1)

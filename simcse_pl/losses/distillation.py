@@ -19,8 +19,7 @@ from simcse_pl.utils.tensors import Similarity, at_least_float32, paired_similar
 class _Distillation(TaughtLoss):
     def __init__(self, teacher: FrozenEncoder | None, weight: float) -> None:
         super().__init__(weight)
-        self.teacher = teacher
-        self.normalize = False
+        self.teacher, self.normalize = teacher, False
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Find out whether the teacher reads the encoder's token ids, and vectors are compared at length 1."""

@@ -31,12 +31,8 @@ _ROWS_A_BLOCK = 4096
 class Frozen(nn.Module):
     """A network that is not trained.
 
-    It moves to the device of the module that it belongs to. It registers no parameters with that module,
-    so that no optimizer, checkpoint or gradient reduction contains them. It keeps its own mode, training
-    or evaluation.
-
-    Attributes:
-        network: the network.
+    It moves to the device of the module that it belongs to. It registers no parameters with that module, so that no
+    optimizer, checkpoint or gradient reduction contains them. It keeps its own mode, training or evaluation.
     """
 
     network: nn.Module

@@ -32,8 +32,6 @@ class InnerLayer(Loss):
 
     Args:
         objective: a loss of embeddings, without parameters.
-        kl_weight: the weight of the divergence.
-        temperature: t.
 
     Raises:
         UserError: from `attach`, if inner layers may not be the last layers of cut encoders.

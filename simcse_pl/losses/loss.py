@@ -133,6 +133,11 @@ class EmbeddedBatch:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
         return all_gather_with_grad(self.embeddings, split=self.split)[0]
 
+    def is_itself(self) -> Tensor:
+        """Return which of the rows of all devices each row of this device is, [batch, m] bool."""
+        every_row = torch.eye(sum(self.split.rows), dtype=torch.bool, device=self.embeddings.device)
+        return every_row[self.split.label_offset :][: len(self.embeddings)]
+
     def truncated(self, dim: int) -> "EmbeddedBatch":
         """Return this batch with the first dimensions of the embeddings and of the queue; `pooled` is unchanged."""
         queue = None if self.queue is None else self.queue[:, :dim]

@@ -37,8 +37,7 @@ class MatryoshkaLoss(Loss):
         weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
-        self.objective = objective
-        self.given = dims, weights
+        self.objective, self.given = objective, (dims, weights)
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]

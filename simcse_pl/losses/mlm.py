@@ -212,18 +212,16 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
         Args:
-            encoder: the trained encoder.
-            backbone: passed to `self.states`.
+            encoder, chunk_size: see EmbeddedBatch.
+            backbone, further: for `self.states`, `further` as more inputs, each [batch * views, 1, ...].
             inputs: tensors [batch, views, tokens]; with `labels`, the ids are masked already.
-            chunk_size: see EmbeddedBatch.
-            further: more inputs for `self.states`, each [batch * views, 1, ...].
         """
         views = inputs["input_ids"].shape[1]
         sequences = {name: inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
-        begins = inputs[BEGINS_WORD].flatten(0, 1) if BEGINS_WORD in inputs else None
         if "labels" in inputs:
             sequences["labels"] = inputs["labels"].flatten(0, 1)
         else:
+            begins = inputs[BEGINS_WORD].flatten(0, 1) if BEGINS_WORD in inputs else None
             sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"], begins)
         of_chunk = partial(self._sum, backbone, encoder.groups)
         total = apply_in_chunks(of_chunk, sequences | further, chunk_size and chunk_size * views)

@@ -45,14 +45,10 @@ class AngularMarginLoss(ContrastiveLoss):
     ) -> Tensor:
         """Return the loss with the margin."""
         cosines = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]])
-        positive_similarities = add_angle(cosines, math.radians(self.margin))
-        return super().loss_of_views(batch, views, mask, positive_similarities=positive_similarities, **changed)
-
-
-def add_angle(cosines: Tensor, angle: float) -> Tensor:
-    """Return cos(theta + angle) for cosines of theta, 0 to pi; `angle` is in radians."""
-    sines = (1 - cosines.square()).clamp(min=torch.finfo(cosines.dtype).eps).sqrt()
-    return cosines * math.cos(angle) - sines * math.sin(angle)
+        sines = (1 - cosines.square()).clamp(min=torch.finfo(cosines.dtype).eps).sqrt()
+        margin = math.radians(self.margin)
+        with_margin = cosines * math.cos(margin) - sines * math.sin(margin)
+        return super().loss_of_views(batch, views, mask, positive_similarities=with_margin, **changed)
 
 
 class TripletMargin(Loss):

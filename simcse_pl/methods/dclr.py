@@ -73,8 +73,7 @@ class DebiasedLoss(TaughtLoss):
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
         guided = self.guide.embed(batch)
         near = similarity_matrix(guided[:, anchor], batch.gather(guided[:, positive])) > self.threshold
-        gathered, offset = batch.gathered, batch.split.label_offset
-        is_positive = torch.eye(len(gathered), dtype=torch.bool, device=near.device)[offset : offset + len(near)]
+        gathered, is_positive = batch.gathered, batch.is_itself()
         near = near & ~is_positive
         batch.log("masked_negatives", near.sum(dim=1).float().mean() / max(1, len(gathered) - 1))
         noise = self._noise(gathered[:, anchor], gathered[:, positive])

@@ -48,10 +48,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
     discriminator: PreTrainedModel
 
     def __init__(
-        self,
-        weight: NonNegativeFloat = 0.005,
-        probability: Probability = 0.3,
-        generator: str | Path | None = None,
+        self, weight: NonNegativeFloat = 0.005, probability: Probability = 0.3, generator: str | Path | None = None
     ) -> None:
         super().__init__(weight, probability)
         self.generator_name = generator

@@ -16,7 +16,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import projection_head
 from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import Tokens
-from simcse_pl.utils.tensors import similarity_matrix, unit_vectors
+from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
 
 
 class PeerNetwork(Loss):
@@ -66,15 +66,15 @@ class PeerNetwork(Loss):
         anchors = [embeddings[:, 0] for embeddings in networks]
         of_peer = batch.gather(select_views(networks[1], [0, views[0]]))
         gathered = [batch.gathered[:, 0], of_peer[:, 0]]
-        offset = batch.split.label_offset
-        itself = torch.eye(len(of_peer), dtype=torch.bool, device=of_peer.device)[offset : offset + len(anchors[0])]
-        itself = F.pad(itself, (len(views), 0))
+        itself = F.pad(batch.is_itself(), (len(views), 0))
         scores = {}  # log S(a, b), by the numbers of the networks
         for b, embeddings in enumerate(networks):
+            own_views = select_views(embeddings, views)
             for a in range(2):
-                same = unit_vectors(anchors[a])[:, None] * unit_vectors(select_views(embeddings, views))
-                cosines = torch.cat([same.sum(dim=-1), similarity_matrix(anchors[a], gathered[b])], dim=1)
+                with_views = paired_similarity(anchors[a][:, None], own_views)
+                cosines = torch.cat([with_views, similarity_matrix(anchors[a], gathered[b])], dim=1)
                 scores[a, b] = (cosines / self.temperature).masked_fill(itself, -torch.inf).log_softmax(dim=1)
+        offset = batch.split.label_offset
         loss = contrastive_loss(anchors[1], of_peer[:, 1], temperature=self.temperature, label_offset=offset)
         labels = F.pad(torch.ones_like(itself[:, : len(views)], dtype=loss.dtype), (0, len(of_peer)))
         for within in (scores[0, 0], scores[1, 1]):

@@ -52,9 +52,6 @@ def list_mle(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:
     return (ordered.flip(1).logcumsumexp(dim=1).flip(1) - ordered).sum(dim=1).mean()
 
 
-LOSSES = {"list_net": list_net, "list_mle": list_mle}
-
-
 class RankingConsistency(Loss):
     """The difference between the two rankings of a batch that two views of a sentence give (Liu et al. 2023).
 
@@ -128,7 +125,8 @@ class RankingDistillation(TaughtLoss):
         of_all = of_all.split([x.shape[2] for x in taught], dim=1)
         scores = similarity_matrix(batch.embeddings[:, anchor], batch.gathered[:, positive]) / self.temperature
         teacher_scores = torch.zeros_like(scores)
-        for share, own, others in zip(self.shares, taught, of_all, strict=True):
-            teacher_scores += share * similarity_matrix(own[:, anchor], others) / self.teacher_temperature
+        for share, vectors, others in zip(self.shares, taught, of_all, strict=True):
+            teacher_scores += share * similarity_matrix(vectors[:, anchor], others) / self.teacher_temperature
         labels = batch.split.label_offset + torch.arange(len(scores), device=scores.device)
-        return batch.split.weight * LOSSES[self.loss](scores, teacher_scores, labels)
+        rank = list_net if self.loss == "list_net" else list_mle
+        return batch.split.weight * rank(scores, teacher_scores, labels)

@@ -13,7 +13,7 @@ from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.roles import Role
-from simcse_pl.utils.tensors import at_least_float32, paired_similarity
+from simcse_pl.utils.tensors import at_least_float32, evaluation_mode, paired_similarity
 from simcse_pl.utils.types import Batch
 
 EPSILON = 1e-5  # of torch's BatchNorm1d, as in the released code
@@ -99,9 +99,5 @@ class NegativesWithoutDropout(ContrastiveLoss):
 
 
 def _pool_without_dropout(encoder: SentenceEncoder, inputs: Batch) -> Tensor:
-    was_training = encoder.backbone.training
-    encoder.backbone.eval()  # also when the backward pass of apply_in_chunks recomputes
-    try:
+    with evaluation_mode(encoder.backbone):  # also when the backward pass of apply_in_chunks recomputes
         return encoder.pool_views(inputs)
-    finally:
-        encoder.backbone.train(was_training)

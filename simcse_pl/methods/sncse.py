@@ -86,8 +86,6 @@ def negate_parsed(tokens: Iterable[Any]) -> str:
     return " ".join(["Not", *words])
 
 
-_RULES = Path(__file__).with_name("negation_rules")
-
 Rules = Sequence[tuple[re.Pattern[str], str]]
 
 
@@ -103,7 +101,7 @@ def read_rules(name: str) -> Rules:
     Raises:
         UserError: there is no such file, or a line is not valid.
     """
-    files = {path.stem: path for path in sorted(_RULES.glob("*.txt"))}
+    files = {path.stem: path for path in sorted(Path(__file__).with_name("negation_rules").glob("*.txt"))}
     if not (path := files.get(name, Path(name))).is_file():
         raise UserError(f"rules={name}: no such file; there are rules for {', '.join(files)}")
     parts: dict[str, str] = {}
@@ -172,10 +170,9 @@ class Negation(View):
         if not self.is_english:
             return [negate_by_rules(sentence, self.rules) for sentence in sentences]
         ended = [sentence for sentence in sentences if sentence.rstrip().endswith(tuple(string.punctuation))]
-        made = (
-            (negate(sentence, self.rules) for sentence in ended)
-            if self.parser is None
-            else map(negate_parsed, self.parser.pipe(ended))
-        )
+        if self.parser is None:
+            made = [negate(sentence, self.rules) for sentence in ended]
+        else:
+            made = [negate_parsed(tokens) for tokens in self.parser.pipe(ended)]
         negated = dict(zip(ended, made, strict=True))
         return [negated.get(sentence, f"Not {sentence}") for sentence in sentences]

@@ -6,20 +6,11 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
 from torch import nn
 from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.models.adapters import add_adapter, load_adapter
-from simcse_pl.models.sources import (
-    base_of,
-    load_config,
-    loading,
-    loading_options,
-    resolve,
-)
+from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
 from simcse_pl.models.unpadded import UNPADDED, use_unpadded
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import load_bare_weights
@@ -102,10 +93,11 @@ def load_backbone(
         if attn_implementation not in (None, UNPADDED):
             config._attn_implementation = attn_implementation
         empty = torch.get_default_device().type == "meta"  # see training/fsdp.py
+        torch_dtype = getattr(torch, dtype or "float32")
         if pretrained and not weights and not empty:
-            model = _load_model(name, source_of_weights, config, subfolder, dtype, quantization)
+            model = _load_model(name, source_of_weights, config, subfolder, torch_dtype, quantization)
         else:
-            model = draw_model(config, getattr(torch, dtype or "float32"))
+            model = draw_model(config, torch_dtype)
     if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
         use_unpadded(model, first_position(model))
     if bidirectional and not empty and not _sees_next_tokens(model):
@@ -166,23 +158,18 @@ def draw_model(config: PreTrainedConfig, dtype: torch.dtype = torch.float32) -> 
 
 
 def _load_model(
-    name: str,
-    source: str,
-    config: PreTrainedConfig,
-    subfolder: str = "",
-    dtype: str | None = None,
-    quantization: Any = None,
+    name: str, source: str, config: PreTrainedConfig, subfolder: str, dtype: torch.dtype, quantization: Any
 ) -> Backbone:
     """Load a pretrained model, or raise UserError if weights are missing, apart from those of a pooler."""
-    options: dict[str, Any] = {"subfolder": subfolder, "dtype": getattr(torch, dtype or "float32")}
+    options: dict[str, Any] = {"subfolder": subfolder, "dtype": dtype}
     if quantization is not None:
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
             options["device_map"] = {"": torch.cuda.current_device()}
     model, missing = _load_weights(AutoModel, source, config, **options)
     if missing := [key for key in missing if not key.startswith("pooler.")]:
-        lacking = f"lack {missing[0]} ({len(missing)} missing)"
-        raise UserError(f"{name}: its weights {lacking}: is it a {config.model_type}, or damaged?")
+        lacking = f"its weights lack {missing[0]} ({len(missing)} missing)"
+        raise UserError(f"{name}: {lacking}: is it a {config.model_type}, or damaged?")
     return model
 
 

@@ -23,7 +23,7 @@ from simcse_pl.models.unpadded import packs_sequences, with_padding
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import to_device, unit_vectors
+from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
 from simcse_pl.utils.types import Backbone, Batch
@@ -101,9 +101,8 @@ class SentenceEncoder(nn.Module):
         self.projection = None
         self.pooled_dim: int = backbone.config.hidden_size
         if not isinstance(self.pooling_layer, Pooling):
-            with torch.no_grad():
-                shape = self.eval().pool(examples).shape
-            self.train()
+            with torch.no_grad(), evaluation_mode(self):
+                shape = self.pool(examples).shape
             if len(shape) != 2 or len(EXAMPLES) != shape[0]:
                 raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
             self.pooled_dim = shape[1]
@@ -151,9 +150,8 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
-        of_template = template, template_bias, final_period
-        values = pooling, head, max_length, normalize, *of_template, truncate_dim, template_as_text, prompts
-        return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), backbone, options)
+        given = {setting: value for setting, value in locals().items() if setting in SETTINGS}
+        return load_saved(cls, str(name), given, backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.
@@ -191,19 +189,16 @@ class SentenceEncoder(nn.Module):
         normalize: bool | None = None,
         prompt_name: str | None = None,
     ) -> Tensor:
-        """Return vectors for sentences in order. A vector does not depend on the rest of its batch.
+        """Return vectors [n, dim] in float32 on the CPU for sentences in order, whatever else is in their batches.
 
         Args:
-            sentences: any number of sentences.
+            sentences: any number of them.
             batch_size: sentences of similar length per forward pass. None takes 32 on a CPU, where they fit
                 the caches, and 128 elsewhere.
             progress: show a progress bar on standard error.
             bf16: compute in bfloat16, which keeps two to three digits and is up to twice as fast.
             max_length, normalize: replace the encoder's settings.
             prompt_name: the name of the prompt of the sentences; None for the template, or none.
-
-        Returns:
-            [n, dim] float32 on the CPU.
 
         Raises:
             UserError: `sentences` is not a list of strings, `max_length` is out of range, or no prompt has this name.
@@ -215,17 +210,12 @@ class SentenceEncoder(nn.Module):
         vectors = torch.empty(len(sentences), self.pooled_dim)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length, prompt_name)
         bar = iter(tracked(batches, "encoding", -(-len(sentences) // batch_size), shown=progress))
-        was_training = self.training
-        self.eval()
-        try:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-                while encoded := [
-                    (places, self(to_device(inputs, self.device), in_groups=True).float())
-                    for places, inputs in itertools.islice(bar, _BATCHES_PER_COPY)
-                ]:
-                    vectors[[row for rows, _ in encoded for row in rows]] = torch.cat([x for _, x in encoded]).cpu()
-        finally:
-            self.train(was_training)
+        with evaluation_mode(self), torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
+            while encoded := [
+                (places, self(to_device(inputs, self.device), in_groups=True).float())
+                for places, inputs in itertools.islice(bar, _BATCHES_PER_COPY)
+            ]:
+                vectors[[row for rows, _ in encoded for row in rows]] = torch.cat([x for _, x in encoded]).cpu()
         normalize = self.normalize if normalize is None else normalize
         return unit_vectors(self._postprocessed(vectors)) if normalize else self._postprocessed(vectors)
 
@@ -269,7 +259,9 @@ class SentenceEncoder(nn.Module):
             inputs, in_groups: as in `forward`.
             num_layers: pool the output of this layer in place of the last one, or of the first layers; None for all.
         """
-        if in_groups:
+        if not in_groups:
+            vectors = self._pool_pass(inputs, inputs, num_layers)
+        else:
             rows, pooled = [], []
             for part, group in self.groups.split(self.backbone, inputs):
                 # a group may have embeddings in place of the ids, which the pooling may read
@@ -277,8 +269,6 @@ class SentenceEncoder(nn.Module):
                 rows.append(part)
                 pooled.append(self._pool_pass(group, group | {"input_ids": ids}, num_layers))
             vectors = pooled[0] if len(pooled) == 1 else torch.cat(pooled)[torch.cat(rows).argsort()]
-        else:
-            vectors = self._pool_pass(inputs, inputs, num_layers)
         if self.template_bias == "always" or (self.training and self.template_bias != "none"):
             bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
             vectors = vectors - self._pool_pass(bare, of_pooling, num_layers)[kinds]

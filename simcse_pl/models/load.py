@@ -38,23 +38,14 @@ def load_encoder(
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
     """
+    options: dict[str, Any] = dict(locals())
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
         return WordVectors.from_file(name, bool(normalize))
     if not Path(name).is_file() and (static := read_static_embeddings(resolve(name))):
         static.normalize = static.normalize if normalize is None else normalize
         static.vectors = static.vectors[:, :truncate_dim].contiguous()
         return static
-    return SentenceEncoder.from_pretrained(
-        name,
-        pooling=pooling,
-        num_layers=num_layers,
-        max_length=max_length,
-        normalize=normalize,
-        template=template,
-        truncate_dim=truncate_dim,
-        backbone=backbone,
-        prompts=prompts,
-    )
+    return SentenceEncoder.from_pretrained(**options)
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:
@@ -68,8 +59,8 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
     tensors = encoder.backbone.state_dict() | encoder.pooling_layer.state_dict(prefix="pooling.")
     if encoder.projection is not None and encoder.head in ("mlp", "transform"):
         tensors |= encoder.projection.state_dict(prefix="head.")
-    for place, own in enumerate(one for one in (encoder.postprocess, postprocess) if one):
-        tensors |= {f"{own.name}.{place}.{name}": tensor for name, tensor in own.tensors().items()}
+    for place, step in enumerate(filter(None, (encoder.postprocess, postprocess))):
+        tensors |= {f"{step.name}.{place}.{name}": tensor for name, tensor in step.tensors().items()}
     settings = [encoder.pooling, encoder.max_length, encoder.normalize, *encoder.templates.texts[:1]]
     if encoder.template_bias == "always":
         settings.append("without the template's bias")

@@ -17,11 +17,11 @@ def difference(first: SentenceEncoder, other: SentenceEncoder) -> str | None:
         return "their tokenizers"
     if first.postprocess or other.postprocess:
         return "their post-processing, which belongs to the vectors of one encoder"
-    settings, of_other = vars(first.settings), vars(other.settings)
-    differing = (f"{name}={settings[name]} and {of_other[name]}" for name in settings)
-    return next(
-        (text for text, name in zip(differing, settings, strict=True) if settings[name] != of_other[name]), None
-    )
+    of_other = vars(other.settings)
+    for name, value in vars(first.settings).items():
+        if value != of_other[name]:
+            return f"{name}={value} and {of_other[name]}"
+    return None
 
 
 def merge(encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None = None) -> SentenceEncoder:
@@ -58,9 +58,9 @@ def greedy_soup(encoders: Sequence[SentenceEncoder], score: Callable[[SentenceEn
     """
     alone = pd.Series([score(encoder) for encoder in encoders]).sort_values(ascending=False, kind="stable")
     soup, best, rows = list[SentenceEncoder](), float("-inf"), []
-    for number, own in alone.items():
-        mean = score(merge([*soup, encoders[number]])) if soup else own
+    for number, of_encoder in alone.items():
+        mean = score(merge([*soup, encoders[number]])) if soup else of_encoder
         if kept := mean >= best:
             soup, best = [*soup, encoders[number]], mean
-        rows.append({"alone": own, "mean with it": mean, "kept": kept})
+        rows.append({"alone": of_encoder, "mean with it": mean, "kept": kept})
     return pd.DataFrame(rows, index=alone.index)

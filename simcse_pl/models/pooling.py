@@ -150,12 +150,7 @@ class PoolerOutput(Pooling):
 
 
 class LatentAttentionPooling(Pooling):
-    """The mean over tokens after a trained layer of attention; see `LatentAttention`.
-
-    Args:
-        config: the backbone's config.
-        options: of LatentAttention, such as latents and heads.
-    """
+    """The mean over tokens after a trained layer of attention; `options` are those of LatentAttention."""
 
     def __init__(self, config: PreTrainedConfig, **options: int) -> None:
         super().__init__(mean_over_tokens)

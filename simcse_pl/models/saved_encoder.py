@@ -29,14 +29,7 @@ from simcse_pl.models.sentence_transformers_format import (
     write_modules,
 )
 from simcse_pl.models.settings import SETTINGS_FILE, EncoderSettings, EncoderSpec
-from simcse_pl.models.sources import (
-    ADAPTER_FILE,
-    find_file,
-    find_weights,
-    load_tokenizer,
-    quiet_transformers,
-    resolve,
-)
+from simcse_pl.models.sources import ADAPTER_FILE, find_file, find_weights, load_tokenizer, quiet_transformers, resolve
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.postprocessing.post_process import SETTINGS_FILE as POSTPROCESS_FILE
@@ -100,9 +93,8 @@ def read_spec(name: str, given: Mapping[str, Any]) -> EncoderSpec:
     except UserError:
         if pooling is None:
             raise
-        log.warning(
-            "pooling=%s: %s has modules that are not supported; only its transformer is loaded", name_of(pooling), name
-        )
+        what = "has modules that are not supported; only its transformer is loaded"
+        log.warning("pooling=%s: %s %s", name_of(pooling), name, what)
         return EncoderSpec()
     released = _RELEASED.fullmatch(source)
     if spec is None and released and find_file(source, "config.json"):
@@ -137,9 +129,8 @@ def _read_saved(source: str) -> EncoderSpec | None:
     content = read_json(path)
     with reraise_as(f"{path} is damaged"):
         settings = TypeAdapter(EncoderSettings).validate_python(content)
-    head, pooling = (
-        read_weights(file) if (file := find_file(source, name)) else {} for name in (HEAD_FILE, POOLING_FILE)
-    )
+    files = [find_file(source, name) for name in (HEAD_FILE, POOLING_FILE)]
+    head, pooling = (read_weights(file) if file else {} for file in files)
     postprocess = None
     if fitted := find_file(source, POSTPROCESS_FILE):
         find_file(source, TENSORS_FILE)  # a hub repository's files are downloaded into one folder

@@ -19,6 +19,7 @@ from simcse_pl.models.pooling import POOLINGS, PoolerOutput, Pooling, find_pooli
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
+from simcse_pl.postprocessing.linear import AffinePostProcess
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json, write_json
@@ -26,6 +27,7 @@ from simcse_pl.utils.tensors import read_weights
 from simcse_pl.utils.types import Backbone
 
 MODULES_FILE = "modules.json"
+Module = tuple[str, dict[str, Any], dict[str, Tensor]]  # its class, options and weights
 _CLASSES = "sentence_transformers."
 # Before version 5.4 each pooling had a switch of its own. Of several, the vectors are concatenated in this order.
 _SWITCHES = {
@@ -37,6 +39,7 @@ _SWITCHES = {
 }
 _NAMES = {"lasttoken": "last_token", "weightedmean": "weighted_mean"}  # the library's names since then
 _TANH = "torch.nn.modules.activation.Tanh"
+_IDENTITY = "torch.nn.modules.linear.Identity"
 _ON_VECTORS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 # The values of a module's options that a SentenceEncoder can reproduce; they are the library's defaults.
 _SUPPORTED: dict[str, dict[str, Any]] = {
@@ -46,10 +49,8 @@ _SUPPORTED: dict[str, dict[str, Any]] = {
     "Normalize": _ON_VECTORS,
 }
 # Old versions named the transformer's settings after its architecture.
-_TRANSFORMER_FILES = [
-    f"sentence_{kind}_config.json"
-    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-]
+_ARCHITECTURES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+_TRANSFORMER_FILES = [f"sentence_{kind}_config.json" for kind in _ARCHITECTURES]
 
 
 def read_sentence_transformers(source: str) -> EncoderSpec | None:
@@ -68,21 +69,18 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         if max_length is None:  # since version 5.4, it is the tokenizer's and may be huge
             max_length = _read(source, modules["Transformer"], "tokenizer_config.json").get("model_max_length")
         max_length = max_length if isinstance(max_length, int) and max_length < LARGE_INTEGER else None
-        template, model = None, _read(source, "", "config_sentence_transformers.json")
-        if model.get("truncate_dim") and "Normalize" in modules:
-            _unsupported(
-                source, f"vectors that are cut to truncate_dim={model['truncate_dim']} after a module Normalize"
-            )
-        prompts = model.get("prompts") or {}
-        default, as_text = prompts.get(model.get("default_prompt_name")), False
-        if configs["Pooling"].get("include_prompt") is False:
-            if default:
-                _unsupported(source, f"the prompt {default!r}, which is no part of the pooling")
+        model = _read(source, "", "config_sentence_transformers.json")
+        truncate_dim, prompts = model.get("truncate_dim"), model.get("prompts") or {}
+        if truncate_dim and "Normalize" in modules:
+            _unsupported(source, f"vectors that are cut to truncate_dim={truncate_dim} after a module Normalize")
+        default = prompts.get(model.get("default_prompt_name"))
+        not_pooled = configs["Pooling"].get("include_prompt") is False
+        if default and not_pooled:
+            _unsupported(source, f"the prompt {default!r}, which is no part of the pooling")
+        template, as_text = default + SENTENCE if default else None, False
+        if not_pooled or not any(prompts.values()):  # the library writes empty ones
             prompts = {}
-        if not any(prompts.values()):  # the library writes empty ones
-            prompts = None
         else:
-            template = default + SENTENCE if default else None
             templates = Templates(load_tokenizer(source, modules["Transformer"]), template, prompts=prompts)
             as_text = None in templates.prefixes.values()  # one text also has the library's tokens
             max_length = max_length and max_length - templates.prefix_length
@@ -92,7 +90,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             max_length=max_length,
             normalize="Normalize" in modules,
             template=template,
-            truncate_dim=model.get("truncate_dim"),
+            truncate_dim=truncate_dim,
             template_as_text="always" if as_text else "never",
             prompts=prompts,
         )
@@ -159,11 +157,13 @@ def unsupported_option(
     prefixes. An adapter is loaded into its base model as it comes, and without the magnitudes of DoRA.
     """
     assert settings.pooling is not None
-    pooling = None if is_dotted(settings.pooling) else find_pooling(settings.pooling, backbone.config)
-    plain = type(pooling) in (Pooling, PoolerOutput) and pooling.mask_of is None  # type: ignore[union-attr]
-    plain = plain and (pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens)  # type: ignore[union-attr]
-    names = settings.pooling.split("+")
-    plain = plain or (len(names) > 1 and names == [name for name in _SWITCHES if name in names])
+    names, plain = settings.pooling.split("+"), False
+    if len(names) > 1:
+        plain = names == [name for name in _SWITCHES if name in names]
+    elif not is_dotted(settings.pooling):
+        pooling = find_pooling(settings.pooling, backbone.config)
+        averaged = pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens
+        plain = type(pooling) in (Pooling, PoolerOutput) and pooling.mask_of is None and averaged
     template = templates.texts[0] if templates.texts else None
     no_prefix = [name for name, prefix in templates.prefixes.items() if prefix is None]
     beyond = {
@@ -188,71 +188,75 @@ def unsupported_option(
 def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedConfig, folder: Path) -> None:
     """Write the files that let `SentenceTransformer(folder)` load a folder with a transformer and its tokenizer.
 
-    A pooler, a head that is kept at test time and a linear post-processing become modules Dense. The library truncates
-    vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
-
     `unsupported_option` must be None.
     """
-    settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
-    assert settings.pooling is not None and settings.max_length is not None
-    names = settings.pooling.split("+")
-    parts = [find_pooling(name, config) for name in names]
-    pooling = parts[0]  # the only one, unless all are of the last layer
-    assert all(isinstance(part, Pooling) for part in parts) and isinstance(pooling, Pooling)
-    modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Transformer", {}, {})]
-    if pooling.layers != (-1,):
-        write_json(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
-        layer_weights = torch.zeros(num_layers + 1)
-        layer_weights[list(pooling.layers)] = 1
-        about = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
-        modules.append(("WeightedLayerPooling", about, {"layer_weights": layer_weights}))
-    reductions = [part.over_tokens for part in parts]
-    switches = {switch: POOLINGS[name].over_tokens in reductions for name, switch in _SWITCHES.items()}
-    modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
-    if isinstance(pooling, PoolerOutput):
-        assert spec.pooling_weights is not None
-        modules.append(_dense(_TANH, spec.pooling_weights["dense.weight"], spec.pooling_weights["dense.bias"]))
-    if settings.head == "mlp":
-        assert spec.head_weights is not None
-        modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
-    if spec.postprocess is not None:
-        from simcse_pl.postprocessing.linear import AffinePostProcess
-
-        assert isinstance(spec.postprocess, AffinePostProcess)
-        mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
-        modules.append(_dense("torch.nn.modules.linear.Identity", matrix.T, -mean @ matrix))
-    model: dict[str, Any] = {"similarity_fn_name": "cosine"}
-    if settings.truncate_dim and settings.normalize:
-        width = len(modules[-1][2]["linear.weight"]) if modules[-1][0] == "Dense" else len(parts) * dim
-        first = torch.eye(width)[: settings.truncate_dim]
-        modules.append(_dense("torch.nn.modules.linear.Identity", first, torch.zeros(len(first))))
-    elif settings.truncate_dim:
-        model["truncate_dim"] = settings.truncate_dim
-    if settings.normalize:
-        modules.append(("Normalize", {}, {}))
-    entries = []
-    for number, (kind, about, weights) in enumerate(modules):
-        path = f"{number}_{kind}" if number else ""
+    entries = [{"idx": 0, "name": "0", "path": "", "type": f"{_CLASSES}models.Transformer"}]
+    for number, (kind, options, weights) in enumerate(_modules(spec, config), 1):
+        path = f"{number}_{kind}"
         entries.append({"idx": number, "name": str(number), "path": path, "type": f"{_CLASSES}models.{kind}"})
-        if number:
-            (folder / path).mkdir()
-            write_json(folder / path / "config.json", about)
+        (folder / path).mkdir()
+        write_json(folder / path / "config.json", options)
         if weights:
             save_file(weights, folder / path / "model.safetensors")
-    max_length = settings.max_length + templates.prefix_length
+        if kind == "WeightedLayerPooling":
+            write_json(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
+    model: dict[str, Any] = {"similarity_fn_name": "cosine"}
+    if not spec.settings.normalize and spec.settings.truncate_dim:
+        model["truncate_dim"] = spec.settings.truncate_dim
     prefixes = templates.prefixes
     if default := prefixes.pop(None):
         name = next((name for name, prefix in prefixes.items() if prefix == default), "default")
         model["default_prompt_name"], prefixes[name] = name, default
     if prefixes:
         model["prompts"] = prefixes
+    assert spec.settings.max_length is not None
+    max_length = spec.settings.max_length + templates.prefix_length
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", model)
     write_json(folder / MODULES_FILE, entries)
 
 
-def _dense(activation: str, weight: Tensor, bias: Tensor) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
+def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
+    """Return the modules after the transformer.
+
+    A pooler, a head that is kept at test time and a linear post-processing become modules Dense. The library truncates
+    vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
+    """
+    settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
+    assert settings.pooling is not None
+    parts = [find_pooling(name, config) for name in settings.pooling.split("+")]
+    pooling = parts[0]  # the only one, unless all are of the last layer
+    assert isinstance(pooling, Pooling)
+    modules: list[Module] = []
+    if pooling.layers != (-1,):
+        layer_weights = torch.zeros(num_layers + 1)
+        layer_weights[list(pooling.layers)] = 1
+        options = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
+        modules.append(("WeightedLayerPooling", options, {"layer_weights": layer_weights}))
+    reductions = [part.over_tokens for part in parts]
+    switches = {switch: POOLINGS[name].over_tokens in reductions for name, switch in _SWITCHES.items()}
+    modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
+    width = len(parts) * dim
+    if isinstance(pooling, PoolerOutput):
+        assert spec.pooling_weights is not None
+        modules.append(_dense(_TANH, spec.pooling_weights["dense.weight"], spec.pooling_weights["dense.bias"]))
+    if settings.head == "mlp":
+        assert spec.head_weights is not None
+        modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
+    if isinstance(spec.postprocess, AffinePostProcess):
+        mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
+        modules.append(_dense(_IDENTITY, matrix.T, -mean @ matrix))
+        width = matrix.shape[1]
+    if settings.normalize and settings.truncate_dim:
+        first = torch.eye(width)[: settings.truncate_dim]
+        modules.append(_dense(_IDENTITY, first, torch.zeros(len(first))))
+    if settings.normalize:
+        modules.append(("Normalize", {}, {}))
+    return modules
+
+
+def _dense(activation: str, weight: Tensor, bias: Tensor) -> Module:
     width, dim = weight.shape
-    config = {"in_features": dim, "out_features": width, "bias": True, "activation_function": activation}
+    options = {"in_features": dim, "out_features": width, "bias": True, "activation_function": activation}
     weights = {"linear.weight": weight, "linear.bias": bias}
-    return "Dense", config, {name: x.detach().float().cpu().contiguous() for name, x in weights.items()}
+    return "Dense", options, {name: x.detach().float().cpu().contiguous() for name, x in weights.items()}

@@ -64,10 +64,8 @@ class EncoderSpec:
     """The parts of an encoder that its backbone and tokenizer do not contain.
 
     Args:
-        settings: the encoder's settings.
         head_weights, pooling_weights: the state dicts of its projection head and its pooling; None to draw them at
             random.
-        postprocess: its post-processing.
         subfolder: the folder within the source that contains the backbone and the tokenizer.
         num_layers, bidirectional: how the base model of an adapter was changed; None without an adapter.
     """

@@ -34,8 +34,7 @@ class StaticEmbeddings(AveragedVectors):
 
     Args:
         tokenizer: of the library `tokenizers`.
-        vectors: [tokens, dim] float32.
-        normalize: whether `encode` scales vectors to length 1, except zero vectors.
+        vectors, normalize: see AveragedVectors.
     """
 
     def __init__(self, tokenizer: Tokenizer, vectors: Tensor, normalize: bool = True) -> None:

@@ -1,15 +1,12 @@
 """Templates: prompts around a sentence, such as 'This sentence : "{sentence}" means [MASK] .' (PromptBERT, Jiang et al.
 2022). They are added after truncation, so that a long sentence never loses its prompt: to token ids, or to the text of
 these ids. A template may have the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend
-to all of the first.
-
-Prompts have names, such as `query` and `document`. A prompt is a text before the sentence or a template. It takes the
-place of the template where it is asked for.
+to all of the first. Prompts with names, such as `query`, take the place of the template where they are asked for.
 """
 
 import functools
-import itertools
 import logging
+import operator
 import re
 import string
 import unicodedata
@@ -46,6 +43,12 @@ class _Template:
     texts: Sequence[str] = ("", "")
     parts: Sequence[Sequence[int]] = ((), ())
 
+    def span(self, length: int, special: tuple[int, int]) -> tuple[int, int]:
+        """Return where the last occurrence of the sentence begins and ends in a sequence of some length."""
+        end = length - special[1] - len(self.parts[-1])
+        of_sentences = length - sum(special) - sum(map(len, self.parts))
+        return end - of_sentences // (len(self.parts) - 1), end
+
 
 _PLAIN = _Template()
 
@@ -56,8 +59,8 @@ class Templates:
     Args:
         tokenizer: the encoder's tokenizer.
         template: a text with the placeholder {sentence}, once or several times; a list of such texts, one per view of a
-            training row, where further views take the last one; or None. Outside of training, the first template is
-            used. [MASK] and <mask> are the tokenizer's mask token.
+            training row, where further views take the last one; or None. Outside of training, it is the first one.
+            [MASK] and <mask> are the tokenizer's mask token.
         with_sentence_mask: whether all batches have a `sentence_mask`, of the last occurrence of the sentence. With
             several templates, batches of several views always have one.
         final_period: whether `tokens_of` appends a period to sentences that do not end in one (see `_ends`).
@@ -66,7 +69,6 @@ class Templates:
 
     Attributes:
         texts: the templates; empty if there are none.
-        prompts: the prompts by name.
         special: the numbers of special tokens before and after a sentence.
         multiple_of: batches are padded to a multiple of this number of tokens, 1 at first.
 
@@ -89,13 +91,11 @@ class Templates:
         self.multiple_of = 1
         self._of_views = [self._template(text) for text in self.texts]
         self._of_prompts: dict[str | None, _Template] = {None: self._of_views[0] if self.texts else _PLAIN}
-        self._of_prompts |= {
-            name: self._template(text if SENTENCE in text else text + SENTENCE) for name, text in self.prompts.items()
-        }
+        for name, text in self.prompts.items():
+            self._of_prompts[name] = self._template(text if SENTENCE in text else text + SENTENCE)
         self._all = [*self._of_views, *self._of_prompts.values()]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
-        same = [first == other for first, other in zip(empty, word, strict=False)]
-        leading = same.index(False) if False in same else len(same)
+        leading = [*map(operator.eq, empty, word), False].index(False)
         self.special = leading, len(empty) - leading
 
     def _template(self, text: str) -> _Template:
@@ -116,37 +116,31 @@ class Templates:
             raise UserError(f"prompt_name={name}: the encoder has no such prompt; it has {names}")
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
-        """Raise UserError unless the templates have the mask tokens of a pooling, and fit a `template_bias`.
-
-        Args:
-            pooling, masks: the name of the pooling, and the number of mask tokens that it reads.
-            bias: when the template's vector is subtracted.
-            ignores_padding: whether the backbone ignores tokens that are masked out.
-        """
+        """Raise UserError unless the templates have as many mask tokens as a pooling reads, and fit a template_bias."""
         mask = self.tokenizer.mask_token_id
-        if masks > min(sum(list(part).count(mask) for part in one.parts) for one in self._all):
+        if masks > min(sum(part.count(mask) for part in template.parts) for template in self._all):
             given = f"template={self.texts or 'null'}"
             raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
-        if bias != "none" and (not self.texts or any(len(one.parts) != 2 for one in self._all)):
+        if bias != "none" and (not self.texts or any(len(template.parts) != 2 for template in self._all)):
             raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
         if bias != "none" and not ignores_padding:
-            raise UserError(
-                f"template_bias={bias}: the model does not ignore tokens that are masked out; set it to none"
-            )
+            why = "the model does not ignore tokens that are masked out; set it to none"
+            raise UserError(f"template_bias={bias}: {why}")
 
     @property
     def prefixes(self) -> dict[str | None, str | None]:
         """The prefix of each prompt by its name, and under None that of the first template.
 
-        A prefix is None if there is text after the sentence; and if prefix and sentence are tokenized apart, and
-        together they have other ids.
+        It is None if text follows the sentence, or if prefix and sentence have other ids together than apart.
         """
         return {name: self._prefix(template) for name, template in self._of_prompts.items()}
 
     def _prefix(self, template: _Template) -> str | None:
         before, *after = template.texts
-        if after != [""] or not before or self.as_text != "never":
-            return before if after == [""] else None
+        if after != [""]:
+            return None
+        if not before or self.as_text != "never":
+            return before
         joined = tokenize(self.tokenizer, [before + sentence for sentence in _EXAMPLES], 512)
         apart = tokenize(self.tokenizer, _EXAMPLES, 512)
         return before if joined == [self._applied(ids, template).tolist() for ids in apart] else None
@@ -200,33 +194,31 @@ class Templates:
             prompts: the name of each view's prompt, or without `views` of each sentence's, in place of its template;
                 further ones have the last. A name None is the first template.
         """
-        as_text = self.as_text == "always" or (self.as_text == "test_only" and views is None)
-        chosen = [self._of_prompts[name] for name in prompts or [None]]
-        if not prompts and views and self.texts:
+        if views and self.texts and not prompts:
             chosen = self._of_views
-        with_mask = self.with_sentence_mask or ((views or 1) > 1 and len(chosen) > 1)
-        templates = [chosen[min(i % (views or len(tokens)), len(chosen) - 1)] for i in range(len(tokens))]
+        else:
+            chosen = [self._of_prompts[name] for name in prompts or [None]]
+        views_of_row = views or len(tokens)
+        templates = [chosen[min(i % views_of_row, len(chosen) - 1)] for i in range(len(tokens))]
         applied: Sequence[Tokens | Sequence[int]] = tokens
-        if as_text and chosen != [_PLAIN]:
-            applied = self._applied_as_text(tokens, templates)
-        elif chosen != [_PLAIN]:
-            applied = [self._applied(*one) for one in zip(tokens, templates, strict=True)]
+        if chosen != [_PLAIN]:
+            as_text = self.as_text == "always" or (self.as_text == "test_only" and views is None)
+            applied = self._applied_as_text(tokens, templates) if as_text else [*map(self._applied, tokens, templates)]
         longest = max(1, *map(len, applied))  # a decoder's tokenizer makes no token of an empty sentence
-        shape = len(tokens), -(-longest // self.multiple_of) * self.multiple_of
-        ids, mask = np.full(shape, self.tokenizer.pad_token_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        for row, sentence in enumerate(applied):
-            ids[row, : len(sentence)] = sentence
-            mask[row, : len(sentence)] = 1
-        arrays = {"input_ids": ids, "token_type_ids": np.zeros(shape, dtype=np.int64), "attention_mask": mask}
+        width = -(-longest // self.multiple_of) * self.multiple_of
+        ids = np.full((len(tokens), width), self.tokenizer.pad_token_id, dtype=np.int64)
+        attended = np.zeros_like(ids)
+        for row, sequence in enumerate(applied):
+            ids[row, : len(sequence)] = sequence
+            attended[row, : len(sequence)] = 1
+        arrays = {"input_ids": ids, "token_type_ids": np.zeros_like(ids), "attention_mask": attended}
         inputs = {name: torch.from_numpy(arrays[name]) for name in self.tokenizer.model_input_names}
-        if with_mask:
-            places = torch.arange(shape[1])
-            parts = [[len(part) for part in template.parts] for template in templates]
-            lengths = torch.tensor([len(sentence) - sum(self.special) for sentence in applied])
-            ends = self.special[0] + lengths - torch.tensor([counts[-1] for counts in parts])
-            repeated = torch.tensor([[sum(counts), len(counts) - 1] for counts in parts])
-            starts = ends - (lengths - repeated[:, 0]) // repeated[:, 1]
-            inputs[SENTENCE_MASK] = ((starts[:, None] <= places) & (places < ends[:, None])).long()
+        if self.with_sentence_mask or ((views or 1) > 1 and len(chosen) > 1):
+            lengths = map(len, applied)
+            spans = [template.span(length, self.special) for template, length in zip(templates, lengths, strict=True)]
+            starts, ends = torch.tensor(spans).T.unsqueeze(-1)
+            places = torch.arange(width)
+            inputs[SENTENCE_MASK] = ((starts <= places) & (places < ends)).long()
         return inputs
 
     def text_of(self, view: int) -> str:
@@ -236,17 +228,17 @@ class Templates:
     def _applied(self, tokens: Tokens | Sequence[int], template: _Template) -> Tokens:
         """Put a sentence into a template, between the leading and the trailing special tokens."""
         start, end = self.special[0], len(tokens) - self.special[1]
-        sentence, (first, *further) = tokens[start:end], template.parts
-        repeated = itertools.chain(*((sentence, part) for part in further))
-        parts = [tokens[:start], first, *repeated, tokens[end:]]
-        return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
+        parts = [tokens[:start], template.parts[0]]
+        for part in template.parts[1:]:
+            parts += [tokens[start:end], part]
+        return np.concatenate([np.asarray(part, dtype=np.int64) for part in [*parts, tokens[end:]]])
 
     def _applied_as_text(
         self, tokens: Sequence[Tokens | Sequence[int]], templates: Sequence[_Template]
     ) -> list[list[int]]:
         """Put the text of each sentence, without the space that some tokenizers add, into its template; tokenize it."""
-        start, behind = self.special
-        inner: list[list[int]] = [[*sentence[start : len(sentence) - behind]] for sentence in tokens]
+        before, after = self.special
+        inner: list[list[int]] = [[*ids[before : len(ids) - after]] for ids in tokens]
         sentences = self.tokenizer.batch_decode(inner, clean_up_tokenization_spaces=False)
         texts = [text.lstrip().join(template.texts) for text, template in zip(sentences, templates, strict=True)]
         ids: list[list[int]] = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
@@ -254,10 +246,7 @@ class Templates:
 
 
 def _ends(text: str) -> bool:
-    """Return whether a text is empty or ends in a character after which PromptBERT's evaluation adds no period.
-
-    So does punctuation of other scripts, such as 。 and ؟, which that code does not know.
-    """
+    """Return whether a text is empty or ends in punctuation, of which PromptBERT's evaluation knows only the ASCII."""
     last = text[-1:]
     return last in ".?\"'" or (not last.isascii() and unicodedata.category(last).startswith("P"))
 
@@ -267,7 +256,7 @@ def sorted_batches(
 ) -> Iterator[tuple[list[int], Batch]]:
     """Yield batches of sentences of similar length, the longest first within every 128 batches.
 
-    A batch is the indices of its sentences, and their padded tokens in a prompt; None is the first template.
+    A batch is the indices of its sentences, and their padded tokens in a prompt.
     """
     many = batch_size * _BATCHES_SORTED_TOGETHER
     for begin in range(0, len(sentences), many):
@@ -282,8 +271,7 @@ def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Bat
     """Return a batch's templates without their sentences, one row per distinct template and length of a sentence.
 
     In plain terms: nothing attends to the sentence, and the template's tokens keep their positions. Their states are
-    those of the template alone, with the position ids behind the sentence shifted by its length (PromptBERT, Jiang et
-    al. 2022).
+    those of the template alone, with the position ids after the sentence shifted by its length (as in PromptBERT).
 
     Args:
         inputs: from `templates.batch`, tensors [batch, tokens], with a `sentence_mask`.
@@ -295,10 +283,8 @@ def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Bat
         What the backbone reads, [rows, tokens]; what the pooling reads, where no token is a sentence's; and the row of
         each sentence's template, [batch].
     """
-    # RoBERTa's position ids count the tokens whose id is not that of padding, so use another id to keep the position
-    # ids after the sentence unchanged.
     padded = bias == "padded_train_only"
-    blank = padding if padded else int(padding == 0)
+    blank = padding if padded else int(padding == 0)  # RoBERTa's position ids do not count the pad token
     ids = inputs["input_ids"].masked_fill(inputs[SENTENCE_MASK] == 1, blank)
     kinds = torch.stack([ids, inputs["attention_mask"], inputs[SENTENCE_MASK]], dim=1)
     distinct, rows = kinds.unique(dim=0, return_inverse=True)

@@ -51,8 +51,7 @@ class AveragedVectors(ABC):
     """
 
     def __init__(self, vectors: Tensor, normalize: bool = False) -> None:
-        self.vectors = vectors
-        self.normalize = normalize
+        self.vectors, self.normalize = vectors, normalize
 
     @property
     def dim(self) -> int:
@@ -91,13 +90,11 @@ class AveragedVectors(ABC):
 class WordVectors(AveragedVectors):
     """The average of a sentence's word vectors.
 
-    Each word is looked up as written, then in lower case. Words without a vector are left out. A
-    sentence without any known word gets the zero vector.
+    Each word is looked up as written, then in lower case. Words without a vector are left out.
 
     Args:
         rows: the row of `vectors` for each word.
-        vectors: [words, dim] float32.
-        normalize: whether `encode` scales vectors to length 1, except zero vectors.
+        vectors, normalize: see AveragedVectors.
 
     Examples:
         >>> glove = WordVectors.from_file("glove.840B.300d.txt")
@@ -123,12 +120,11 @@ class WordVectors(AveragedVectors):
 
         Args:
             path: a file with `word v1 v2 ...` per line, in UTF-8; gzipped if its name ends in .gz.
-            normalize: whether `encode` scales vectors to length 1, except zero vectors.
+            normalize: see AveragedVectors.
         """
         lines = (line.rstrip(" ") for line in read_lines(Path(path)))
         line = next(lines, "")
-        announced = re.fullmatch(r"([0-9]+)[ \t]+([0-9]+)", line)  # word2vec's first line
-        if announced:
+        if announced := re.fullmatch(r"([0-9]+)[ \t]+([0-9]+)", line):  # word2vec's first line
             line = next(lines, "")
         dim = line.count(" ")  # the first word contains no space
         rows: dict[str, int] = {}

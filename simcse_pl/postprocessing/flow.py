@@ -113,7 +113,7 @@ class Glow(nn.Module):
     def __init__(self, width: int, hidden: int = 32) -> None:
         super().__init__()
         widths = [math.ceil(width / 2**level) for level in range(_LEVELS) for _ in range(_STEPS)]
-        self.steps = nn.ModuleList(_Step(own, hidden) for own in widths)
+        self.steps = nn.ModuleList(_Step(of_step, hidden) for of_step in widths)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map `x` [n, width] to the result [n, width], and return its log-likelihood [n] in nats, too."""
@@ -135,7 +135,8 @@ class Glow(nn.Module):
     @torch.no_grad()
     def standardize(self, x: Tensor) -> None:
         """Give the normalizations outputs of mean 0 and variance 1 for `x` [n, width], before the fit."""
-        hooks = [one.register_forward_pre_hook(_Norm.standardize) for one in self.modules() if isinstance(one, _Norm)]
+        norms = [module for module in self.modules() if isinstance(module, _Norm)]
+        hooks = [norm.register_forward_pre_hook(_Norm.standardize) for norm in norms]
         self(x)
         for hook in hooks:
             hook.remove()

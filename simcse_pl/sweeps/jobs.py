@@ -49,12 +49,12 @@ def job_arguments(hydra: Any, folder: Path) -> list[str]:
     for source in hydra.runtime.config_sources:
         if flag := {"main": "--config-path", "command-line": "--config-dir"}.get(source.provider):
             flags += [flag, source.path]
-    own = {"hydra.run.dir": folder, "hydra.sweep.dir": hydra.sweep.dir, "hydra.job.num": hydra.job.num}
+    of_job = {"hydra.run.dir": folder, "hydra.sweep.dir": hydra.sweep.dir, "hydra.job.num": hydra.job.num}
     return [
         *flags,
         *hydra.overrides.task,
         *(option for option in hydra.overrides.hydra if not option.startswith(("hydra.mode=", "hydra.sweep.dir="))),
-        *(f'{name}="{value}"' if name.endswith("dir") else f"{name}={value}" for name, value in own.items()),
+        *(f'{name}="{value}"' if name.endswith("dir") else f"{name}={value}" for name, value in of_job.items()),
     ]
 
 

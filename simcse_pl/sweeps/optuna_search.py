@@ -50,20 +50,19 @@ class OptunaTrial:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         Path(folder).mkdir(parents=True, exist_ok=True)
         file = Path(folder) / STUDY_FILE
-        backend = JournalFileBackend(str(file))
         with reraise_as(f"{file} is damaged or belongs to another search; remove it to start again"):
             self._study = optuna.create_study(
                 study_name="search",
-                storage=optuna.storages.JournalStorage(backend),
+                storage=optuna.storages.JournalStorage(JournalFileBackend(str(file))),
                 load_if_exists=True,
                 direction="maximize" if mode == "max" else "minimize",
                 sampler=optuna.samplers.TPESampler(seed=seed + trial, n_startup_trials=startup),
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
             )
             if is_first_process():
-                for one in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-                    if one.user_attrs.get("job") == trial:  # interrupted
-                        self._study.tell(one.number, state=optuna.trial.TrialState.FAIL)
+                for running in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+                    if running.user_attrs.get("job") == trial:  # interrupted
+                        self._study.tell(running.number, state=optuna.trial.TrialState.FAIL)
                 self._trial = self._study.ask()
                 self._trial.set_user_attr("job", trial)
                 os.environ[_TRIAL] = str(self._trial.number)  # the ranks that this process starts read it

@@ -72,8 +72,8 @@ class TensorBoardCurves(StepsDone, TensorBoardLogger):
 
     def log_results(self, results: Mapping[str, Any], measured: Any = None) -> None:
         """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""
-        stages = {"best/dev": results["best"], "best/test": results["test"]}
-        scores = {name: own[results["monitor"]] for name, own in stages.items() if results["monitor"] in own}
+        monitor, stages = results["monitor"], {"best/dev": results["best"], "best/test": results["test"]}
+        scores = {name: of_stage[monitor] for name, of_stage in stages.items() if monitor in of_stage}
         self.log_hyperparams(self.hparams, scores, results["best_step"])
         super().finalize("success")
 

@@ -28,7 +28,6 @@ from simcse_pl.utils.ranks import is_first_process
 from simcse_pl.utils.tables import Table
 
 STEP = "trainer/global_step"
-_MEANS = ("speed/sentences_per_second", "speed/waiting_for_data")
 
 
 class Dashboard(StepsDone, WandbLogger):
@@ -48,16 +47,14 @@ class Dashboard(StepsDone, WandbLogger):
     ) -> None:
         started = start_run(save_dir, mode, name=name, job_type="train", **run) if is_first_process() else None
         super().__init__(experiment=started, save_dir=save_dir)
-        self.folder = Path(save_dir)
-        self.label = name
-        self.artifact = artifact
+        self.folder, self.label, self.artifact = Path(save_dir), name, artifact
         if started is None:
             return
-        for name in (STEP, "epoch"):
-            started.define_metric(name, hidden=True)
+        for metric in (STEP, "epoch"):
+            started.define_metric(metric, hidden=True)
         started.define_metric("*", step_metric=STEP, step_sync=True)
-        for name in _MEANS:
-            started.define_metric(name, step_metric=STEP, summary="mean")
+        for metric in ("speed/sentences_per_second", "speed/waiting_for_data"):
+            started.define_metric(metric, step_metric=STEP, summary="mean")
 
     @property
     def place(self) -> str:

@@ -84,7 +84,7 @@ def _remember(run: "wandb.Run") -> None:
     """Save a run's id and summary in its folder."""
     if run.disabled:
         return
-    summary = {name: own for name, own in run.summary._as_dict().items() if not name.startswith("_")}
+    summary = {name: value for name, value in run.summary._as_dict().items() if not name.startswith("_")}
     content = {"id": run.id, "project": run.project, "entity": run.entity or None, "summary": summary}
     write_text(Path(run.settings.root_dir) / WANDB_FILE, json.dumps(content, indent=2) + "\n")
 

@@ -22,14 +22,14 @@ def locate(name: str) -> Any:
     before = [*sys.path]
     sys.path.append(os.getcwd())
     try:
-        found: Any = importlib.import_module(first)
+        target: Any = importlib.import_module(first)
         for depth, attribute in enumerate(attributes, 1):
-            if hasattr(found, "__path__") and not hasattr(found, attribute):  # a package
+            if hasattr(target, "__path__") and not hasattr(target, attribute):  # a package
                 importlib.import_module(".".join([first, *attributes[:depth]]))
-            found = getattr(found, attribute)
+            target = getattr(target, attribute)
     finally:
         sys.path[:] = before
-    return found
+    return target
 
 
 def versions() -> str:

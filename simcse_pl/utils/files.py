@@ -178,7 +178,7 @@ def check_is_file(path: Path) -> None:
 def similar_name(path: Path) -> str:
     """Return the nearest names in the path's folder as the end of an error message; empty if none is near."""
     folder = path.parent
-    return did_you_mean(path.name, [found.name for found in folder.iterdir()]) if folder.is_dir() else ""
+    return did_you_mean(path.name, [other.name for other in folder.iterdir()]) if folder.is_dir() else ""
 
 
 def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:

@@ -3,7 +3,8 @@
 import hashlib
 import logging
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +48,17 @@ def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, 
     if device.type == "cuda":
         tensors = {name: x.pin_memory() for name, x in tensors.items()}
     return {name: x.to(device, non_blocking=True) for name, x in tensors.items()}
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode for the block."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -113,16 +125,16 @@ def load_bare_weights(model: nn.Module, file: str) -> None:
     Raises:
         UserError: the file is damaged, or weights are missing or have another shape.
     """
-    weights, own = read_weights(Path(file)), model.state_dict()
-    first = next(iter(own))
+    weights, state = read_weights(Path(file)), model.state_dict()
+    first = next(iter(state))
     prefixes = [name.removesuffix(first) for name in weights if f".{name}".endswith(f".{first}")]
-    prefix = max(prefixes, key=lambda start: sum(start + name in weights for name in own), default="")
-    loaded = {name: weights.pop(prefix + name, torch.empty(0)) for name in own}
-    if unfit := [name for name in own if loaded[name].shape != own[name].shape]:
-        lacking = f"{prefix}{unfit[0]} of shape {[*own[unfit[0]].shape]} ({len(unfit)} missing)"
+    prefix = max(prefixes, key=lambda start: sum(start + name in weights for name in state), default="")
+    loaded = {name: weights.pop(prefix + name, torch.empty(0)) for name in state}
+    if unfit := [name for name in state if loaded[name].shape != state[name].shape]:
+        lacking = f"{prefix}{unfit[0]} of shape {[*state[unfit[0]].shape]} ({len(unfit)} missing)"
         raise UserError(f"{file}: its weights lack {lacking}: is it another model than the backbone, or damaged?")
     model.load_state_dict(loaded)
-    log.info("%s: %d weights %s*; not in the backbone: %s", file, len(own), prefix, ", ".join(weights) or "none")
+    log.info("%s: %d weights %s*; not in the backbone: %s", file, len(state), prefix, ", ".join(weights) or "none")
 
 
 def read_torch_file(path: Path, mmap: bool = False) -> Any:

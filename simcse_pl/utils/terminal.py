@@ -43,6 +43,5 @@ def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bo
 
 def counter(what: str, unit: str = "", shown: bool = True) -> Progress:
     """Return a bar for an unknown total: it shows how much is done, and the elapsed time."""
-    return progress_bar(
-        TextColumn(what), TextColumn(f"{{task.completed:,.0f}}{unit}"), TimeElapsedColumn(), shown=shown
-    )
+    count = TextColumn(f"{{task.completed:,.0f}}{unit}")
+    return progress_bar(TextColumn(what), count, TimeElapsedColumn(), shown=shown)
