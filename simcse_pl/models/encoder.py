@@ -150,8 +150,9 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
-        given = {setting: value for setting, value in locals().items() if setting in SETTINGS}
-        return load_saved(cls, str(name), given, backbone, options)
+        of_template = template, template_bias, final_period
+        values = pooling, head, max_length, normalize, *of_template, truncate_dim, template_as_text, prompts
+        return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.

@@ -38,14 +38,23 @@ def load_encoder(
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
     """
-    options: dict[str, Any] = dict(locals())
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
         return WordVectors.from_file(name, bool(normalize))
     if not Path(name).is_file() and (static := read_static_embeddings(resolve(name))):
         static.normalize = static.normalize if normalize is None else normalize
         static.vectors = static.vectors[:, :truncate_dim].contiguous()
         return static
-    return SentenceEncoder.from_pretrained(**options)
+    return SentenceEncoder.from_pretrained(
+        name,
+        pooling=pooling,
+        num_layers=num_layers,
+        max_length=max_length,
+        normalize=normalize,
+        template=template,
+        truncate_dim=truncate_dim,
+        backbone=backbone,
+        prompts=prompts,
+    )
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:

@@ -246,7 +246,7 @@ class Templates:
 
 
 def _ends(text: str) -> bool:
-    """Return whether a text is empty or ends in punctuation, of which PromptBERT's evaluation knows only the ASCII."""
+    """Return whether a text is empty or ends in punctuation; PromptBERT's evaluation knows none beyond ASCII."""
     last = text[-1:]
     return last in ".?\"'" or (not last.isascii() and unicodedata.category(last).startswith("P"))
 
