@@ -19,14 +19,7 @@ from typing import Any
 import numpy as np
 
 from simcse_pl.cli import common
-from simcse_pl.cli.common import (
-    add_column,
-    add_encoder,
-    chunks_with_progress,
-    json_line,
-    layout,
-    load_simcse,
-)
+from simcse_pl.cli.common import add_column, add_encoder, chunks_with_progress, json_line, layout, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size

@@ -64,11 +64,7 @@ class SentenceIndex:
         return len(new)
 
     def search(
-        self,
-        queries: Sequence[str],
-        top_k: int = 3,
-        threshold: float | None = None,
-        leave_out_equal: bool = False,
+        self, queries: Sequence[str], top_k: int = 3, threshold: float | None = None, leave_out_equal: bool = False
     ) -> list[list[Neighbour]]:
         """Return the nearest sentences of every query, ordered by similarity, then by position.
 

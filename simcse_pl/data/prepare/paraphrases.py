@@ -5,15 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from simcse_pl.data.prepare.conversion import (
-    INVALID,
-    REPEATED,
-    USED,
-    ConversionStats,
-    Parsed,
-    checked_row,
-    usable_rows,
-)
+from simcse_pl.data.prepare.conversion import INVALID, REPEATED, USED, ConversionStats, Parsed, checked_row, usable_rows
 from simcse_pl.utils.files import read_lines
 
 Pairs = Iterator[Sequence[str]]

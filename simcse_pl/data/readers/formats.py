@@ -15,15 +15,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from simcse_pl.data.readers.layout import (
-    DETECTED,
-    SEPARATORS,
-    Layout,
-    format_of,
-    is_header,
-    is_quoted,
-    separator_of,
-)
+from simcse_pl.data.readers.layout import DETECTED, SEPARATORS, Layout, format_of, is_header, is_quoted, separator_of
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import STANDARD, check_is_file, read_lines
 

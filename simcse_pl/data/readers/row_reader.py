@@ -33,10 +33,7 @@ def read_rows(source: Source, columns: Sequence[int | str] | None = None, **opti
 
 
 def iterate_sentences(
-    source: Source,
-    column: int | str | None = None,
-    on_invalid_row: str = "error",
-    layout: Layout = DETECTED,
+    source: Source, column: int | str | None = None, on_invalid_row: str = "error", layout: Layout = DETECTED
 ) -> Iterator[str]:
     """Open a file and return an iterator over its sentences: its lines, or one column of a table.
 

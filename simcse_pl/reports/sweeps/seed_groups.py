@@ -12,14 +12,7 @@ from scipy.stats import t
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.reports.sweeps.sweep_results import (
-    Job,
-    Place,
-    TrainingRun,
-    differing,
-    read_job,
-    same_options,
-)
+from simcse_pl.reports.sweeps.sweep_results import Job, Place, TrainingRun, differing, read_job, same_options
 from simcse_pl.reports.tables.score_tables import shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals, score_name
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
