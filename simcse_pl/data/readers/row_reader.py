@@ -205,8 +205,12 @@ def _row(
 
     With `blank`, some but not all sentences may be empty.
     """
-    if (problem := table.problem(cells)) or isinstance(cells, str):
-        return str(problem)
+    if isinstance(cells, str):
+        return cells
+    if len(cells) != table.width:
+        return f"{len(cells)} columns where there should be {table.width}"
+    if list(cells) == table.header:
+        return "the columns' names again"
     texts = {}
     for i in [*positions, *label.positions]:
         cell = label_text(cells[i]) if i in label.positions else "" if cells[i] is None else cells[i]
