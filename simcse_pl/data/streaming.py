@@ -45,8 +45,8 @@ class RowStream:
             table, self._words = table_of(self._dataset, place), label_words(self._dataset)
         else:
             table = open_source(place[0], layout)
-            how = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
-            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=how)
+            options = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
+            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=options)
             content = [(path.name, path.stat().st_size) for path in place]
         self._table = replace(table, records=iter(()))
         self.fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
