@@ -83,8 +83,8 @@ class SentenceIndex:
         nearest = self._nearest(self._encode_to_unit(queries), top_k + leave_out_equal)
         for query, ranked in zip(queries, nearest, strict=True):
             near = [Neighbour(self.sentences[place], similarity) for place, similarity in ranked]
-            near = [one for one in near if not (leave_out_equal and one.sentence == query)]
-            results.append([one for one in near[:top_k] if threshold is None or one.similarity >= threshold])
+            near = [hit for hit in near if not (leave_out_equal and hit.sentence == query)]
+            results.append([hit for hit in near[:top_k] if threshold is None or hit.similarity >= threshold])
         return results
 
     def _nearest(self, queries: Tensor, top_k: int) -> list[list[tuple[int, float]]]:
