@@ -91,7 +91,8 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
         meanings.setdefault(other.meaning, f"with {_source(other)}: ")
     texts = [entry.name, *(_fill(source + meaning, 2) for meaning, source in meanings.items())]
     choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
-    call = f"simcse {_command(entry)} {'encoder=FOLDER ' * (_command(entry) == 'evaluate' and entry.name != 'encoder')}"
+    command = _command(entry)
+    call = f"simcse {command} " + "encoder=FOLDER " * (command == "evaluate" and entry.name != "encoder")
     if " " in entry.name:  # a command
         call = f"{entry.name} --help"
     elif entry.name == _source(entry):
@@ -101,10 +102,10 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
         lines = [_line(f"  {choice.choice}", choice.meaning) for choice in choices]
         texts += [f"  default: {entry.value}\n  choices:", *lines]
     else:
-        default = _values(_compose(_command(entry))).get(entry.name)
+        default = _values(_compose(command)).get(entry.name)
         call += f"{_source(entry)} " * (default is None)
         call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
-        overridden = entry.group == _command(entry) and as_number(default or "") != as_number(entry.value)
+        overridden = entry.group == command and as_number(default or "") != as_number(entry.value)
         otherwise = f", which a default choice of a group sets; otherwise {entry.value}" if overridden else ""
         texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}{otherwise}")
     options = [other for other in known if other.name != _source(other)]

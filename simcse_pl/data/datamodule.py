@@ -131,13 +131,8 @@ class SentenceDataModule(LightningDataModule):
         self._streamed = next((dataset for dataset in self.sets.values() if dataset.streaming), None)
         if len(self.sets) > 1 and self._streamed:
             raise UserError("streaming=true: it needs a single data set, so set data.train, and not data.sets")
-        self.sampling = sampling
-        self.max_length = max_length
-        self.make_evaluators = evaluators or {}
-        self.validation = validation
-        self.test = test
-        self.num_workers = num_workers
-        self.seed = seed
+        self.sampling, self.max_length, self.num_workers, self.seed = sampling, max_length, num_workers, seed
+        self.make_evaluators, self.validation, self.test = evaluators or {}, validation, test
         self.templates, self.segment = templates or Templates(tokenizer), segment
         if segment and self.templates.as_text == "always":
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in it")

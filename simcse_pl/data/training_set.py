@@ -152,11 +152,10 @@ class TrainingSet:
         """Read and tokenize the rows.
 
         Args:
-            tokenizer: the encoder's tokenizer.
+            tokenizer, templates: the encoder's.
             max_length: the number of tokens read of a sentence, special tokens included.
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
-            templates: the encoder's templates.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
         """
         self.seed = seed
@@ -177,13 +176,14 @@ class TrainingSet:
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         self.row_count = "streamed" if self.streaming else str(len(self.chosen))
         log.info("train: %s rows with %d sentence(s) from %s", self.row_count, len(self.rows[0]), self.train)
-        if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
+        fewest_rows = 1 if self.labels or Role.NEGATIVE in self.view_roles else 2
+        if min(len(self.chosen), self.batch_size) < fewest_rows:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
-        read = () if self.streaming else self.rows
-        which = read, (self.chosen, self.held_out), self._columns, self.key, self.name or ""
-        self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
+        labels = self.labels, self.label_range, len(self.classes) or None
+        known, used = () if self.streaming else self.rows, (self.chosen, self.held_out)
+        self.kind = RowKind(self.view_roles, *labels, examples, known, used, self._columns, self.key, self.name or "")
         self.groups = self.sampler(self.kind) if self.sampler else None
         if self.streaming:
             self.chosen = range(sys.maxsize)
