@@ -26,29 +26,29 @@ def add_encoder(
     `computes` adds the arguments for the device, batch size and precision, and `prompt`, which says what has a prompt,
     the one for its name.
     """
-    about = (
+    text = (
         "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "
         "or sentence-transformers, a hub name, package:NAME of a Python package, static embeddings, word vectors "
         "(.txt or .vec), or with --backbone a file with a state dict"
     )
-    parser.add_argument(name, metavar="ENCODER", help=about, **how)
-    about = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
-    parser.add_argument("--pooling", help=about)
-    about = "model with the config and the tokenizer, for a file that has weights alone, such as simcse_unsup.pt"
-    parser.add_argument("--backbone", metavar="MODEL", help=about)
-    about = "maximum number of tokens per sentence (default: the saved one)"
-    parser.add_argument("--max-length", type=int, metavar="N", help=about)
-    about = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
-    parser.add_argument("--truncate-dim", type=int, metavar="N", help=about)
+    parser.add_argument(name, metavar="ENCODER", help=text, **how)
+    text = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
+    parser.add_argument("--pooling", help=text)
+    text = "model with the config and the tokenizer, for a file that has weights alone, such as simcse_unsup.pt"
+    parser.add_argument("--backbone", metavar="MODEL", help=text)
+    text = "maximum number of tokens per sentence (default: the saved one)"
+    parser.add_argument("--max-length", type=int, metavar="N", help=text)
+    text = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
+    parser.add_argument("--truncate-dim", type=int, metavar="N", help=text)
     if prompt:
         parser.add_argument("--prompt-name", metavar="NAME", help=f"one of the encoder's prompts, for {prompt}")
     if not computes:
         return
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")
-    about = "sentences per batch (default: 32 on a CPU, 128 on a GPU)"
-    parser.add_argument("--batch-size", type=int, metavar="N", help=about)
-    about = "compute in bfloat16, which is faster on hardware that supports it"
-    parser.add_argument("--bf16", action="store_true", help=about)
+    text = "sentences per batch (default: 32 on a CPU, 128 on a GPU)"
+    parser.add_argument("--batch-size", type=int, metavar="N", help=text)
+    text = "compute in bfloat16, which is faster on hardware that supports it"
+    parser.add_argument("--bf16", action="store_true", help=text)
 
 
 def load_simcse(arguments: argparse.Namespace) -> SimCSE:
@@ -79,15 +79,15 @@ def column(text: str) -> int | str:
 
 def add_column(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file is written, and which of its columns has the sentences."""
-    about = "name or position (from 0) of the column with the sentences, for files with several columns"
-    parser.add_argument("--column", type=column, help=about)
+    text = "name or position (from 0) of the column with the sentences, for files with several columns"
+    parser.add_argument("--column", type=column, help=text)
     add_layout(parser)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file of pairs is written, and which are its two columns."""
-    about = "names or positions (from 0) of the columns of the pairs (default: 0 1)"
-    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=about)
+    text = "names or positions (from 0) of the columns of the pairs (default: 0 1)"
+    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=text)
     add_layout(parser)
 
 

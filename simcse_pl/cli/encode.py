@@ -19,14 +19,7 @@ from typing import Any
 import numpy as np
 
 from simcse_pl.cli import common
-from simcse_pl.cli.common import (
-    add_column,
-    add_encoder,
-    chunks_with_progress,
-    json_line,
-    layout,
-    load_simcse,
-)
+from simcse_pl.cli.common import add_column, add_encoder, chunks_with_progress, json_line, layout, load_simcse
 from simcse_pl.data.readers.row_reader import iterate_sentences
 from simcse_pl.data.readers.sources import fingerprint
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
@@ -38,24 +31,22 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, prompt="the sentences (default: none)")
-    about = (
-        "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet; -: lines of standard input (default)"
-    )
-    parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=about)
-    about = "output file (.npy); -: lines of JSON with the sentences, to standard output (default)"
-    parser.add_argument("--out", default=STANDARD, metavar="OUT", help=about)
+    text = "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet; -: lines of standard input (default)"
+    parser.add_argument("sentences", nargs="?", default=STANDARD, metavar="FILE", help=text)
+    text = "output file (.npy); -: lines of JSON with the sentences, to standard output (default)"
+    parser.add_argument("--out", default=STANDARD, metavar="OUT", help=text)
     add_column(parser)
     parser.add_argument("--no-normalize", action="store_true", help="do not scale vectors to length 1")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    out, how = Path(arguments.out), layout(arguments)
-    sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=how)
+    out, file_layout = Path(arguments.out), layout(arguments)
+    sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=file_layout)
     if arguments.out == STANDARD:
         encode, _ = _encode_function(arguments)
         for chunk in chunks_with_progress(sentences(), "sentences encoded"):
             vectors = encode(chunk).astype(np.float64).round(8).tolist()  # float32 has no more decimals
-            rows = ({"sentence": one, "vector": vector} for one, vector in zip(chunk, vectors, strict=True))
+            rows = ({"sentence": sentence, "vector": vector} for sentence, vector in zip(chunk, vectors, strict=True))
             sys.stdout.writelines(map(json_line, rows))
         return
     if out.suffix != ".npy" or arguments.sentences == STANDARD:
@@ -72,8 +63,8 @@ def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]
     """Load the encoder; return a function from sentences to vectors [n, dim], and what determines these."""
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
-    how = {name: getattr(arguments, name) for name in ("no_normalize", "bf16", "prompt_name")}
-    return partial(encode, prompt_name=arguments.prompt_name), simcse.settings() | how
+    options = {name: getattr(arguments, name) for name in ("no_normalize", "bf16", "prompt_name")}
+    return partial(encode, prompt_name=arguments.prompt_name), simcse.settings() | options
 
 
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path) -> None:

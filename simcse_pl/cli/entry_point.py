@@ -114,8 +114,8 @@ def main(command: str = "train") -> None:
     disable_hydra_output_on_other_ranks()
     try:
         if {"-h", "--help", "--help-all"} & {*flags}:
-            own = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
-            print(help_text(command, [*map(_for_hydra, options), *own], "--help-all" in flags))
+            folders = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
+            print(help_text(command, [*map(_for_hydra, options), *folders], "--help-all" in flags))
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()

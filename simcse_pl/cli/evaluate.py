@@ -107,10 +107,10 @@ def read_suite(config: DictConfig) -> Suite:
     """Read the data of all tasks, and print which could not be read, before the encoder is loaded."""
     tasks = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
     of_mteb = [task for task in tasks if task not in TASK_NAMES]
-    options: Any = OmegaConf.to_container(config.data, resolve=True)
-    evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=options["test"])
-    how = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
-    suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **how)
+    data: Any = OmegaConf.to_container(config.data, resolve=True)
+    evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=data["test"])
+    options = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
+    suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **options)
     suite.benchmarks = read_benchmarks(config, of_mteb) if of_mteb else {}
     suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
     suite.evaluators = evaluators
@@ -128,9 +128,9 @@ def read_benchmarks(config: DictConfig, names: Sequence[str]) -> dict[str, Any]:
     with reraise_as("mteb.prompts"):  # mteb would ignore an unknown name
         AbsEncoder.validate_task_to_prompt_name(options["prompts"])
     folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
-    how = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
+    fixed = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
     tasks = benchmarks.find_tasks(names, options["languages"], TASK_NAMES)
-    return {name: partial(benchmarks.evaluate_task, task=task, **how) for name, task in tasks.items()}
+    return {name: partial(benchmarks.evaluate_task, task=task, **fixed) for name, task in tasks.items()}
 
 
 def print_failed(failed: Mapping[str, str]) -> None:

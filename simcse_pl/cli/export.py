@@ -52,9 +52,9 @@ def run(arguments: argparse.Namespace) -> None:
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     encoder = _load_encoder(arguments)
-    own = fingerprint(encoder) if results else None
+    exported = fingerprint(encoder) if results else None
     for path, result in results:
-        if not isinstance(result, Result) or result.fingerprint != own:
+        if not isinstance(result, Result) or result.fingerprint != exported:
             raise UserError(
                 f"--results {path}: not measured with the weights, pooling, max_length, normalization and "
                 "post-processing of the export; evaluate this encoder, or leave out --results"
@@ -88,7 +88,7 @@ def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
     return encoder
 
 
-def push(folder: Path, repository: str, private: bool = False) -> str:
+def push(folder: Path, repository: str, private: bool) -> str:
     """Upload a folder as a model repository, created if it does not exist, and return its address."""
     api = HfApi()
     try:

@@ -26,11 +26,11 @@ def run(arguments: argparse.Namespace) -> None:
     if (folder / SETTINGS_FILE).exists() and not arguments.add:
         raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
     simcse = load_simcse(arguments)
-    how: Any = {"column": arguments.column, "layout": layout(arguments)}
+    options: Any = {"column": arguments.column, "layout": layout(arguments)}
     if arguments.add:
         simcse.load_index(folder)
-        print(f"{simcse.add_to_index(arguments.sentences, **how)} new sentences")
+        print(f"{simcse.add_to_index(arguments.sentences, **options)} new sentences")
     else:
-        simcse.build_index(arguments.sentences, **how, prompt_name=arguments.prompt_name)
+        simcse.build_index(arguments.sentences, **options, prompt_name=arguments.prompt_name)
     simcse.save_index(folder)
     print(f"{len(simcse.index or ())} sentences indexed in {folder}")

@@ -55,11 +55,11 @@ def run(arguments: argparse.Namespace) -> None:
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file and Path(file).exists()], out)
     arguments.candidates = max(arguments.candidates, arguments.negatives) if arguments.rescore else 0
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
-    how: Any = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
-    rows = read_rows(arguments.pairs, arguments.columns, **how)
+    reading: Any = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
+    rows = read_rows(arguments.pairs, arguments.columns, **reading)
     pairs, corpus = [(row[0], row[1]) for row in rows], None
     if arguments.corpus:
-        corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **how))
+        corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **reading))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     names = simcse.prompt_if_any(DOCUMENT), arguments.prompt_name or simcse.prompt_if_any(QUERY)

@@ -52,10 +52,10 @@ def _report(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
     from simcse_pl.cli.report import write_report
 
     results = {job: read_json(job / RESULTS_FILE) for job in jobs}
-    labels = [own.get("label") for own in results.values()]  # a training has none
+    labels = [result.get("label") for result in results.values()]  # a training has none
     named = [
         (label if labels.count(label) == 1 else f"{label} ({job.name})", str(job))
         for job, label in zip(jobs, labels, strict=True)
     ]
     write_report(named if all(labels) else [(str(folder), str(folder))], str(folder), aggregation)
-    return not any(own.get("failed") for own in results.values())
+    return not any(result.get("failed") for result in results.values())

@@ -51,7 +51,7 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
         "All options:" if everything else "The options that most people set:",
         *(_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in names),
         "\nThe groups, with the choices that are loaded:",
-        *(_line(f"{name}={chosen.get(name, own.value) or 'null'}", own.meaning) for name, own in groups.items()),
+        *(_line(f"{name}={chosen.get(name, group.value) or 'null'}", group.meaning) for name, group in groups.items()),
         f"\n{_fill(_FLAGS)}",
     ]
     return "\n".join(texts)
@@ -67,7 +67,7 @@ def search(text: str, known: Sequence[Entry], command: str = "train") -> list[En
     counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
     spellings = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
     near = [[word] if word in counts else difflib.get_close_matches(word, spellings, 1, 0.75) for word in _words(text)]
-    wanted = [*dict.fromkeys(word for found in near for spelling in found for word in _words(spelling))]
+    wanted = [*dict.fromkeys(word for similar in near for spelling in similar for word in _words(spelling))]
     names = difflib.get_close_matches(text, {entry.name for entry in known}, 3, 0.75)
     phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose(command))}
     scores: dict[str, tuple[float, Entry]] = {}
@@ -91,23 +91,25 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
         meanings.setdefault(other.meaning, f"with {_source(other)}: ")
     texts = [entry.name, *(_fill(source + meaning, 2) for meaning, source in meanings.items())]
     choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
-    call = f"simcse {_command(entry)} {'encoder=FOLDER ' * (_command(entry) == 'evaluate' and entry.name != 'encoder')}"
+    command = _command(entry)
+    call = f"simcse {command} " + "encoder=FOLDER " * (command == "evaluate" and entry.name != "encoder")
     if " " in entry.name:  # a command
         call = f"{entry.name} --help"
     elif entry.name == _source(entry):
         call += entry.name
     elif choices:
         call += next(other.name for other in choices if other.choice != entry.value)
-        lines = [_line(f"  {own.choice}", own.meaning) for own in choices]
+        lines = [_line(f"  {choice.choice}", choice.meaning) for choice in choices]
         texts += [f"  default: {entry.value}\n  choices:", *lines]
     else:
-        default = _values(_compose(_command(entry))).get(entry.name)
+        default = _values(_compose(command)).get(entry.name)
         call += f"{_source(entry)} " * (default is None)
         call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
-        own = entry.group == _command(entry) and as_number(default or "") != as_number(entry.value)
-        otherwise = f", which a default choice of a group sets; otherwise {entry.value}" if own else ""
+        overridden = entry.group == command and as_number(default or "") != as_number(entry.value)
+        otherwise = f", which a default choice of a group sets; otherwise {entry.value}" if overridden else ""
         texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}{otherwise}")
-    inside = {own.name: 0 for own in known if own.name != _source(own) and entry.name in (own.group, _source(own))}
+    options = [other for other in known if other.name != _source(other)]
+    inside = dict.fromkeys(option.name for option in options if entry.name in (option.group, _source(option)))
     texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
     return "\n".join([*texts, f"  example: {call}"])
 
@@ -142,7 +144,7 @@ def _values(config: DictConfig) -> dict[str, str]:
     """Return the values of all options as on the command line, by name; of Hydra's own, only the output folders."""
     options: Any = OmegaConf.to_container(config)
     options["hydra"] = {name: {"dir": options["hydra"][name]["dir"]} for name in ("run", "sweep")}
-    return {name: own if isinstance(own, str) else json.dumps(own).replace('"', "") for name, own in walk(options)}
+    return {name: x if isinstance(x, str) else json.dumps(x).replace('"', "") for name, x in walk(options)}
 
 
 def _words(text: str) -> list[str]:
@@ -174,9 +176,9 @@ def run(arguments: argparse.Namespace) -> None:
             lines = [_line(entry.name, entry.meaning) for entry in command_file(command)[0]]
             print(f"simcse {command}:", *lines, sep="\n")
         return
-    known += [Entry(f"simcse {name}", "", about, name) for name, about in COMMANDS.items()]
-    if not (found := search(text, known)[:6]):
+    known += [Entry(f"simcse {name}", "", meaning, name) for name, meaning in COMMANDS.items()]
+    if not (matches := search(text, known)[:6]):
         raise UserError(f"nothing about {text}: `simcse options` lists the groups, --help-all of a command its options")
-    print(explain(found[0], known))
-    if found[1:]:
-        print(_fill(f"see also: {', '.join(other.name for other in found[1:])}"))
+    print(explain(matches[0], known))
+    if matches[1:]:
+        print(_fill(f"see also: {', '.join(other.name for other in matches[1:])}"))

@@ -15,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
     parser.add_argument("out", metavar="OUT", help="output folder, for the tokenizer and the config of the model")
-    about = "largest size of the vocabulary (default: %(default)s)"
-    parser.add_argument("--vocabulary", type=int, default=30_000, metavar="N", help=about)
+    text = "largest size of the vocabulary (default: %(default)s)"
+    parser.add_argument("--vocabulary", type=int, default=30_000, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -30,5 +30,5 @@ def run(arguments: argparse.Namespace) -> None:
     with atomic_write(arguments.out, last="config.json") as folder:
         save_tokenizer(new, folder)
         config.save_pretrained(folder)
-    how = f"model=checkpoint {hydra_option('model.name', arguments.out)} model.pretrained=false"
-    print(f"{len(new)} tokens in {arguments.out}; {how} uses them")
+    options = f"model=checkpoint {hydra_option('model.name', arguments.out)} model.pretrained=false"
+    print(f"{len(new)} tokens in {arguments.out}; {options} uses them")

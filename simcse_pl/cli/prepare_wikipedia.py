@@ -13,10 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "output file (.txt) with one sentence per line and a blank line between articles"
     parser.add_argument("out", metavar="OUT", help=text)
     parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
-    about = "fewest characters of a sentence; a Chinese, Japanese or Korean one counts as 3 (default: %(default)s)"
-    parser.add_argument("--min-length", type=int, default=20, metavar="N", help=about)
-    about = "convert Chinese text to this script by OpenCC: pip install opencc (default: as it is)"
-    parser.add_argument("--script", choices=SCRIPTS, help=about)
+    text = "fewest characters of a sentence; a Chinese, Japanese or Korean one counts as 3 (default: %(default)s)"
+    parser.add_argument("--min-length", type=int, default=20, metavar="N", help=text)
+    text = "convert Chinese text to this script by OpenCC: pip install opencc (default: as it is)"
+    parser.add_argument("--script", choices=SCRIPTS, help=text)
     cores = os.cpu_count() or 1
     parser.add_argument(
         "--processes", type=int, default=cores, metavar="N", help="number of processes (default: all cores)"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from simcse_pl.reports.evaluation_report import encoder_figures, encoder_tables, save
-from simcse_pl.reports.sweeps.seed_groups import read_sweeps
+from simcse_pl.reports.sweeps.seed_groups import Sweep, read_sweeps
 from simcse_pl.reports.sweeps.sweep_figure import sweep_figure
 from simcse_pl.reports.sweeps.sweep_results import is_sweep, read_job
 from simcse_pl.reports.sweeps.sweep_tables import sweep_table
@@ -18,12 +18,12 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import show
 
 
-def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> None:
-    """Print and save tables, save figures, and print the files' names; `folders` are pairs of label and folder."""
+def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> list[Sweep]:
+    """Save tables and figures of pairs of a label and a folder, print tables and names of files, and return sweeps."""
     sweeps = {label: folder for label, folder in folders if is_sweep(folder)}
     single = [(label, folder, read(folder)) for label, folder in folders if not is_sweep(folder)]
-    results = [own.model_copy(update={"label": label}) for label, _, own in single if isinstance(own, Result)]
-    runs = [(folder, replace(own, label=label)) for label, folder, own in single if not isinstance(own, Result)]
+    results = [result.model_copy(update={"label": label}) for label, _, result in single if isinstance(result, Result)]
+    runs = [(folder, replace(run, label=label)) for label, folder, run in single if not isinstance(run, Result)]
     tables = encoder_tables(results, aggregation)
     figures = encoder_figures(results, [run for _, run in runs], aggregation)
     for number, (folder, run) in enumerate(runs, 1):
@@ -40,6 +40,7 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     for table in tables:
         show(table.printed())
     print(f"in {output}: {', '.join(file.name for file in files)}")
+    return compared
 
 
 def default_label(folder: str) -> str:
@@ -73,13 +74,12 @@ def run(arguments: argparse.Namespace) -> None:
         given = ", ".join(labels)
         raise UserError(f"labels are {given}: give one per folder by --labels, and each encoder, run or sweep its own")
     folders = list(zip(labels, arguments.folders, strict=True))
-    sweeps = {label: folder for label, folder in folders if is_sweep(folder)}
-    if arguments.wandb and not sweeps:
+    if arguments.wandb and not any(map(is_sweep, arguments.folders)):
         raise UserError(f"--wandb: no sweep among {', '.join(arguments.folders)}: give the folder of one")
     alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
-    write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
+    sweeps = write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
     if arguments.wandb:
         from simcse_pl.tracking.wandb_report import sweep_report  # wandb-workspaces is an extra
 
-        for sweep in read_sweeps(sweeps):
+        for sweep in sweeps:
             sweep_report(sweep).save()  # prints its address

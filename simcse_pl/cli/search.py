@@ -26,8 +26,8 @@ def run(arguments: argparse.Namespace) -> None:
         simcse.load_index(arguments.corpus)
     else:
         simcse.build_index(arguments.corpus, column=arguments.column, layout=layout(arguments))
-    how = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
-    results = simcse.search(queries, **how)
+    options = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
+    results = simcse.search(queries, **options)
     as_json = not sys.stdout.isatty()
     for query, neighbours in zip(queries, results, strict=True):
         if not as_json:

@@ -4,7 +4,7 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -82,65 +82,65 @@ def train_here(
     config: DictConfig, description: dict[str, Any], checkpoint: Path | None, trial: "OptunaTrial | None"
 ) -> dict[str, Any]:
     """Train in this process. `description` is the part of results.json that says which job it is."""
-    started = time.monotonic()
+    started, folder = time.monotonic(), Path(config.run_dir)
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)
     metadata = RunMetadata(options)
-    callbacks = [*instantiate(config.callbacks).values(), metadata, *([trial.callback] if trial else [])]
-    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
-    check_trainer(trainer)
-    if trainer.strategy.root_device.type == "cuda":
-        torch.cuda.set_device(trainer.strategy.root_device)  # for what is loaded before training
+    trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])
     pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
 
     with weights_of_first_rank(trainer):
         encoder: SentenceEncoder = instantiate(config.model)
-    evaluators = instantiate(config.evaluators)
-    data: SentenceDataModule = instantiate(
-        config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators
-    )
-    for name in config.objectives:
-        if name not in data.sets:
-            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
+    data = build_data(config, encoder)
     module = build_module(config, encoder)
     if any(getattr(part, "whole_words", False) for part in module.modules()):
         segment = instantiate(config.segmenter)
         data.segment = None if getattr(segment, "func", segment) is spaces else segment
-    suite = None
-    if config.test_tasks:
-        from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
-
-        suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
-        if suite.failed:
-            raise UserError(f"test_tasks: {failures(suite.failed)}")
+    suite = read_test_tasks(config) if config.test_tasks else None
     data.setup()
     module.prepare(data.row_kinds)
-    if config.encoders == "one" and config.model.get("dropout") is config.model.get("attention_dropout") is None:
-        check_views_differ(
-            encoder, [data.sets[name or ""] for name in module.embedded_datasets]
-        )  # Table 3 has dropout 0
-    folder = Path(config.run_dir)
+    default_dropout = config.model.get("dropout") is config.model.get("attention_dropout") is None
+    if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
+        check_views_differ(encoder, [data.sets[name or ""] for name in module.embedded_datasets])
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()
             (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
 
     with closing_run():
-        about = {"choices": description["choices"]}
-        about["settings"] = run_settings(trainer, module, data, about["choices"])
+        settings = run_settings(trainer, module, data, description["choices"])
         trainer.loggers = list(instantiate(config.get("logger") or {}).values())
         for logger in trainer.loggers:
-            logger.log_hyperparams(options | about)
-        log_settings(about["settings"], dashboards(trainer.loggers) if trainer.is_global_zero else [])
-        tested = train_and_test(trainer, module, data, metadata, checkpoint)
-        results = description | about | tested
+            logger.log_hyperparams(options | {"choices": description["choices"], "settings": settings})
+        log_settings(settings, trainer)
+        results = description | {"settings": settings} | train_and_test(trainer, module, data, metadata, checkpoint)
         if trainer.is_global_zero:
             module.objective.save(encoder, folder / "encoder")
             if trial:
                 results["trial"] = trial.tell(best_score(results))
-            write_results(config, results, suite, module, data, trainer.loggers, started)
+            write_results(config, results, suite, module, started)
     return results
+
+
+def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
+    """Return the trainer with the callbacks of the config and further ones, and make its GPU the current one."""
+    callbacks = [*instantiate(config.callbacks).values(), *callbacks]
+    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    check_trainer(trainer)
+    if trainer.strategy.root_device.type == "cuda":
+        torch.cuda.set_device(trainer.strategy.root_device)  # for what is loaded before training
+    return trainer
+
+
+def build_data(config: DictConfig, encoder: SentenceEncoder) -> SentenceDataModule:
+    """Return the datamodule, which has not read its data yet."""
+    parts = {"templates": encoder.templates, "evaluators": instantiate(config.evaluators)}
+    data: SentenceDataModule = instantiate(config.data, tokenizer=encoder.tokenizer, **parts)
+    for name in config.objectives:
+        if name not in data.sets:
+            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
+    return data
 
 
 def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
@@ -169,41 +169,46 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     return module
 
 
-def dashboards(loggers: Iterable[Any]) -> list[str]:
-    """Return where the runs of W&B are; rank 0 only."""
-    return [logger.place for logger in loggers if hasattr(logger, "place")]
+def read_test_tasks(config: DictConfig) -> "Suite":
+    """Read the tasks that are measured at the end, so that a damaged file ends the run before it trains."""
+    from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
+
+    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
+    if suite.failed:
+        raise UserError(f"test_tasks: {failures(suite.failed)}")
+    return suite
 
 
-def log_settings(settings: Mapping[str, str], places: Sequence[str]) -> None:
+def dashboards(trainer: pl.Trainer) -> list[str]:
+    """Return where the runs of W&B are; on rank 0, the only one that knows."""
+    return [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
+
+
+def log_settings(settings: Mapping[str, str], trainer: pl.Trainer) -> None:
     """Log what is trained, and where its dashboards are."""
     for name, value in settings.items():
         log.info("%-13s %s", name, value)
-    for place in places:
-        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
+    for place in dashboards(trainer):
+        log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
 
 
 def write_results(
-    config: DictConfig,
-    results: dict[str, Any],
-    suite: "Suite | None",
-    module: SimCSEModule,
-    data: SentenceDataModule,
-    loggers: Iterable[Any],
-    started: float,
+    config: DictConfig, results: dict[str, Any], suite: "Suite | None", module: SimCSEModule, started: float
 ) -> None:
     """Measure the saved encoder on the tasks, write, log and print all results, and remove checkpoints.
 
     `started` is the time of `time.monotonic` when the run started.
     """
-    folder, places = Path(config.run_dir), dashboards(loggers)
-    finite = math.isfinite(best_score(results))
-    stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
+    trainer: Any = module.trainer
+    folder, places, finite = Path(config.run_dir), dashboards(trainer), math.isfinite(best_score(results))
+    evaluators = trainer.datamodule.evaluators.values()
+    stsb = (evaluator.stsb.get("test") for evaluator in evaluators if hasattr(evaluator, "stsb"))
     shown_task = next(filter(None, stsb), None) if places and finite else None
     measured = measure_tasks(module.encoder, suite, shown_task) if suite or shown_task else None
     if suite and measured:
         results |= task_scores(measured, suite)
     write_json(folder / RESULTS_FILE, results)
-    for logger in loggers if finite else ():
+    for logger in trainer.loggers if finite else ():
         if hasattr(logger, "log_results"):
             logger.log_results(results, measured)
     if not config.keep_checkpoints:

@@ -41,13 +41,14 @@ class ViewCollator:
         templates = self.templates or Templates(self.tokenizer)
         if len(rows[0]) == 1 and len(self.prompts or templates.texts) > 1:
             rows = [(sentence, sentence) for (sentence,) in rows]
+        width = len(rows[0])
         tokens = self.tokens_of([sentence for row in rows for sentence in row])
-        inputs = templates.batch(tokens, len(rows[0]), self.prompts)
+        inputs = templates.batch(tokens, width, self.prompts)
         if self.segment:
             ids = inputs["input_ids"]
             inputs |= {"input_ids": ids % INSIDE_WORD, BEGINS_WORD: ids < INSIDE_WORD}
-        views = {name: tensor.view(len(rows), len(rows[0]), -1) for name, tensor in inputs.items()}
-        return views if len(rows[0]) > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
+        views = {name: tensor.view(len(rows), width, -1) for name, tensor in inputs.items()}
+        return views if width > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
 
     def tokens_of(self, sentences: Sequence[Sentence]) -> list[Tokens | list[int]]:
         """Return the tokens of sentences that are text or tokens."""
@@ -73,7 +74,7 @@ def tokenize_words(
         words = _words_of_characters(sentence, segment)
         before = [None, *(words[end - 1] if end else None for _, end in spans)]  # special tokens have the span (0, 0)
         inside = [start < end and words[start] == word for (start, end), word in zip(spans, before, strict=False)]
-        marked.append([number + INSIDE_WORD * own for number, own in zip(ids, inside, strict=True)])
+        marked.append([number + INSIDE_WORD * is_inside for number, is_inside in zip(ids, inside, strict=True)])
     return marked
 
 

@@ -38,12 +38,7 @@ _EVALUATED_AT_ONCE = 256  # sentences
 
 
 class EvaluationSentences:
-    """The distinct sentences of some evaluators, the longest first.
-
-    Args:
-        sentences: the sentences by the names of their prompts.
-        templates: the encoder's, with its tokenizer and its prompts.
-    """
+    """The distinct ones of `sentences`, which evaluators have by the names of their prompts, the longest first."""
 
     def __init__(self, sentences: Iterable[tuple[str | None, Sequence[str]]], templates: Templates) -> None:
         known = ((name if name in templates.prompts else None, texts) for name, texts in sentences)
@@ -71,11 +66,7 @@ class EvaluationSentences:
         return self._templates.batch([tokens for tokens, _ in rows], prompts=[name for _, (_, name) in rows])
 
     def encode(self, vectors: Tensor) -> Encode:
-        """Return a function from sentences to their vectors.
-
-        Args:
-            vectors: the vectors of the sentences of `loader`, of all devices in order, [n, dim].
-        """
+        """Return a function from sentences to their `vectors`: those of `loader`, of all devices in order, [n, dim]."""
         ranks = world_size()
         order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
         row = {self._keys[place]: number for number, place in enumerate(order)}
@@ -140,13 +131,8 @@ class SentenceDataModule(LightningDataModule):
         self._streamed = next((dataset for dataset in self.sets.values() if dataset.streaming), None)
         if len(self.sets) > 1 and self._streamed:
             raise UserError("streaming=true: it needs a single data set, so set data.train, and not data.sets")
-        self.sampling = sampling
-        self.max_length = max_length
-        self.make_evaluators = evaluators or {}
-        self.validation = validation
-        self.test = test
-        self.num_workers = num_workers
-        self.seed = seed
+        self.sampling, self.max_length, self.num_workers, self.seed = sampling, max_length, num_workers, seed
+        self.make_evaluators, self.validation, self.test = evaluators or {}, validation, test
         self.templates, self.segment = templates or Templates(tokenizer), segment
         if segment and self.templates.as_text == "always":
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in it")

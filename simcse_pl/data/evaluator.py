@@ -34,23 +34,13 @@ class Evaluator(ABC):
 
     @abstractmethod
     def __call__(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of a split by name.
-
-        Args:
-            encode: function from sentences to vectors [n, dim], for the sentences of the split.
-            split: `validation` or `test`.
-        """
+        """Return the metrics of a split by name; `encode` knows the sentences of the split alone."""
 
 
 def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any) -> dict[str, Evaluator]:
-    """Return the evaluators of a run by name.
+    """Return the evaluators of a run by name, each made from `files`: `validation` and `test`.
 
-    Args:
-        makers: by name, functions of `validation` and `test` that return evaluators.
-        files: `validation` and `test`. Files in the config of an evaluator replace them.
-
-    Raises:
-        UserError: a maker is an evaluator.
+    Files in the config of an evaluator replace them.
     """
     made = {}
     for name, make in makers.items():
@@ -67,16 +57,7 @@ def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:
 
 
 def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> dict[str, float]:
-    """Return the metrics of all evaluators.
-
-    Args:
-        evaluators: by name.
-        encode: function from the split's sentences to vectors [n, dim].
-        split: `validation` or `test`.
-
-    Raises:
-        UserError: two evaluators have a metric of the same name.
-    """
+    """Return the metrics of all evaluators; raise UserError if two have a metric of the same name."""
     metrics: dict[str, float] = {}
     for name, evaluator in evaluators.items():
         if not evaluator.sentences(split):

@@ -63,9 +63,9 @@ def grouped(groups: NDArray[np.integer], size: int, seed: int) -> NDArray[np.int
     a last one with fewer rows is the last.
     """
     generator = np.random.default_rng(seed)
-    groups = generator.permutation(groups.max() + 1)[groups]
+    groups = generator.permutation(groups.max() + 1)[groups]  # numbered at random
     order = generator.permutation(len(groups))
-    order = order[np.argsort(groups[order], kind="stable")]
+    order = order[np.argsort(groups[order], kind="stable")]  # by group, and at random within one
     counts = np.bincount(groups)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     in_whole_batch = np.arange(len(order)) - starts < np.repeat(counts // size * size, counts)
@@ -216,7 +216,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
         sets = self._sets_drawn(epoch)
         start = self.start[1] if epoch == self.start[0] else 0
         done = np.bincount(sets[:start], minlength=len(names))
-        batches = [own.draw(epoch, int(first)) for own, first in zip(self.sets.values(), done, strict=True)]
+        batches = [of_set.draw(epoch, int(first)) for of_set, first in zip(self.sets.values(), done, strict=True)]
         for place in sets[start:]:
             rows, counts = next(batches[place])
             yield names[place], [(epoch, row) for row in rows], counts

@@ -12,14 +12,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from simcse_pl.data.readers.formats import Records, open_table
 from simcse_pl.data.readers.layout import Layout
 from simcse_pl.data.readers.row_reader import NamedRows, rows_of
-from simcse_pl.data.readers.sources import (
-    files_of,
-    label_words,
-    load_hub_dataset,
-    open_source,
-    table_of,
-    with_words,
-)
+from simcse_pl.data.readers.sources import files_of, label_words, load_hub_dataset, open_source, table_of, with_words
 from simcse_pl.data.token_cache import Block, Reading
 from simcse_pl.utils.errors import UserError
 
@@ -52,8 +45,8 @@ class RowStream:
             table, self._words = table_of(self._dataset, place), label_words(self._dataset)
         else:
             table = open_source(place[0], layout)
-            how = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
-            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=how)
+            options = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
+            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=options)
             content = [(path.name, path.stat().st_size) for path in place]
         self._table = replace(table, records=iter(()))
         self.fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()

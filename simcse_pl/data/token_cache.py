@@ -73,11 +73,7 @@ class Tokenize(Dataset[TokenizedBlock]):
 
 
 class TokenCache(Sequence[Row]):
-    """Rows of sentences, mapped from an Arrow file. Worker processes map the file again rather than copy it.
-
-    Args:
-        source: the file, or the streamed rows of a batch.
-    """
+    """Rows of sentences, mapped from an Arrow file, or streamed. Worker processes map the file rather than copy it."""
 
     def __init__(self, source: Path | pyarrow.RecordBatch) -> None:
         self._source = source
@@ -151,19 +147,13 @@ class TokenCache(Sequence[Row]):
 
 @dataclass(frozen=True)
 class Reading:
-    """The source of a training set, and how it is read.
-
-    Args:
-        source, split, layout: see `open_source`.
-        documents: whether the rows are sentences in documents.
-        options: those of `rows_of`.
-    """
+    """The source of a training set, and how it is read."""
 
     source: Source
     split: str
     layout: Layout
-    documents: bool
-    options: Mapping[str, Any]
+    documents: bool  # whether the rows are sentences in documents
+    options: Mapping[str, Any]  # of `rows_of`
 
     def open_cache(self, make: Tokenize, processes: int | None) -> tuple[TokenCache, str, str]:
         """Return the rows with their tokens, the fingerprint of the source, and a text that changes with the rows."""

@@ -152,11 +152,10 @@ class TrainingSet:
         """Read and tokenize the rows.
 
         Args:
-            tokenizer: the encoder's tokenizer.
+            tokenizer, templates: the encoder's.
             max_length: the number of tokens read of a sentence, special tokens included.
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
-            templates: the encoder's templates.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
         """
         self.seed = seed
@@ -177,13 +176,14 @@ class TrainingSet:
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
         self.row_count = "streamed" if self.streaming else str(len(self.chosen))
         log.info("train: %s rows with %d sentence(s) from %s", self.row_count, len(self.rows[0]), self.train)
-        if min(len(self.chosen), self.batch_size) < (1 if self.labels or Role.NEGATIVE in self.view_roles else 2):
+        fewest_rows = 1 if self.labels or Role.NEGATIVE in self.view_roles else 2
+        if min(len(self.chosen), self.batch_size) < fewest_rows:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
-        read = () if self.streaming else self.rows
-        which = read, (self.chosen, self.held_out), self._columns, self.key, self.name or ""
-        self.kind = RowKind(self.view_roles, self.labels, self.label_range, len(self.classes) or None, examples, *which)
+        labels = self.labels, self.label_range, len(self.classes) or None
+        known, used = () if self.streaming else self.rows, (self.chosen, self.held_out)
+        self.kind = RowKind(self.view_roles, *labels, examples, known, used, self._columns, self.key, self.name or "")
         self.groups = self.sampler(self.kind) if self.sampler else None
         if self.streaming:
             self.chosen = range(sys.maxsize)
@@ -235,22 +235,24 @@ class TrainingSet:
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
         columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
-        if width == 1 and any(Role.ANCHOR in view.roles for view in self._views.values()):
-            columns, width = (), 0
+        views = list(self._views.values())
+        if width == 1 and any(Role.ANCHOR in view.roles for view in views):
+            columns, width = (), 0  # a view takes the place of the sentence
         self._width = width  # the number of sentences of the file in a row of a batch
-        dropout = [isinstance(view, Dropout) and view.role == Role.POSITIVE for view in self._views.values()] == [True]
-        if dropout and (width == 1 or Role.POSITIVE in columns):
-            self._views = {}  # the collator repeats a single sentence
-        roles = (*columns, *(Role(role) for view in self._views.values() for role in view.roles))
+        only_dropout = len(views) == 1 and isinstance(views[0], Dropout) and views[0].role == Role.POSITIVE
+        if only_dropout and (width == 1 or Role.POSITIVE in columns):
+            self._views, views = {}, []  # the collator repeats a single sentence
+        roles = (*columns, *(Role(role) for view in views for role in view.roles))
         if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
-        self.view_roles = default_roles(2) if len(roles) == 1 else roles
-        made = (0 if isinstance(view, Dropout) else None for view in self._views.values() for _ in view.roles)
+        made = [0 if isinstance(view, Dropout) else None for view in views for _ in view.roles]
+        self.view_roles, self._columns = roles, (*range(width), *made)
+        if len(roles) == 1:
+            self.view_roles, self._columns = default_roles(2), (0, 0)
         needed = len(candidates(self.view_roles))
         if self.labels == "score_lists" and len(label_columns(None, self.score_column)) != needed:
             raise UserError(f"data.score_column: it needs a column for each of {needed} positives and hard negatives")
-        self._columns = (0, 0) if len(roles) == 1 else (*range(width), *made)
 
     def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of).

@@ -68,10 +68,10 @@ def rescore(
     for anchor, positive, *candidates in rows:
         of_positive = next(scores)
         scored = [(candidate, next(scores)) for candidate in candidates]
-        kept = [(candidate, own) for candidate, own in scored if own <= of_positive - margin]
+        kept = [(candidate, value) for candidate, value in scored if value <= of_positive - margin]
         left_out += len(scored) - len(kept)
         if len(kept) >= negatives:
             texts, own_scores = zip(*kept[:negatives], strict=True)
-            written = (f"{own:.6g}" for own in (of_positive, *own_scores))
+            written = (f"{value:.6g}" for value in (of_positive, *own_scores))
             kept_rows.append((anchor, positive, *texts, *written))
     return kept_rows, left_out

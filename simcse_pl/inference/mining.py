@@ -2,8 +2,9 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -69,35 +70,37 @@ def mine(
         UserError: a vector is not finite.
     """
     candidates = list(dict.fromkeys(positive for _, positive in pairs) if corpus is None else dict.fromkeys(corpus))
-    sentences = list(dict.fromkeys([*candidates, *(sentence for pair in pairs for sentence in pair)]))
-    place = {sentence: number for number, sentence in enumerate(sentences)}  # the candidates are the first ones
+    sentences = list(dict.fromkeys([*candidates, *chain.from_iterable(pairs)]))  # the candidates are the first ones
+    place = {sentence: number for number, sentence in enumerate(sentences)}
     vectors = unit_vectors(encode(sentences).float().to(device))
     if not vectors.isfinite().all():
         raise UserError("the encoder returns vectors that are not finite")
-    place_of_anchor, of_anchors = place, vectors
+    place_of_anchor, anchor_vectors = place, vectors
     if encode_anchors:
         place_of_anchor = {anchor: number for number, anchor in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
-        of_anchors = unit_vectors(encode_anchors(list(place_of_anchor)).float().to(device))
-    partners = _partners(pairs, place)
-    counts = Counter[str]()
-    rows: list[tuple[str, ...]] = []
+        anchor_vectors = unit_vectors(encode_anchors(list(place_of_anchor)).float().to(device))
+    anchor_places = torch.tensor([place_of_anchor[anchor] for anchor, _ in pairs]).to(device)
+    positive_places = torch.tensor([place[positive] for _, positive in pairs]).to(device)
+    partners = _partners(pairs, candidates)
+
+    counts, rows = Counter[str](), list[tuple[str, ...]]()
     size, find = _finder(vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
-        chunk = pairs[start : start + size]
-        anchors = of_anchors[torch.tensor([place_of_anchor[anchor] for anchor, _ in chunk]).to(device)]
-        positives = vectors[torch.tensor([place[positive] for _, positive in chunk]).to(device)]
-        of_positive = _rounded((anchors * positives).sum(dim=1))
+        part = slice(start, start + size)
+        anchors, positives = anchor_vectors[anchor_places[part]], vectors[positive_places[part]]
         numbers, similarities = find(anchors)
-        excluded = [(row, number) for row, (anchor, _) in enumerate(chunk) for number in partners[anchor]]
-        allowed = _allowed(similarities, numbers, [pair for pair in excluded if pair[1] < len(candidates)])
+        excluded = [(row, number) for row, (anchor, _) in enumerate(pairs[part]) for number in partners[anchor]]
+        allowed = _allowed(similarities, numbers, excluded)
+        of_positive = _rounded((anchors * positives).sum(dim=1))
         for name, left_out in _filters(options, similarities, of_positive, allowed):
             counts[name] += int((allowed & left_out).sum())
             allowed &= ~left_out
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(device)
         chosen = _top(similarities, allowed, options.candidates or options.negatives)
-        chosen = (chosen if numbers is None else numbers.gather(1, chosen)).cpu()
-        for pair, count, of_pair in zip(chunk, allowed.sum(dim=1).cpu().tolist(), chosen.tolist(), strict=True):
+        negatives = (chosen if numbers is None else numbers.gather(1, chosen)).cpu().tolist()
+        counts_left = allowed.sum(dim=1).cpu().tolist()
+        for pair, count, of_pair in zip(pairs[part], counts_left, negatives, strict=True):
             if count >= options.negatives:
                 rows.append((*pair, *(candidates[number] for number in of_pair[:count])))
     return rows, counts
@@ -131,20 +134,22 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
 def _allowed(similarities: Tensor, numbers: Tensor | None, excluded: Sequence[tuple[int, int]]) -> Tensor:
     """Return which candidates of each row are neither missing nor excluded, as pairs of a row and a number."""
     row, column = torch.tensor(excluded, dtype=torch.int64).view(-1, 2).T.to(similarities.device)
-    allowed = torch.ones_like(similarities, dtype=torch.bool) if numbers is None else numbers >= 0
+    allowed = torch.ones_like(similarities, dtype=torch.bool)
     if numbers is not None:
+        allowed = numbers >= 0
         which, column = (numbers[row] == column[:, None]).nonzero(as_tuple=True)
         row = row[which]
     allowed[row, column] = False
     return allowed
 
 
-def _partners(pairs: Sequence[tuple[str, str]], place: Mapping[str, int]) -> dict[str, set[int]]:
-    """Return the numbers of the sentences that are no negatives of a sentence: its own, and those of its pairs."""
+def _partners(pairs: Sequence[tuple[str, str]], candidates: Sequence[str]) -> dict[str, set[int]]:
+    """Return the numbers of the candidates that are no negatives of a sentence: its own, and those of its pairs."""
+    place = {sentence: number for number, sentence in enumerate(candidates)}
     partners: dict[str, set[int]] = {}
-    for anchor, positive in pairs:
-        partners.setdefault(anchor, {place[anchor]}).add(place[positive])
-        partners.setdefault(positive, {place[positive]}).add(place[anchor])
+    for pair in pairs:
+        for sentence in pair:
+            partners.setdefault(sentence, set()).update(place[other] for other in pair if other in place)
     return partners
 
 

@@ -64,11 +64,7 @@ class SentenceIndex:
         return len(new)
 
     def search(
-        self,
-        queries: Sequence[str],
-        top_k: int = 3,
-        threshold: float | None = None,
-        leave_out_equal: bool = False,
+        self, queries: Sequence[str], top_k: int = 3, threshold: float | None = None, leave_out_equal: bool = False
     ) -> list[list[Neighbour]]:
         """Return the nearest sentences of every query, ordered by similarity, then by position.
 
@@ -87,8 +83,8 @@ class SentenceIndex:
         nearest = self._nearest(self._encode_to_unit(queries), top_k + leave_out_equal)
         for query, ranked in zip(queries, nearest, strict=True):
             near = [Neighbour(self.sentences[place], similarity) for place, similarity in ranked]
-            near = [one for one in near if not (leave_out_equal and one.sentence == query)]
-            results.append([one for one in near[:top_k] if threshold is None or one.similarity >= threshold])
+            near = [hit for hit in near if not (leave_out_equal and hit.sentence == query)]
+            results.append([hit for hit in near[:top_k] if threshold is None or hit.similarity >= threshold])
         return results
 
     def _nearest(self, queries: Tensor, top_k: int) -> list[list[tuple[int, float]]]:

@@ -143,16 +143,16 @@ class SimCSE:
             [queries, keys]. If the query is a single sentence or vector, [keys]; if the key is too, a number.
         """
         sides: tuple[Any, Any] = queries, keys
-        one, other = (
+        first, second = (
             unit_vectors(torch.as_tensor(side).float()).numpy()
             if isinstance(side, Tensor) or (isinstance(side, np.ndarray) and side.dtype.kind in "fiu")
             else self.encode(side, device, return_numpy=True)
             for side in sides
         )
-        similarities: np.ndarray = np.atleast_2d(one) @ np.atleast_2d(other).T
-        if one.ndim == 2:
+        similarities: np.ndarray = np.atleast_2d(first) @ np.atleast_2d(second).T
+        if first.ndim == 2:
             return similarities
-        return similarities[0] if other.ndim == 2 else float(similarities[0, 0])
+        return similarities[0] if second.ndim == 2 else float(similarities[0, 0])
 
     def build_index(
         self,
@@ -225,8 +225,8 @@ class SimCSE:
         """
         index, prompt_name = self._built(), prompt_name or self.prompt_if_any(QUERY)
         index.encode, index.device = self._encode_on(device, prompt_name=prompt_name), device or self.device
-        found = index.search([queries] if isinstance(queries, str) else queries, top_k, threshold)
-        return found[0] if isinstance(queries, str) else found
+        neighbours = index.search([queries] if isinstance(queries, str) else queries, top_k, threshold)
+        return neighbours[0] if isinstance(queries, str) else neighbours
 
     def prompt_if_any(self, name: str) -> str | None:
         """Return the name of a prompt if the encoder has it."""

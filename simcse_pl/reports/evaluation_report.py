@@ -18,7 +18,7 @@ from simcse_pl.utils.tables import Table
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
     """Return every table that has content, of results with different labels; the first names the tasks that failed."""
-    every = [own for result in results for own in result.of_dims().values()]
+    every = [part for result in results for part in result.of_dims().values()]
     tables = [
         sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),

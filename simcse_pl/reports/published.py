@@ -49,15 +49,15 @@ class Ablation:
 
 def ablation(table: str) -> Ablation | None:
     """Return an ablation by its name in paper.yaml; None for any other name."""
-    about = paper_file()["ablation_tables"].get(table)
-    if about is None:
+    facts = paper_file()["ablation_tables"].get(table)
+    if facts is None:
         return None
-    settings, scores = tuple(about.get("settings", ())), tuple(about.get("scores", ("dev",)))
+    settings, scores = tuple(facts.get("settings", ())), tuple(facts.get("scores", ("dev",)))
     rows: dict[str, dict[str, float]] = {}
     for name, value in paper_file()["ablations"].get(table, {}).items():
         figures = value if isinstance(value, list) else [value]
         rows[str(name)] = {column: f for column, f in zip(settings or scores, figures, strict=True) if f is not None}
-    return Ablation(about["number"], about["rows"], about.get("trained"), settings, scores, rows)
+    return Ablation(facts["number"], facts["rows"], facts.get("trained"), settings, scores, rows)
 
 
 @functools.cache
@@ -74,13 +74,13 @@ def named_row(table: str, row: str) -> PaperRow:
     """
     tables = paper_file()["encoders"]
     content = tables.get(table, {"rows": {}})
-    found = [name for name in content["rows"] if row in (name, name.rpartition("/")[2])]
-    if len(found) != 1:
+    matching = [name for name in content["rows"] if row in (name, name.rpartition("/")[2])]
+    if len(matching) != 1:
         option = f"paper.row={row}" if table in tables else f"paper.table={table}"
-        raise UserError(f"{option}: choose one of {', '.join(found or content['rows'] or tables)}")
-    part, _, name = found[0].rpartition("/")
+        raise UserError(f"{option}: choose one of {', '.join(matching or content['rows'] or tables)}")
+    part, _, name = matching[0].rpartition("/")
     label = f"paper, Table {content['number']}: {name}" + (f" ({part})" if part else "")
-    return PaperRow(label, dict(zip(content["columns"], content["rows"][found[0]], strict=True)))
+    return PaperRow(label, dict(zip(content["columns"], content["rows"][matching[0]], strict=True)))
 
 
 def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: Aggregation | None) -> PaperRow | None:
@@ -96,17 +96,17 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
             return row
     if any(result.settings.get(option) for option in _NOT_THE_PAPERS):
         return None
-    own = {"encoder": result.encoder, **result.settings}
-    known: Mapping[str, str] = next((m["rows"] for m in paper_file()["matches"] if _fits(m["when"], own)), {})
+    settings = {"encoder": result.encoder, **result.settings}
+    known: Mapping[str, str] = next((m["rows"] for m in paper_file()["matches"] if _fits(m["when"], settings)), {})
     return next((named_row(table, known[table]) for table in fitting if table in known), None)
 
 
 def _fits(wanted: Any, value: Any) -> bool:
     """Return whether a setting fits a pattern of paper.yaml."""
     if isinstance(wanted, list):
-        return any(_fits(one, value) for one in wanted)
+        return any(_fits(pattern, value) for pattern in wanted)
     if isinstance(wanted, dict):
-        return isinstance(value, Mapping) and all(_fits(one, value.get(name)) for name, one in wanted.items())
+        return isinstance(value, Mapping) and all(_fits(pattern, value.get(name)) for name, pattern in wanted.items())
     if isinstance(wanted, str):
         return isinstance(value, str) and fnmatch.fnmatchcase(value, wanted)
     return bool(value == wanted)

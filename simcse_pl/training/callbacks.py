@@ -89,9 +89,8 @@ class BatchCurves(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Log the means over devices, if Lightning logs this step."""
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if every <= 0 or not (trainer.should_stop or trainer.global_step % every == 0):
-            return
-        if not isinstance(pl_module, SimCSEModule) or pl_module.batch is None:
+        logged = every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
+        if not logged or not isinstance(pl_module, SimCSEModule) or pl_module.batch is None:
             return
         batch = pl_module.batch
         curves = batch.curves

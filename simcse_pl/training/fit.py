@@ -57,9 +57,7 @@ def train_and_test(
     """Validate, train, and test the best checkpoint. Afterwards the module has its weights, if sharded on rank 0 only.
 
     Args:
-        trainer: its first checkpoint callback must be a BestCheckpoint.
-        module: the module to train.
-        data: training, validation and test data.
+        trainer, module, data: the trainer's first checkpoint callback must be a BestCheckpoint.
         record: a callback of the trainer, which stores the metrics before training in checkpoints.
         resume: a checkpoint to resume from.
 

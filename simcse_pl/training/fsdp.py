@@ -31,7 +31,6 @@ from simcse_pl.utils.ranks import is_first_process
 if TYPE_CHECKING:
     from simcse_pl.training.module import SimCSEModule
 
-_TIMEOUT = timedelta(minutes=30)
 _STEPS = ("training_step", "validation_step", "test_step", "_held_out_loss")  # what reads the weights
 
 
@@ -49,7 +48,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         process_group_backend: None for NCCL on GPUs and Gloo on CPUs.
     """
 
-    def __init__(self, timeout: timedelta = _TIMEOUT, process_group_backend: str | None = None) -> None:
+    def __init__(self, timeout: timedelta = timedelta(minutes=30), process_group_backend: str | None = None) -> None:
         super().__init__(
             save_distributed_checkpoint=False, timeout=timeout, process_group_backend=process_group_backend
         )

@@ -141,8 +141,8 @@ class Jobs:
             if job.output:
                 lines = job.output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
                 said = [line for line in lines if line.startswith(("error: ", "stopped "))] or lines
-                how = f"status {job.returncode}: {said[-1]}" if job.returncode else "finished"
-                print(f"job {job.output.parent.name}: {how}", flush=True)
+                ending = f"status {job.returncode}: {said[-1]}" if job.returncode else "finished"
+                print(f"job {job.output.parent.name}: {ending}", flush=True)
 
     def _forward(self, number: int, frame: Any) -> None:
         self._received.append(number)

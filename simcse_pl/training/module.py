@@ -122,11 +122,8 @@ class SimCSEModule(EncoderModule):
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
 
-        Args:
-            rows: what the rows of each data set have, by its name; None for one set of pairs.
-
-        Raises:
-            UserError: if a loss is not defined for the rows of a data set.
+        `rows` are the kinds of the rows of each data set, by its name; None for one set of pairs. It is a UserError if
+        a loss is not defined for them.
         """
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():

@@ -16,11 +16,12 @@ from simcse_pl.training.fsdp import FullyShardedStrategy
 from simcse_pl.utils.errors import UserError, first_line
 
 
-def has_bf16(device: str) -> bool:
-    """Return whether a type of device (`cpu`, `cuda`) has hardware for bfloat16, so that it is faster than float32."""
-    if device == "cuda":
-        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    return device == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+def has_bf16(accelerator: str) -> bool:
+    """Return whether Lightning's device of an accelerator has hardware for bfloat16, which is then the fastest."""
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    is_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.backends.mps.is_available())
+    return is_cpu and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def make_trainer(
@@ -42,7 +43,7 @@ def make_trainer(
     if (options.get("max_steps") or -1) > 0:
         options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
     if precision == "auto":
-        precision = "bf16-mixed" if has_bf16(_device(accelerator)) else "32-true"
+        precision = "bf16-mixed" if has_bf16(accelerator) else "32-true"
     if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004
         mixed = precision.replace("true", "mixed")
         raise UserError(f"precision={precision}: small updates of such weights are lost: set it to {mixed}")
@@ -80,10 +81,3 @@ def _check_ranks(trainer: Trainer) -> None:
     if started != devices:
         asked = f"devices={trainer.num_devices}, num_nodes={trainer.num_nodes}"
         raise UserError(f"{asked}: {started} processes were started: start one for each device, and set trainer=ddp")
-
-
-def _device(accelerator: str) -> str:
-    """Return torch's name of the device that Lightning uses for an accelerator."""
-    if accelerator not in ("auto", "gpu"):
-        return accelerator
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"

@@ -43,12 +43,9 @@ def check_paths(files: Sequence[Path], out: Path) -> None:
 
 
 def usable_rows(path: Path, parse: Callable[[str], Parsed], stats: ConversionStats) -> Iterator[list[str]]:
-    """Yield the cells of each line whose cells all have words, with single spaces between words.
+    """Yield the cells that `parse` reads in each line, with single spaces between words, if all have words.
 
-    Args:
-        path: the file.
-        parse: reads a line that is not blank.
-        stats: counts the rows that are not yielded.
+    `stats` counts the rows that are not yielded.
     """
     for line in tracked(read_lines(path), f"reading {path.name}"):
         row = parse(line) if line.strip() else None

@@ -47,17 +47,11 @@ UNKNOWN_LABEL = "an unknown label"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of training rows.
+    """A kind of training rows."""
 
-    Args:
-        columns: names of the columns; `label` is the label of the pair.
-        labels: labels of the pairs of premise and hypothesis that make a row.
-        hard_negatives: for each of these labels, a random hypothesis of the premise is added to the row.
-    """
-
-    columns: tuple[str, ...]
-    labels: tuple[str, ...]
-    hard_negatives: tuple[str, ...] = ()
+    columns: tuple[str, ...]  # `label` is the label of the pair
+    labels: tuple[str, ...]  # of the pairs of premise and hypothesis that make a row
+    hard_negatives: tuple[str, ...] = ()  # for each of these labels, a random hypothesis of the premise is added
 
 
 _PAIR = ("anchor", "positive")
@@ -142,9 +136,8 @@ def _make_rows(
         if label not in kind.labels:
             stats[CANDIDATE if label in kind.hard_negatives else OTHER_LABEL] += 1
             continue
-        candidates = [
-            [other for other, own in labels[premise].items() if own == wanted] for wanted in kind.hard_negatives
-        ]
+        others = labels[premise].items()
+        candidates = [[other for other, name in others if name == wanted] for wanted in kind.hard_negatives]
         if all(candidates):
             negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
             premises.add(premise)

@@ -1,19 +1,14 @@
-"""Convert QQP, Flickr30k and ParaNMT as published to files of training pairs: `simcse prepare paraphrases`."""
+"""Convert QQP, Flickr30k and ParaNMT as published to files of training pairs: `simcse prepare paraphrases`.
+
+The `stats` of a function count the rows or captions by outcome.
+"""
 
 import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from simcse_pl.data.prepare.conversion import (
-    INVALID,
-    REPEATED,
-    USED,
-    ConversionStats,
-    Parsed,
-    checked_row,
-    usable_rows,
-)
+from simcse_pl.data.prepare.conversion import INVALID, REPEATED, USED, ConversionStats, Parsed, checked_row, usable_rows
 from simcse_pl.utils.files import read_lines
 
 Pairs = Iterator[Sequence[str]]
@@ -44,7 +39,6 @@ def question_pairs(path: Path, stats: ConversionStats) -> Pairs:
     Args:
         path: quora_duplicate_questions.tsv; or GLUE's train.tsv, a part of it with the 134 thousand duplicates of
             Table 4. They may be quoted or not.
-        stats: counts the rows by outcome.
     """
     text = "\n".join(itertools.islice(read_lines(path), 1, None))  # without the header
     stats[INVALID] += sum(1 for line in _QUORA_ROW.sub("", text).split("\n") if line.strip())
@@ -64,7 +58,6 @@ def caption_pairs(path: Path, stats: ConversionStats) -> Pairs:
 
     Args:
         path: results_20130124.token, or Kaggle's results.csv.
-        stats: counts the captions by outcome.
     """
     captions: dict[str, dict[str, None]] = {}
     for image, caption in usable_rows(path, _caption, stats):
@@ -84,7 +77,6 @@ def translation_pairs(path: Path, stats: ConversionStats) -> Pairs:
 
     Args:
         path: para-nmt-5m-processed.txt, with two columns, or para-nmt-50m.txt, with a score as the third.
-        stats: counts the rows by outcome.
     """
     for pair in usable_rows(path, _translation, stats):
         stats[USED] += 1

@@ -16,7 +16,6 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_open, check_is_file
 from simcse_pl.utils.terminal import progress_bar
 
-_ARTICLES = ("0",)  # the namespace; others are talk, users, templates
 _PAGES_A_TASK = 64
 
 _NOT_PROSE = tuple("=*#:;|!{}")  # first characters of headings, lists, indented lines and tables
@@ -64,13 +63,16 @@ def sentences_of(
     from gensim.corpora import wikicorpus
 
     sentences, stats = [], ConversionStats()
-    for line in wikicorpus.filter_wiki(_with_first_variants(markup)).splitlines():
+    while (replaced := _VARIANTS.sub(_first_variant, markup)) != markup:  # the inner ones first
+        markup = replaced
+    for line in wikicorpus.filter_wiki(markup).splitlines():
         line = _EMPHASIS.sub("", line.strip())
         if not line or line.startswith(_NOT_PROSE):
             continue
         line = _SPACE_BEFORE_COMMA.sub(r"\1", _EMPTY_BRACKETS.sub("", line))
         line = _converter(script).convert(line) if script else line
-        for sentence in _BETWEEN_THAI.split(line) if _ENDS_IN_THAI.search(line) else sentencex.segment(language, line):
+        is_thai = _ENDS_IN_THAI.search(line)
+        for sentence in _BETWEEN_THAI.split(line) if is_thai else sentencex.segment(language, line):
             sentence = " ".join(sentence.split())
             outcome = _outcome(sentence, shortest)
             stats[outcome] += 1
@@ -96,13 +98,6 @@ def _converter(script: str) -> Any:
     import opencc  # an extra
 
     return opencc.OpenCC(SCRIPTS[script])
-
-
-def _with_first_variants(markup: str) -> str:
-    """Return markup with the first variant of words in several ones, the inner ones first."""
-    while (replaced := _VARIANTS.sub(_first_variant, markup)) != markup:
-        markup = replaced
-    return markup
 
 
 def _first_variant(match: re.Match[str]) -> str:
@@ -169,6 +164,7 @@ def _articles(dump: Path) -> Iterator[str]:
     with progress_bar(*columns) as bar, bar.open(dump, "rb", description=f"reading {dump.name}") as raw:
         file: IO[bytes] = bz2.BZ2File(raw) if dump.suffix == ".bz2" else raw
         with reraise_as(f"{dump} is truncated or not a Wikipedia dump"):
-            for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=_ARTICLES):
+            # the namespace 0 has the articles; others have talk, users, templates
+            for _, markup, _ in wikicorpus.extract_pages(file, filter_namespaces=("0",)):
                 if markup and not markup.lstrip().startswith("#"):  # #REDIRECT, in any language
                     yield markup

@@ -15,15 +15,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from simcse_pl.data.readers.layout import (
-    DETECTED,
-    SEPARATORS,
-    Layout,
-    format_of,
-    is_header,
-    is_quoted,
-    separator_of,
-)
+from simcse_pl.data.readers.layout import DETECTED, SEPARATORS, Layout, format_of, is_header, is_quoted, separator_of
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import STANDARD, check_is_file, read_lines
 
@@ -40,33 +32,17 @@ _SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """A file's rows, read one by one.
+    """A file's rows, read one by one."""
 
-    Args:
-        source: its name, for messages.
-        records: the rows.
-        width: the number of columns that a row should have.
-        header: the columns' names, or None if the file has none.
-        layout: how the file was read, in words.
-    """
-
-    source: str
+    source: str  # its name, for messages
     records: Records
-    width: int
-    header: list[str] | None = None
-    layout: str = ""
+    width: int  # the number of columns that a row should have
+    header: list[str] | None = None  # the columns' names, if the file has some
+    layout: str = ""  # how the file was read, in words
 
     def name(self, column: int) -> str | int:
         """Return a column's name, or its position if the file has no names."""
         return column if self.header is None else self.header[column]
-
-    def problem(self, cells: Sequence[Any] | str) -> str | None:
-        """Return why a row cannot be read or does not have the columns of the file, or None."""
-        if isinstance(cells, str):
-            return cells
-        if len(cells) != self.width:
-            return f"{len(cells)} columns where there should be {self.width}"
-        return "the columns' names again" if list(cells) == self.header else None
 
 
 def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:

@@ -53,9 +53,7 @@ def class_names(names: Sequence[Any]) -> list[str]:
 def label_number(label: str, names: Names = None) -> float | None:
     """Return a score, or the number of a label; None if it is neither a number nor a word that is known.
 
-    Args:
-        label: the text.
-        names: the user's words for 0, 1, ...; None for numbers, and 1 for words such as yes, 0 for words such as no.
+    Without `names`, words such as yes are 1, and words such as no are 0.
     """
     if names is not None:
         name = class_name(label, names)

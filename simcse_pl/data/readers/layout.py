@@ -138,10 +138,6 @@ def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
 
     Each cell must be short, and neither a number nor a sentence. Besides, the usual words for columns make up half of
     the cells; or a column has numbers below; or all cells are single words, and most cells of a column are not.
-
-    Args:
-        first: the cells of the first row.
-        others: some of the rows that follow.
     """
     cells = [cell.strip() for cell in first]
     if not any(cells) or any(_is_sentence(cell) or as_number(cell) is not None for cell in cells):

@@ -33,10 +33,7 @@ def read_rows(source: Source, columns: Sequence[int | str] | None = None, **opti
 
 
 def iterate_sentences(
-    source: Source,
-    column: int | str | None = None,
-    on_invalid_row: str = "error",
-    layout: Layout = DETECTED,
+    source: Source, column: int | str | None = None, on_invalid_row: str = "error", layout: Layout = DETECTED
 ) -> Iterator[str]:
     """Open a file and return an iterator over its sentences: its lines, or one column of a table.
 
@@ -208,8 +205,12 @@ def _row(
 
     With `blank`, some but not all sentences may be empty.
     """
-    if (problem := table.problem(cells)) or isinstance(cells, str):
-        return str(problem)
+    if isinstance(cells, str):
+        return cells
+    if len(cells) != table.width:
+        return f"{len(cells)} columns where there should be {table.width}"
+    if list(cells) == table.header:
+        return "the columns' names again"
     texts = {}
     for i in [*positions, *label.positions]:
         cell = label_text(cells[i]) if i in label.positions else "" if cells[i] is None else cells[i]

@@ -141,12 +141,9 @@ def files_of(source: Source) -> list[Path] | str:
 
 
 def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
-    """Load a split of a data set on the Hugging Face Hub, downloaded or from the cache.
+    """Load a split of OWNER/NAME or OWNER/NAME:SUBSET of the Hugging Face Hub, downloaded or from the cache.
 
-    Args:
-        name: OWNER/NAME, or OWNER/NAME:SUBSET.
-        split: the name of the split.
-        options: further arguments of `datasets.load_dataset`.
+    `options` are further arguments of `datasets.load_dataset`.
     """
     import datasets  # slow to import
 

@@ -53,13 +53,13 @@ class MaskedLanguageModel(View):
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
         """Return the views of a batch, in order."""
-        sentences, mask = [self.segment(own.sentence) for own in inputs], self.tokenizer.mask_token
+        sentences, mask = [self.segment(source.sentence) for source in inputs], self.tokenizer.mask_token
         chosen, masked = [], []  # the words to replace of some sentences
-        for own, words in zip(inputs, sentences, strict=True):
+        for source, words in zip(inputs, sentences, strict=True):
             candidates = [i for i, word in enumerate(words) if strip_punctuation(word)]
             count = min(round(self.rate * len(words)), len(candidates))
-            if count and mask not in own.sentence:
-                places = sorted(own.random.sample(candidates, count))
+            if count and mask not in source.sentence:
+                places = sorted(source.random.sample(candidates, count))
                 chosen.append((words, places))
                 marked = (replace_word(word, mask) if i in places else word for i, word in enumerate(words))
                 masked.append("".join(marked).strip())
@@ -90,14 +90,9 @@ class MaskedLanguageModel(View):
 
 
 def whole_words(tokenizer: PreTrainedTokenizerBase, size: int) -> Tensor:
-    """Return which ids are whole words: after a space, the id's text is tokenized to that id alone.
+    """Return which ids are whole words, [size]: after a space, the id's text is tokenized to that id alone.
 
-    Args:
-        tokenizer: of any kind.
-        size: the size of the model's vocabulary, which may be larger than the tokenizer's.
-
-    Returns:
-        [size], boolean.
+    `size` is that of the model's vocabulary, which may be larger than the tokenizer's.
     """
     texts = [text.strip() for text in tokenizer.batch_decode([[i] for i in range(len(tokenizer))])]
     candidates = [i for i, text in enumerate(texts) if re.fullmatch(rf"(\w[{MARKS}]*)+", text)]

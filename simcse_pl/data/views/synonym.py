@@ -73,8 +73,8 @@ def read_thesaurus(folder: str | Path) -> Thesaurus:
                 for word in words:
                     synonyms[word.lower()].update(words)
     others = {
-        word: sorted(other for other in found if other.lower() != word)
-        for word, found in synonyms.items()
+        word: sorted(other for other in members if other.lower() != word)
+        for word, members in synonyms.items()
         if " " not in word and word not in ENGLISH_STOP_WORDS
     }
-    return {word: found for word, found in others.items() if found}
+    return {word: members for word, members in others.items() if members}

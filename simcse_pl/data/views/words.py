@@ -54,7 +54,13 @@ def _parts(word: str) -> tuple[str, str, str]:
 
 
 class _RatedView(SentenceView):
-    """A view that changes a fraction of a sentence's words, the rate."""
+    """A view that changes a fraction of a sentence's words.
+
+    Args:
+        rate: the fraction of words to remove, k %; at least one word is kept.
+        role: see View.
+        segment: splits the sentence into words.
+    """
 
     def __init__(self, rate: Rate = 0.1, role: str = "positive", segment: Segmenter = spaces) -> None:
         super().__init__(role)
@@ -62,13 +68,7 @@ class _RatedView(SentenceView):
 
 
 class Crop(_RatedView):
-    """A contiguous span of the sentence's words, at a random position (Table 1).
-
-    Args:
-        rate: the fraction of words to remove, k %; at least one word is kept.
-        role: see View.
-        segment: splits the sentence into words.
-    """
+    """A contiguous span of the sentence's words, at a random position (Table 1)."""
 
     def make(self, source: ViewInput) -> str:
         """Return the span."""
@@ -79,13 +79,7 @@ class Crop(_RatedView):
 
 
 class WordDeletion(_RatedView):
-    """The sentence without some of its words, chosen at random (Table 1).
-
-    Args:
-        rate: the fraction of words to delete, k %; at least one word is kept.
-        role: see View.
-        segment: splits the sentence into words.
-    """
+    """The sentence without some of its words, chosen at random (Table 1)."""
 
     def make(self, source: ViewInput) -> str:
         """Return the remaining words, in order."""

@@ -28,11 +28,8 @@ _BINS = 50
 def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -> Figure | None:
     """Draw each encoder as a point, coloured by its average STS score (Spearman x 100).
 
-    The average is over the STS tasks that all encoders with STS scores have in common. Encoders
-    without STS scores are hollow points.
-
-    Returns:
-        The figure; None if no result has alignment and uniformity.
+    The average is over the STS tasks that all encoders with STS scores have in common. Encoders without STS scores are
+    hollow points. Return None if no result has alignment and uniformity.
     """
     measured = {r.label: (r.geometry.uniformity, r.geometry.alignment) for r in results if r.geometry}
     points = pd.DataFrame.from_dict(measured, "index", columns=["uniformity", "alignment"]).dropna()
@@ -50,8 +47,7 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
 def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
     """Draw the paths of training runs from start (hollow) to end (large), coloured by the monitored metric on dev.
 
-    Returns:
-        The figure; None without runs that have alignment and uniformity.
+    Return None without runs that have alignment and uniformity.
     """
     paths = {
         f"{run.label} ({run.points['step'].iloc[-1]} steps)": run.points.assign(
@@ -93,8 +89,7 @@ def _plane(paths: Mapping[str, pd.DataFrame], scale: str, legend: str | None = N
 def spectra(results: Sequence[Result]) -> Figure | None:
     """Draw the singular values of each encoder's embedding matrix, divided by the largest (appendix F).
 
-    Returns:
-        The figure; None if no result has a spectrum.
+    Return None if no result has a spectrum.
     """
     spectra = {result.label: np.array(result.geometry.spectrum) for result in results if result.geometry}
     lines = {label: np.where(values < _SMALLEST, np.nan, values) for label, values in spectra.items() if len(values)}
@@ -113,10 +108,7 @@ def spectra(results: Sequence[Result]) -> Figure | None:
 def similarity_densities(results: Sequence[Result]) -> Figure | None:
     """Draw histograms of the cosine similarity of STS pairs by human score, one panel per encoder (appendix G).
 
-    The heights of a panel share one scale. A vertical line marks each median.
-
-    Returns:
-        The figure; None if no result has similarities.
+    The heights of a panel share one scale. A vertical line marks each median. Without similarities, return None.
     """
     shown = {r.label: r.geometry.similarities for r in results if r.geometry and any(r.geometry.similarities.values())}
     if not shown:

@@ -19,17 +19,8 @@ log = logging.getLogger(__name__)
 
 # for characters that DejaVu Sans lacks; matplotlib warns about fonts that are not installed
 _FURTHER_FONTS = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans SC",
-    "Noto Sans JP",
-    "Noto Sans KR",
-    "Source Han Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "Droid Sans Fallback",
-    "Noto Sans Devanagari",
-    "Noto Sans Thai",
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP", "Noto Sans KR", "Source Han Sans SC"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Noto Sans Devanagari", "Noto Sans Thai"),
 )
 
 # Text stays text in SVG, and the same figure gives the same bytes.
@@ -52,16 +43,8 @@ WIDTH = 5.5  # inches: the width of a page's text
 LEGEND_WIDTH = 30  # characters of a line in a legend of two columns
 # The palette of Okabe and Ito without yellow. Dashes and markers carry the same information.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
-DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1, 1)),
-    (0, (6, 1.5, 1, 1.5)),
-    (0, (2.5, 1)),
-    (0, (9, 2)),
-    (0, (3, 1, 1, 1, 1, 1)),
-    (0, (1, 3)),
-)
+_DASHES = ((5, 1.5), (1, 1), (6, 1.5, 1, 1.5), (2.5, 1), (9, 2), (3, 1, 1, 1, 1, 1), (1, 3))  # lengths on and off
+DASHES: tuple[Any, ...] = ("-", *((0, lengths) for lengths in _DASHES))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 
 

@@ -12,14 +12,7 @@ from scipy.stats import t
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.reports.sweeps.sweep_results import (
-    Job,
-    Place,
-    TrainingRun,
-    differing,
-    read_job,
-    same_options,
-)
+from simcse_pl.reports.sweeps.sweep_results import Job, Place, TrainingRun, differing, read_job, same_options
 from simcse_pl.reports.tables.score_tables import shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals, score_name
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
@@ -29,8 +22,6 @@ SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
 CONFIDENCE = 0.95  # of intervals
 METHOD = "method"
-_SUFFIXES = {"mean": "", "std": " std", "count": " n"}
-_OF_METHODS = ["is_baseline", "published", "published difference"]
 
 
 @dataclass(frozen=True)
@@ -131,33 +122,36 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
 
 def _grouped(label: str, place: Place, jobs: list[Job]) -> Sweep:
     """Group the finished jobs of a sweep by row, column and the other options that differ."""
+    finished = [job for job in jobs if job.run]
     paper = ablation(place.table) if place.table else None
-    finished = {job.name: job.run for job in jobs if job.run}
-    options = [name for name in differing([job for job in jobs if job.run]) if name not in ("seed", ROW)]
-    runs = pd.DataFrame([_described(job, options, paper) for job in jobs if job.run], index=[*finished])
-    tasks = {}
-    for score, of_tasks, every in (
-        ("sts", [run.sts for run in finished.values()], STS_TASKS),
-        ("transfer", [run.transfer_dev for run in finished.values()], TRANSFER_TASKS),
-    ):
-        scores = pd.DataFrame(of_tasks, index=[*finished], dtype=float)
-        tasks[score] = shared_tasks(scores, every)
+    options = [name for name in differing(finished) if name not in ("seed", ROW)]
+    runs = pd.DataFrame([_described(job, options, paper) for job in finished], index=[job.name for job in finished])
+    tasks: dict[str, list[str]] = {}
+    for score, name, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
+        scores = pd.DataFrame([getattr(job.run, name) for job in finished], index=runs.index, dtype=float)
+        tasks[score] = shared_tasks(scores, all_tasks)
         runs[score] = 100 * scores[tasks[score]].mean(axis="columns", skipna=False).astype(float)
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
     keys = ["row", "column", *options]
     if METHOD in options:
-        keys = list(dict.fromkeys([*keys, "setting"]))
+        keys += ["setting"] * ("setting" not in keys)
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
-    grouped = runs.groupby(keys, sort=False)
-    scores = grouped[[*SCORES]].agg([*_SUFFIXES])
-    scores.columns = pd.Index([f"{score}{_SUFFIXES[kind]}" for score, kind in scores.columns])
-    groups = scores.join(grouped[_OF_METHODS].first()).reset_index()
+    groups = _over_seeds(runs, keys)
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
     return Sweep(label, place.table, place.size, jobs, paper, options, keys, runs, groups, tasks)
+
+
+def _over_seeds(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return a row per group, with the mean, the standard deviation and the number of each of SCORES."""
+    grouped = runs.groupby(keys, sort=False)
+    scores = grouped[[*SCORES]].agg(["mean", "std", "count"])
+    endings = {"mean": "", "std": " std", "count": " n"}
+    scores.columns = pd.Index([f"{score}{endings[kind]}" for score, kind in scores.columns])
+    return scores.join(grouped[["is_baseline", "published", "published difference"]].first()).reset_index()
 
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:

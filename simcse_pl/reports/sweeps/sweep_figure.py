@@ -22,10 +22,7 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
     The paper's numbers are in a second panel. Of methods, the differences from SimCSE are shown with their
-    t-intervals, and the published differences beside them.
-
-    Returns:
-        The figure; None if no run has a score.
+    t-intervals, and the published differences beside them. Return None if no run has a score.
     """
     if not sweep.groups["dev n"].any():
         return None

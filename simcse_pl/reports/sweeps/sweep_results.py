@@ -96,7 +96,7 @@ def differing(jobs: Sequence[Job]) -> list[str]:
 def same_options(jobs: Sequence[Job]) -> str:
     """Return the given options that are the same in all jobs, without those of logs and those that titles have."""
     values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
-    same = {name: own.pop() for name, own in values.items() if len(own) == 1 and name not in _IN_TITLES}
+    same = {name: distinct.pop() for name, distinct in values.items() if len(distinct) == 1 and name not in _IN_TITLES}
     return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
 
 

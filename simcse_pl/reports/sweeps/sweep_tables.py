@@ -48,18 +48,19 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
     for name in [name for name in cells if "difference" in name]:
         cells[name] = (frame[name] > 0).map({True: "+", False: ""}) + cells[name]
     for score in [name for name in cells if f"{name} n" in cells]:
-        count, star = frame[cells.pop(f"{score} n").name], pd.Series(data=False, index=frame.index)
+        count = frame[f"{score} n"]
         if f"{score} std" in cells:
-            spread = " ± " + cells.pop(f"{score} std")
+            spread, star = " ± " + cells[f"{score} std"], pd.Series(data=False, index=frame.index)
         else:
-            spread = " [" + cells.pop(f"{score} low") + ", " + cells.pop(f"{score} high") + "]"
+            spread = " [" + cells[f"{score} low"] + ", " + cells[f"{score} high"] + "]"
             star = frame[f"{score} high"] < 0 if lower else frame[f"{score} low"] > 0
         if score == "dev" and not sweep.compares_methods:
             dev = frame[score].groupby(sweep.groups["column"])
             star = (frame[score] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)
         counted = (count > 0) & ((score == "dev") | (count != frame["dev n"]))
-        cells[score] = star.map({True: "* ", False: ""}) + cells[score]
-        cells[score] += spread.where(count > 1, "") + (" (" + count.astype(str) + ")").where(counted, "")
+        cells[score] = star.map({True: "* ", False: ""}) + cells[score] + spread.where(count > 1, "")
+        cells[score] += (" (" + count.astype(str) + ")").where(counted, "")
+        cells = cells.drop(columns=[f"{score} {part}" for part in ("std", "low", "high", "n")], errors="ignore")
     return cells
 
 

@@ -51,13 +51,13 @@ def geometry_tables(results: Sequence[Result]) -> list[Table]:
 def retrieval_table(results: Sequence[Result]) -> Table | None:
     """Return queries and the nearest sentences of every encoder, as in Table 8 of the paper; None without results."""
     searched = {result.label: result.retrieval for result in results if result.retrieval is not None}
-    found = {
-        label: {own.query: [own.query, *(near.sentence for near in own.neighbours)] for own in retrieval.queries}
+    by_label = {
+        label: {q.query: [q.query, *(near.sentence for near in q.neighbours)] for q in retrieval.queries}
         for label, retrieval in searched.items()
     }
     parts = []
-    for query in keys_of(found.values()):
-        part = pd.DataFrame({label: pd.Series(own.get(query, []), dtype=object) for label, own in found.items()})
+    for query in keys_of(by_label.values()):
+        part = pd.DataFrame({label: pd.Series(rows.get(query, []), dtype=object) for label, rows in by_label.items()})
         part.insert(0, "", ["query", *(f"#{place}" for place in range(1, len(part)))])
         parts.append(part)
     if not parts:
@@ -72,7 +72,7 @@ def own_data_table(results: Sequence[Result]) -> Table | None:
     measured = {result.label: result.own for result in results if result.own is not None}
     if not measured:
         return None
-    rows = {(label, file): own for label, data in measured.items() for file, own in by_file(data.metrics).items()}
+    rows = {(label, file): values for label, data in measured.items() for file, values in by_file(data.metrics).items()}
     metrics = keys_of(rows.values())
     frame, digits = metric_frame([*rows.values()], metrics)
     names = pd.DataFrame([*rows], columns=["encoder", "file"])

@@ -31,8 +31,8 @@ def run_table(results: Mapping[str, Any]) -> Table:
         for (stage, split), of_files in stages.items()
         for file, scores in (by_file(of_files) or {"": {}}).items()
     ]
-    found = dict.fromkeys(metric for _, scores in rows for metric in scores if metric not in CURVES)
-    metrics = list(dict.fromkeys([results.get("monitor", SPEARMAN).rpartition("/")[2], *found]))
+    measured = dict.fromkeys(metric for _, scores in rows for metric in scores if metric not in CURVES)
+    metrics = list(dict.fromkeys([results.get("monitor", SPEARMAN).rpartition("/")[2], *measured]))
     frame, headings = metric_frame([scores for _, scores in rows], metrics)
     names = pd.DataFrame([name for name, _ in rows], columns=["", "split", "file"])
     frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)

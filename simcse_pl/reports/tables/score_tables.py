@@ -137,7 +137,7 @@ def _frame(
             rows[row.label] = pd.Series(row.figures)
     if not rows:
         return None
-    columns = [task for task in tasks if task in scores or any(task in own for own in failed.values())]
+    columns = [task for task in tasks if task in scores or any(task in tasks_of for tasks_of in failed.values())]
     columns += [task for task in scores if task not in tasks]
     frame = pd.DataFrame(rows, dtype=float).T.reindex(columns=[*columns, "Avg"])
     frame["Avg"] = frame["Avg"].fillna(frame.reindex(columns=tasks).mean(axis="columns", skipna=False))
