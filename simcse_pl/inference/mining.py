@@ -73,12 +73,12 @@ def mine(
     sentences = list(dict.fromkeys([*candidates, *chain.from_iterable(pairs)]))  # the candidates are the first ones
     place = {sentence: number for number, sentence in enumerate(sentences)}
     vectors = unit_vectors(encode(sentences).float().to(device))
-    if not vectors.isfinite().all():
-        raise UserError("the encoder returns vectors that are not finite")
     place_of_anchor, anchor_vectors = place, vectors
     if encode_anchors:
         place_of_anchor = {anchor: number for number, anchor in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
         anchor_vectors = unit_vectors(encode_anchors(list(place_of_anchor)).float().to(device))
+    if not (vectors.isfinite().all() and anchor_vectors.isfinite().all()):
+        raise UserError("the encoder returns vectors that are not finite")
     anchor_places = torch.tensor([place_of_anchor[anchor] for anchor, _ in pairs]).to(device)
     positive_places = torch.tensor([place[positive] for _, positive in pairs]).to(device)
     partners = _partners(pairs, candidates)
