@@ -117,3 +117,11 @@ def test_anchors_have_vectors_of_their_own():
     for (anchor, positive), row in zip(PAIRS[:3], mined, strict=True):
         others = [word for word in corpus if word not in {p for a, p in PAIRS[:3] if a == anchor}]
         assert row == (anchor, positive, *sorted(others, key=lambda word: cosine(anchor, word))[:2])
+
+
+@pytest.mark.parametrize("broken", ["encode", "encode_anchors"])
+def test_vectors_must_be_finite(broken):
+    infinite = lambda texts: encode(texts) * float("inf")  # noqa: E731
+    encoders = {"encode": encode, "encode_anchors": encode} | {broken: infinite}
+    with pytest.raises(UserError, match="vectors that are not finite"):
+        mine(pairs=PAIRS, options=MiningOptions(), **encoders)
