@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -106,9 +106,15 @@ def planned(size: str, tables: Sequence[str], seeds: Sequence[int] = (), options
             continue
         for column, row in itertools.product(_of(table, size, "columns", [[]]), _of(table, size, "rows", [])):
             place = [f"sweep={_of(table, size, 'sweep', name)}", f"sweep.table={name}"]
-            given.append(([*common["options"], *place, *column, *_of(table, size, "options", []), *options], row))
+            nested = [common["options"], place, column, _of(table, size, "options", []), options]
+            given.append(([*_flat(nested)], row))
     for seed, (overrides, row) in itertools.product(seeds or common["seeds"], given):
         yield _job(tuple(overrides), row, seed)
+
+
+def _flat(options: Iterable[Any]) -> Iterator[str]:
+    for option in options:
+        yield from [option] if isinstance(option, str) else _flat(option)
 
 
 def _of(table: dict[str, Any], size: str, name: str, default: Any) -> Any:

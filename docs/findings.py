@@ -84,7 +84,7 @@ def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 def scored(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of a record; on 2 cores, with the scores of the last step in place of the best checkpoint's.
 
-    The best of a few validations is mostly chance.
+    Such a run has too few validations to select one by its score.
     """
     results, last = record["results"], record["path"][-1]
     if results["sweep"]["size"] != "mini":
