@@ -32,11 +32,12 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 def save_small_encoders(*folders: Path) -> None:
     """Save encoders of 3 layers, each with the head of a masked language model, and with the same tokenizer.
 
-    The weights are so large that sentences have different vectors.
+    They have no dropout, whose masks differ between devices, and weights so large that sentences have different vectors.
     """
     torch.manual_seed(1)
     tokenizer = make_tokenizer()
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, initializer_range=0.1, **_SMALL)
+    size = {"vocab_size": len(tokenizer), "max_position_embeddings": 256, "initializer_range": 0.1, **_SMALL}
+    config = BertConfig(hidden_dropout_prob=0, attention_probs_dropout_prob=0, **size)
     for folder in folders:
         model = BertForMaskedLM(config)
         SentenceEncoder(model.bert, tokenizer, pooling="cls").save_pretrained(folder, model)

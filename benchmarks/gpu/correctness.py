@@ -169,7 +169,7 @@ def losses(device: str, tiny: bool) -> Iterator[Record]:
 def kernels(device: str, tiny: bool) -> Iterator[Record]:
     """Compare encoding, implementations of attention, and compiled code, with transformers' plain attention on the CPU.
 
-    On a CPU, FlexAttention has no gradients, there are no CUDA graphs, and compiling takes minutes.
+    On a CPU, there are no CUDA graphs, and compiling takes minutes.
     """
     both = ("float32", "bf16")
     variants = {"model.attn_implementation=sdpa": both}
@@ -178,7 +178,6 @@ def kernels(device: str, tiny: bool) -> Iterator[Record]:
             variants |= {"model.attn_implementation=flash_attention_2": ("bf16",)}
         graphs = "module.compile=reduce-overhead"
         variants |= {"module.compile=true": both, graphs: ("bf16",), f"{graphs} module.chunk_size=4": ("bf16",)}
-        variants |= {"model.attn_implementation=flex_attention": both}
     with TemporaryDirectory() as name:
         folder, plain = Path(name), [_PAIRS, "model.attn_implementation=eager"]
         prepare(folder)
