@@ -176,8 +176,8 @@ def kernels(device: str, tiny: bool) -> Iterator[Record]:
     if device != "cpu":
         if find_spec("flash_attn"):
             variants |= {"model.attn_implementation=flash_attention_2": ("bf16",)}
-        graphs = "module.compile=reduce-overhead"
-        variants |= {"module.compile=true": both, graphs: ("bf16",), f"{graphs} module.chunk_size=4": ("bf16",)}
+        variants |= {"module.compile=true": both, "module.compile=true module.chunk_size=4": both}
+        variants |= {"module.compile=reduce-overhead": ("bf16",)}
     with TemporaryDirectory() as name:
         folder, plain = Path(name), [_PAIRS, "model.attn_implementation=eager"]
         prepare(folder)

@@ -142,7 +142,7 @@ class SimCSEModule(EncoderModule):
         if self.compiled:
             torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
             for encoder in self.encoders:
-                compile_backbone(encoder, self.compiled)
+                compile_backbone(encoder, self.compiled, in_chunks=self.chunk_size is not None)
         self._prepared = True
 
     def setup(self, stage: str) -> None:

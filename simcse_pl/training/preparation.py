@@ -53,15 +53,18 @@ def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, fre
     encoder.train()  # Lightning trains each module in the mode that it is in
 
 
-def compile_backbone(encoder: SentenceEncoder, mode: bool | str) -> None:
+def compile_backbone(encoder: SentenceEncoder, mode: bool | str, in_chunks: bool) -> None:
     """Compile a backbone with torch.compile, once for all shapes, in the default mode (true) or another one.
 
     From then on, batches are padded to a multiple of 8 tokens. In evaluation mode, the backbone is not compiled:
     CUDA graphs of the many shapes of an evaluation would take more time than they save.
 
     Raises:
-        UserError: CUDA graphs of an unpadded backbone; each batch has its own number of tokens.
+        UserError: CUDA graphs of an unpadded backbone, whose batches each have their own number of tokens, or of
+            chunks, whose second forward pass overwrites what the first one returned.
     """
+    if mode == "reduce-overhead" and in_chunks:
+        raise UserError("module.compile=reduce-overhead: CUDA graphs cannot compute chunks again; set it to true")
     if mode == "reduce-overhead" and packs_sequences(encoder.backbone):
         raise UserError("module.compile=reduce-overhead: unpadded batches have no common shapes; set it to true")
     if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:

@@ -194,6 +194,13 @@ def test_training_is_compiled_for_all_shapes_and_keeps_the_loss_and_evaluation_i
     assert len(calls) == 21 and len(graphs) <= 2
 
 
+def test_cuda_graphs_of_chunks_are_an_error(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="reduce-overhead", chunk_size=2)
+    with pytest.raises(UserError, match="^module.compile=reduce-overhead: CUDA graphs cannot compute chunks again"):
+        module.prepare()
+
+
 def test_the_queue_follows_the_released_code_of_esimcse(make_model):
     """In a step, the copy of the backbone first moves towards the weights of the forward pass.
 
