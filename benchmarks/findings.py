@@ -159,9 +159,11 @@ def train(job: Job, senteval_dir: str, environment: dict[str, str]) -> dict[str,
         if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | environment).returncode:
             raise SystemExit(f"error: a run failed; its output is in {log.name}")
     results = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8"))
-    results["settings"].pop("model")  # a path of this machine
+    settings = results["settings"]  # without the paths of this machine
+    del settings["model"]
+    settings["data"] = re.sub("^/.*/", "", settings["data"])
     curves = read_curves(folder).reindex(columns=[*_CURVES]).rename(columns=_CURVES)
-    path = curves[curves.score.notna()].round(5).to_dict("records")
+    path = curves[curves.score.notna()].round(5).astype({"step": int}).to_dict("records")
     seconds = round(time.monotonic() - started)
     return {"config": job.config, "backbone": job.backbone, "results": results, "path": path, "seconds": seconds}
 

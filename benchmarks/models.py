@@ -32,7 +32,8 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
 def save_small_encoders(*folders: Path) -> None:
     """Save encoders of 3 layers, each with the head of a masked language model, and with the same tokenizer.
 
-    They have no dropout, whose masks differ between devices, and weights so large that sentences have different vectors.
+    They have no dropout, whose masks differ between devices. The weights are so large that sentences have different
+    vectors.
     """
     torch.manual_seed(1)
     tokenizer = make_tokenizer()

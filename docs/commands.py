@@ -98,7 +98,10 @@ QUERIES = rows_of("Where are my {0} {1}?\tThe {0} {1} are here.\n")
 SAMPLE, LINES = "simcse_pl/data/sample", 80  # of each file of the samples and of SentEval
 WORDS = ("a", "man", "dog", "the", "is", "of", "woman", "on", "in", "plays", "two")
 FILES = {
-    **dict.fromkeys(("my_sentences.txt", "my_text.txt"), rows_of("My {0} {1} are late.\nHow do I return {0} {1}?\n")),
+    **dict.fromkeys(
+        ("my_sentences.txt", "my_text.txt", "outputs/findings/sentences.txt"),
+        rows_of("My {0} {1} are late.\nHow do I return {0} {1}?\n"),
+    ),
     "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),
     "documents.txt": rows_of("The {1} have {0} legs. They left {0} days ago, and they are late for the {1} there.\n"),
     "lines.txt": rows_of("The {1} left {0} days ago.\n"),
@@ -167,6 +170,7 @@ def copy_clone(folder: Path) -> None:
     """Copy the repository, and write the user's files."""
     left_out = shutil.ignore_patterns(".*", "outputs", "multirun", "wandb", "site", "dist", "__pycache__")
     shutil.copytree(ROOT, folder, ignore=left_out)
+    (folder / "outputs/findings").mkdir(parents=True)
     for name, content in FILES.items():
         (folder / name).write_text(content, encoding="utf-8")
     shorter = {file: folder / file.relative_to(ROOT) for file in (ROOT / SAMPLE).glob("*.[ct]sv")}

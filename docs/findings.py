@@ -38,7 +38,11 @@ PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
 LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
 VERDICTS = ("reproduced", "not reproduced", "undecided")
-SPECTRA = ("dropout_path/0.1", "dropout_path/0.0", "random_weights/random weights")
+SPECTRA = {
+    "dropout_path/0.1": "Dropout 0.1",
+    "dropout_path/0.0": "No dropout",
+    "random_weights/random weights": "From random weights",
+}
 SPECTRUM_HEAD = (
     "| step | score | uniformity | sum / n² | largest eigenvalue / n | largest eigenvalue / (sum / n) | negative |\n"
     "|--:|--:|--:|--:|--:|--:|--:|\n"
@@ -218,7 +222,7 @@ def spectrum(frame: pd.DataFrame) -> str:
     sum / n, and at most the sum if all entries are positive.
     """
     text = ""
-    for run in SPECTRA:
+    for run, title in SPECTRA.items():
         points = pd.concat(frame[frame.run == run].path.tolist() or [pd.DataFrame(columns=["step"])])
         if "gram_sum" not in points:
             continue
@@ -230,7 +234,7 @@ def spectrum(frame: pd.DataFrame) -> str:
             negative=100 * (1 - points.nonnegative_cosines),
         )
         rows = shares.groupby("step").mean().reset_index()
-        text += f"**{run.partition('/')[2]}**\n\n{SPECTRUM_HEAD}"
+        text += f"**{title}**\n\n{SPECTRUM_HEAD}"
         for row in rows.itertuples():
             cells = f"{100 * row.score:.1f} | {row.uniformity:.2f} | {row.mean:.3f} | {row.largest:.3f}"
             text += f"| {row.step:.0f} | {cells} | {row.ratio:.3f} | {row.negative:.1f} % |\n"
@@ -239,14 +243,13 @@ def spectrum(frame: pd.DataFrame) -> str:
 
 
 def paths(records: Sequence[Mapping[str, Any]], figures: Path) -> None:
-    """Write the figure of alignment and uniformity during training, the paper's figure 2, of one seed."""
-    of_seed: defaultdict[str, dict[tuple[str, str], TrainingTrajectory]] = defaultdict(dict)
+    """Write the figure of alignment and uniformity during training, the paper's figure 2, as means over seeds."""
+    points = defaultdict(list)
     for record in records:
-        row = record["results"]["sweep"]["table"], record["results"]["sweep"]["row"]
-        if row in PATHS:
-            of_seed[seed_of(record)][row] = TrainingTrajectory(PATHS[row], pd.DataFrame(record["path"]))
-    most = max((of_seed[seed] for seed in sorted(of_seed)), key=len, default={})
-    if figure := run_plane([most[row] for row in PATHS if row in most]):
+        sweep = record["results"]["sweep"]
+        points[sweep["table"], sweep["row"]] += record["path"]
+    means = {row: pd.DataFrame(points[row]).groupby("step").mean().reset_index() for row in PATHS if row in points}
+    if figure := run_plane([TrainingTrajectory(PATHS[row], mean) for row, mean in means.items()]):
         figure.savefig(figures / "findings_paths.png", dpi=150)
 
 
