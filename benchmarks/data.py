@@ -20,6 +20,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ import datasets
 import pandas as pd
 from torch.utils.data import DataLoader
 
-from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
+from benchmarks.common import PACKAGED, parser, run_json, save, wikipedia_sentences
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.sources import load_tokenizer
@@ -77,34 +78,24 @@ def memory() -> tuple[float, float]:
     return own, total
 
 
-def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of those that it started and that have ended."""
-    return sum(os.times()[:4])
+def seconds_now(of_cpu: bool) -> float:
+    """Return the time of a clock, or the CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4]) if of_cpu else time.perf_counter()
 
 
 def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
-    """Read the batches in this process, and return seconds and MB."""
+    """Read the batches in this process, and return seconds, which are those of the CPU for the way `many`, and MB."""
     logging.disable(logging.WARNING)
-    before = memory()
-    batches: list[Iterator[Any]] = []
-    seconds = timed(lambda: batches.append(WAYS[way](source, cache)) or next(batches[0]))
-    for _ in islice(batches[0], BATCHES - 1):
-        pass
-    own, total = (after - was for after, was in zip(memory(), before, strict=True))
-    return {"s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
-
-
-def measure_many(source: Path, cache: Path) -> dict[str, float]:
-    """Read the batches of simcse_pl in this process, and return CPU seconds and MB."""
-    logging.disable(logging.WARNING)
-    before, begin = memory(), cpu_seconds()
-    batches = simcse_pl(source, cache, tokenizing_processes=2)
+    many = way == "many"
+    before, begin = memory(), seconds_now(many)
+    batches = simcse_pl(source, cache, tokenizing_processes=2) if many else WAYS[way](source, cache)
     next(batches)
-    seconds = cpu_seconds() - begin
+    seconds = seconds_now(many) - begin
     for _ in islice(batches, BATCHES - 1):
         pass
     own, total = (after - was for after, was in zip(memory(), before, strict=True))
-    return {"CPU s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
+    name = "CPU s to the first batch" if many else "s to the first batch"
+    return {name: seconds, "own memory, MB": own, "with mapped files, MB": total}
 
 
 def many(folder: Path, lines: Sequence[int]) -> Table:
@@ -135,15 +126,12 @@ def main() -> None:
     command_line = parser(__doc__, rounds=False)
     command_line.add_argument("--lines", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     command_line.add_argument("--many", type=int, nargs="+", help="numbers of lines, many, for simcse_pl alone")
-    command_line.add_argument("--one", nargs="+", help=argparse.SUPPRESS)  # one row, in this process
+    command_line.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # one row, in this process
     arguments = command_line.parse_args()
-    match arguments.one:
-        case "many", source, cache:
-            print(json.dumps(measure_many(Path(source), Path(cache))))
-            return
-        case way, source, cache:
-            print(json.dumps(measure(way, Path(source), Path(cache))))
-            return
+    if arguments.one:
+        way, source, cache = arguments.one
+        print(json.dumps(measure(way, Path(source), Path(cache))))
+        return
     if arguments.many:
         with tempfile.TemporaryDirectory() as folder:
             save(arguments.out, many(Path(folder), arguments.many))
