@@ -3,7 +3,6 @@
 import ast
 import re
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -275,8 +274,3 @@ def padded(rows: Sequence[Sequence[Sequence[int]]], pad: int = 0) -> dict[str, T
     ids = [[[*view, *[pad] * (longest - len(view))] for view in row] for row in rows]
     mask = [[[1] * len(view) + [0] * (longest - len(view)) for view in row] for row in rows]
     return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-
-
-def arguments(**given: object) -> Namespace:
-    """Return the options of an official script."""
-    return Namespace(**given)

@@ -1,5 +1,6 @@
 """Methods whose official code is SimCSE's with another loss."""
 
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,17 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertForMaskedLM
 
-from benchmarks.fidelity.common import (
-    PAIRS,
-    RECORDS,
-    TRIPLETS,
-    Record,
-    Repository,
-    arguments,
-    official_model,
-    padded,
-    tokenizer,
-)
+from benchmarks.fidelity.common import PAIRS, RECORDS, TRIPLETS, Record, Repository, official_model, padded, tokenizer
 from benchmarks.fidelity.simcse import NAMES
 
 BATCH_NORM = {"mlp.net.": "encoder.projection."}
@@ -58,7 +49,7 @@ def recorded(
     """
     official = record.repository.load(path, repair)
     given = {"pooler_type": "cls", "temp": 0.05, "hard_negative_weight": 0.0, "do_mlm": False, "mlm_weight": 0.1}
-    model = official_model(official.BertForCL, copy=record.copy, model_args=arguments(**given | options))
+    model = official_model(official.BertForCL, copy=record.copy, model_args=Namespace(**given | options))
     if prepare:
         prepare(model)
 
