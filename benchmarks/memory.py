@@ -29,7 +29,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import AutoConfig
 
-from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
+from benchmarks.common import PACKAGED, QUIET, parser, run_json, save, timed, wikipedia_sentences
 from simcse_pl.cpu import Speed
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
@@ -98,8 +98,7 @@ def measure_rank(ranks: int) -> dict[str, float]:
     draw_model(AutoConfig.for_model("llama", **DECODER | {"num_hidden_layers": 1}, vocab_size=9))  # imports its code
     before, count = resident(), CountBytes()
     strategy: Any = FullyShardedStrategy() if ranks > 1 else "auto"
-    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
-    trainer = make_trainer("32-true", "cpu", strategy=strategy, devices=ranks, max_steps=2, callbacks=[count], **quiet)
+    trainer = make_trainer("32-true", "cpu", strategy=strategy, devices=ranks, max_steps=2, callbacks=[count], **QUIET)
     torch.manual_seed(42)
     with weights_of_first_rank(trainer):
         backbone = draw_model(AutoConfig.for_model("llama", **DECODER, vocab_size=len(tokenizer)))

@@ -14,7 +14,6 @@ read from the records of the allocator, not from the process: a small change is 
 import logging
 import os
 import re
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch.profiler import ProfilerActivity, profile
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
-from benchmarks.common import in_turn, parser, save
+from benchmarks.common import QUIET, StepClock, in_turn, parser, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.data.datamodule import SentenceDataModule
@@ -69,20 +68,14 @@ class Cost:
 
 
 class StepMeter(pl.Callback):
-    """Take the time of all steps but the first, and then the peak memory of one more step if there is one.
-
-    Args:
-        steps: number of timed steps.
-    """
+    """Take the time of all steps but the first, and then the peak memory of one more step if there is one."""
 
     def __init__(self, steps: int) -> None:
-        self.steps = steps
-        self.ends: list[float] = []
-        self.memory = 0
+        self.clock, self.memory = StepClock(steps), 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Begin to record the allocator in the last step."""
-        if trainer.global_step == self.steps + 1:
+        if trainer.global_step == self.clock.batches:
             optimizer = trainer.optimizers[0]
             optimizer.zero_grad()  # gradients are allocated within the step
             self.memory = state_bytes(trainer.lightning_module, optimizer)
@@ -92,8 +85,8 @@ class StepMeter(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Record the time, or the peak of the last step."""
-        if trainer.global_step <= self.steps + 1:
-            self.ends.append(time.perf_counter())
+        if trainer.global_step <= self.clock.batches:
+            self.clock.tick()
         else:
             self.profile.stop()
             events = [one for one in self.profile.profiler.kineto_results.events() if one.name() == "[memory]"]
@@ -148,13 +141,7 @@ def built(config: DictConfig) -> tuple[SimCSEModule, SentenceDataModule]:
 
 
 def train(method: str, steps: int, memory: bool = True) -> Cost:
-    """Train with a method for a few steps on the CPU, after one that is not timed.
-
-    Args:
-        method: a choice of conf/method.
-        steps: number of timed steps.
-        memory: measure memory, too, in one more step.
-    """
+    """Train with a method for `steps` steps on the CPU, after one that is not timed; one more measures `memory`."""
     config, meter = config_of(method), StepMeter(steps)
     module, data = built(config)
     trainer = make_trainer(
@@ -165,26 +152,17 @@ def train(method: str, steps: int, memory: bool = True) -> Cost:
         gradient_clip_val=config.trainer.gradient_clip_val,
         callbacks=[instantiate(config.callbacks.seeds), instantiate(config.callbacks.cpu), meter],
         limit_val_batches=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         use_distributed_sampler=False,
+        **QUIET,
     )
     with warnings.catch_warnings(action="ignore"):
         trainer.fit(module, data)
     setting = setting_of(HydraConfig.get().runtime.choices)
-    return Cost((meter.ends[-1] - meter.ends[0]) / steps, meter.memory, setting)
+    return Cost(meter.clock.seconds / steps, meter.memory, setting)
 
 
 def table(seconds: Mapping[str, Sequence[float]], costs: Mapping[str, Cost], note: str) -> Table:
-    """Return the table of costs.
-
-    Args:
-        seconds: seconds per step of each round, by method.
-        costs: memory and setting by method.
-        note: what was trained.
-    """
+    """Return the table of the seconds per step of each round, and of the memory; `note` says what was trained."""
     rows = []
     for method, own in seconds.items():
         cost = costs[method]

@@ -136,10 +136,7 @@ class Profiled(pl.Callback):
 def shares(profiled: Any, seconds: float, device: str) -> dict[str, Any]:
     """Return which operators the device is busy with, as shares of its busy time, and the share in which it is idle.
 
-    Args:
-        profiled: a profile of some steps.
-        seconds: the seconds that as many steps take without the profiler, which slows the host down.
-        device: whose time it is.
+    `seconds` are those that as many steps take without the profiler, which slows the host down.
     """
     time_of = "self_cpu_time_total" if device == "cpu" else "self_device_time_total"
     averages = profiled.key_averages()
