@@ -79,8 +79,7 @@ def save_bpe(name: str, text: Sequence[str], size: int) -> int:
     bpe.train_from_iterator(text, vocab_size=size, special_tokens=special, show_progress=False)
     bpe.save_model(str(folder))
     RobertaTokenizerFast.from_pretrained(folder, model_max_length=66).save_pretrained(folder)
-    count: int = bpe.get_vocab_size()
-    return count
+    return bpe.get_vocab_size()
 
 
 def _spread(model: nn.Module) -> nn.Module:
@@ -93,19 +92,12 @@ def _spread(model: nn.Module) -> nn.Module:
 
 @dataclass
 class Repository:
-    """A repository with the official code of a method.
+    """A repository with the official code of a method."""
 
-    Attributes:
-        folders: the folder with all repositories, each called OWNER+NAME.
-        name: OWNER/NAME.
-        commit: the commit that was checked out.
-        folder: the part of the repository that is on Python's path.
-    """
-
-    folders: Path
-    name: str
-    commit: str
-    folder: str = "."
+    folders: Path  # of all repositories, each called OWNER+NAME
+    name: str  # OWNER/NAME
+    commit: str  # that was checked out
+    folder: str = "."  # the part of the repository that is on Python's path
 
     @property
     def place(self) -> Path:
@@ -149,37 +141,21 @@ class Repository:
 
 @dataclass
 class Record:
-    """What the official code computes of one batch.
+    """What the official code computes of one batch."""
 
-    Attributes:
-        name: of the record, NAME or NAME_VARIANT.
-        repository: the official code.
-        options: those of `simcse train` which make the same method; {bert} is the shared model, {guide} the encoder
-            that pools its [CLS].
-        names: what the official parameters are called here: prefixes of the official names, each with the prefix of
-            the name in SimCSEModule.
-        sentences: the rows that a user has.
-        repaired: what was changed in the released code, and why.
-        architecture: the shared model.
-        views: `recorded` if the further views of a row are drawn at random.
-        copy: a second network of the official model, with the same weights.
-        scores: those of the rows.
-        script: the file with the command that trains the published encoder.
-        section: where the part of the script for this method begins.
-    """
-
-    name: str
+    name: str  # NAME or NAME_VARIANT
     repository: Repository
+    # of `simcse train`, for the same method; {bert} is the shared model, {guide} the encoder that pools its [CLS]
     options: Sequence[str]
-    names: dict[str, str]
-    sentences: Sequence[Sequence[str]] = ()
-    repaired: str = ""
-    architecture: str = "bert"
-    views: str = ""
-    copy: str = ""
-    scores: Sequence[float] = ()
-    script: str = ""
-    section: str = ""
+    names: dict[str, str]  # prefixes of the official names of parameters, each with the prefix in SimCSEModule
+    sentences: Sequence[Sequence[str]] = ()  # the rows that a user has
+    repaired: str = ""  # what was changed in the released code, and why
+    architecture: str = "bert"  # of the shared model
+    views: str = ""  # `recorded` if the further views of a row are drawn at random
+    copy: str = ""  # a second network of the official model, with the same weights
+    scores: Sequence[float] = ()  # of the rows
+    script: str = ""  # the file with the command that trains the published encoder
+    section: str = ""  # where the part of the script for this method begins
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def column_names(self) -> dict[str, str | None]:
@@ -187,8 +163,8 @@ class Record:
         count = len(self.sentences[0])
         return {f"sent{number}_cname": f"sent{number}" if number < count else None for number in range(3)}
 
-    def run(self, model: nn.Module, inputs: dict[str, Tensor], loss: Callable[[nn.Module], Tensor]) -> None:
-        """Record the inputs, the loss, its gradients, and the weights that are not the shared model's."""
+    def run(self, model: nn.Module, inputs: dict[str, Tensor], loss: Callable[[nn.Module], Tensor]) -> "Record":
+        """Record the inputs, the loss, its gradients, and the weights that are not the shared model's; return this."""
         model.double().train()
         value = loss(model)
         value.backward()
@@ -200,6 +176,7 @@ class Record:
                 if not any(torch.equal(value_32, other) for other in known):
                     self.tensors[f"weight/{name}"] = value_32
         self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": value.detach()}
+        return self
 
     def script_options(self) -> dict[str, str]:
         """Return the options of the first training command of the script, with the values of its variables."""

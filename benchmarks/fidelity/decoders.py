@@ -64,11 +64,9 @@ def tsdae(folders: Path) -> Record:
 
     def loss(model: nn.Module) -> Tensor:
         original, damaged = ({name: x[:, view] for name, x in inputs.items()} for view in range(2))
-        value: Tensor = model([damaged, original], None)
-        return value
+        return model([damaged, original], None)
 
-    record.run(model, inputs, loss)
-    return record
+    return record.run(model, inputs, loss)
 
 
 def denosent(folders: Path) -> Record:
@@ -99,8 +97,6 @@ def denosent(folders: Path) -> Record:
 
     def loss(model: nn.Module) -> Tensor:
         views = [{name: x[:, view].contiguous() for name, x in inputs.items()} for view in range(2)]
-        value: Tensor = model(**views[0], **{f"positive_{name}": x for name, x in views[1].items()}).loss
-        return value
+        return model(**views[0], **{f"positive_{name}": x for name, x in views[1].items()}).loss
 
-    record.run(model, inputs, loss)
-    return record
+    return record.run(model, inputs, loss)

@@ -57,8 +57,7 @@ def recorded(
         torch.manual_seed(_SEED)
         return model(**inputs, **(further or {}))[0]
 
-    record.run(model, inputs | (kept or {}), loss)
-    return record
+    return record.run(model, inputs | (kept or {}), loss)
 
 
 def with_masked(inputs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -54,11 +54,9 @@ def contrastive_tension(folders: Path) -> Record:
         official: Any = make(*networks)
         given = [[x[rows, 0] for x in inputs.values()] for rows in (first, second)]
         similarities, *_ = official.predictandCompareSents(*given)
-        value: Tensor = official.loss((first == second).double(), similarities)
-        return value
+        return official.loss((first == second).double(), similarities)
 
-    record.run(official_model(TwoNetworks), inputs, loss)
-    return record
+    return record.run(official_model(TwoNetworks), inputs, loss)
 
 
 class Model(nn.Module):
@@ -129,11 +127,9 @@ def declutr(folders: Path) -> Record:
             name: {"tokens": dict(zip(("token_ids", "mask"), (x[:, part] for x in by_anchor.values()), strict=True))}
             for name, part in groups.items()
         }
-        value: Tensor = official.train()(**parts)["loss"]
-        return value
+        return official.train()(**parts)["loss"]
 
     model = official_model(BertForMaskedLM)
     head = BertForMaskedLM.from_pretrained(RECORDS / "bert").cls.state_dict()
     model.cls.load_state_dict(head)
-    record.run(model, inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, loss)
-    return record
+    return record.run(model, inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, loss)

@@ -24,8 +24,7 @@ class Encoder(nn.Module):
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
         """Return the vectors of both sentences of each pair in turn, [2 n, dim]."""
         flat: dict[str, Tensor] = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
-        states: Tensor = self.bert(**flat).last_hidden_state
-        return states[:, 0]
+        return self.bert(**flat).last_hidden_state[:, 0]
 
 
 def records(folders: Path) -> Iterator[Record]:
@@ -63,5 +62,4 @@ def recorded(record: Record, loss: Callable[[Tensor, Tensor], Tensor]) -> Record
     """Run a loss of scores and vectors, and return the record."""
     inputs = padded([[tokenizer()(sentence).input_ids for sentence in pair] for pair in PAIRS])
     scores = torch.tensor(SCORES, dtype=torch.float64).repeat_interleave(2)[:, None]
-    record.run(official_model(Encoder), inputs, lambda model: loss(scores, model(inputs)))
-    return record
+    return record.run(official_model(Encoder), inputs, lambda model: loss(scores, model(inputs)))

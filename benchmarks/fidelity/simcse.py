@@ -37,8 +37,7 @@ def recorded(record: Record, weight: float = 0.0) -> Record:
     make = official.BertForCL if record.architecture == "bert" else official.RobertaForCL
     options = Namespace(pooler_type="cls", temp=0.05, hard_negative_weight=weight, do_mlm=False)
     model = official_model(make, record.architecture, model_args=options)
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)
 
 
 def cards(repository: Repository) -> Record:
@@ -58,12 +57,9 @@ def cards(repository: Repository) -> Record:
 
     def make(config: RobertaConfig) -> nn.Module:
         official = repository.load("models/bert/modeling_simcse.py", repair)
-        own = official.RobertaConfig(**config.to_dict() | settings)
-        model: nn.Module = official.SimCSEForSequenceEmbedding(own)
-        return model
+        return official.SimCSEForSequenceEmbedding(official.RobertaConfig(**config.to_dict() | settings))
 
     words = tokenizer("roberta")
     inputs = padded([[words(sentence).input_ids for sentence in row] for row in rows], words.pad_token_id)
     ids = torch.tensor([[row, 0 if row == len(rows) - 1 else -1] for row in range(len(rows))])  # of anchor and negative
-    record.run(official_model(make, "roberta"), inputs, lambda model: model(**inputs, ids=ids).loss)
-    return record
+    return record.run(official_model(make, "roberta"), inputs, lambda model: model(**inputs, ids=ids).loss)

@@ -88,8 +88,7 @@ def prompted(record: Record, templates: Sequence[str]) -> Record:
     make = official.BertForCL if architecture == "bert" else official.RobertaForCL
     model = official_model(make, architecture, model_args=options)
     set_templates(model, words, templates)
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)
 
 
 def sncse(folders: Path) -> Record:
@@ -124,8 +123,7 @@ def sncse(folders: Path) -> Record:
         official.BertForCL, mask_token_id=words.mask_token_id, alpha=0.1, beta=0.3, lambda_=0.5,
         model_args=Namespace(pooler_type="cls", temp=0.05, do_mlm=False),
     )  # fmt: skip
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)
 
 
 def cot_bert(folders: Path) -> Record:
@@ -143,5 +141,4 @@ def cot_bert(folders: Path) -> Record:
     model = official_model(repository.load("models.py").BertForCL, model_args=options)
     set_templates(model, words, COT_BERT)
     model.mask_num, model.total_length = 2, model.config.max_position_embeddings
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)

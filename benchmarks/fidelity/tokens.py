@@ -72,8 +72,7 @@ def training(code: Repository, name: str, path: str = "train.py", **given: objec
     """Return what the script of training makes of the sentences, each of which is its own positive."""
     columns = {"sent0_cname": "sent0", "sent1_cname": "sent0", "sent2_cname": None}
     prepare = code.nested(path, "prepare_features", **{"tokenizer": tokenizer(name)} | _LIMITS | columns | given)
-    rows: Sequence[Any] = prepare({"sent0": [*SENTENCES]})["input_ids"]
-    return rows
+    return prepare({"sent0": [*SENTENCES]})["input_ids"]
 
 
 def model(input_ids: torch.Tensor, **inputs: object) -> None:
