@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -105,12 +106,7 @@ class Repository:
         return self.folders / self.name.replace("/", "+") / self.folder
 
     def load(self, path: str, repair: Callable[[str], str] = str) -> ModuleType:
-        """Import a file.
-
-        Args:
-            path: the file, relative to the folder.
-            repair: changes the source, where the released code does not run or has an error.
-        """
+        """Import a file of the folder; `repair` changes its source, where it does not run or has an error."""
         before = set(sys.modules)
         sys.path.insert(0, str(self.place))
         module = ModuleType(f"official_{Path(path).stem}")
@@ -125,10 +121,7 @@ class Repository:
     def nested(self, path: str, name: str, **given: object) -> Callable[..., Any]:
         """Return a function or a class of a file, without running the rest of it.
 
-        Args:
-            path: the file, relative to the folder.
-            name: the function or the class.
-            given: the values of the names that it takes from around it.
+        `given` are the values of the names that it takes from around it.
         """
         place = self.place / path
         nodes = ast.walk(ast.parse(place.read_text()))
@@ -246,8 +239,6 @@ def features(prepare: Callable[..., Any], rows: Sequence[Sequence[str]], pad: in
 
 def padded(rows: Sequence[Sequence[Sequence[int]]], pad: int = 0) -> dict[str, Tensor]:
     """Return the ids [rows, views, tokens] and the attention mask of token ids of different lengths."""
-    rows = [[[token for token in view if token != pad] for view in row] for row in rows]
-    longest = max(len(ids) for row in rows for ids in row)
-    ids = [[[*view, *[pad] * (longest - len(view))] for view in row] for row in rows]
-    mask = [[[1] * len(view) + [0] * (longest - len(view)) for view in row] for row in rows]
-    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+    views = [torch.tensor([token for token in view if token != pad]) for row in rows for view in row]
+    ids = pad_sequence(views, batch_first=True, padding_value=pad).view(len(rows), len(rows[0]), -1)
+    return {"input_ids": ids, "attention_mask": (ids != pad).long()}

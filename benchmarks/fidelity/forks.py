@@ -41,11 +41,8 @@ def recorded(
 ) -> Record:  # fmt: skip
     """Run the class BertForCL of a file on inputs and further arguments, and return the record.
 
-    Args:
-        prepare: changes the model before it runs.
-        kept: tensors to record beside the inputs.
-        repair: see Repository.load.
-        options: further options of the official script.
+    `prepare` changes the model before it runs. `kept` are tensors to record beside the inputs, and `options` further
+    options of the official script.
     """
     official = record.repository.load(path, repair)
     given = {"pooler_type": "cls", "temp": 0.05, "hard_negative_weight": 0.0, "do_mlm": False, "mlm_weight": 0.1}
