@@ -3,7 +3,7 @@
 import pandas
 import pytest
 
-from benchmarks import data, methods
+from benchmarks import methods
 from benchmarks.common import comparison, operations_of
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
@@ -27,13 +27,6 @@ def test_operations_equal_those_that_torch_counts(make_model):
     with FlopCounterMode(display=False) as counter:
         encoder(inputs)
     assert operations_of(encoder.backbone.config, [inputs["input_ids"].shape[1]]) == counter.get_total_flops()
-
-
-def test_a_warm_start_has_the_same_source_as_the_cold_one(tmp_path, monkeypatch):
-    """`datasets` tokenizes a file again that is newer than its cache."""
-    monkeypatch.setattr(data, "wikipedia_sentences", lambda: ["One sentence.", "Another."])
-    written = [data.source_of(tmp_path, 3).stat().st_mtime_ns for _ in range(2)]
-    assert len({*written}) == 1 and len((tmp_path / "3.txt").read_text().splitlines()) == 3
 
 
 @pytest.mark.slow
