@@ -18,11 +18,10 @@ import json
 import logging
 import os
 import re
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -98,27 +97,15 @@ def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
     return {name: seconds, "own memory, MB": own, "with mapped files, MB": total}
 
 
-def many(folder: Path, lines: Sequence[int]) -> Table:
-    """Return a table of the starts with many lines."""
-    starts = []
-    for count in lines:
-        source, cache = source_of(folder, count, longest=100), folder / "cache"
-        for start in ("cold, 2 further processes", "warm"):
-            row = run_json("-m", "benchmarks.data", "--one", "many", source, cache)
-            starts.append({"lines, start": f"{count:,}, {start}", **row})
-        shutil.rmtree(cache)
-        source.unlink()
-    return Table("data_many", "From many lines to batches", pd.DataFrame(starts))
-
-
-def source_of(folder: Path, lines: int, longest: int | None = None) -> Path:
-    """Return a file of distinct lines of text. It is written once: `datasets` tokenizes a newer file again."""
-    path = folder / f"{lines}.txt"
-    if not path.exists():
-        sentences = [text for text in wikipedia_sentences() if longest is None or len(text) <= longest]
-        with path.open("w", encoding="utf-8") as file:
+def starts(way: str, lines: int) -> Iterator[dict[str, float]]:
+    """Yield the measurements of a cold and of a warm start with distinct lines of text."""
+    sentences = [text for text in wikipedia_sentences() if way != "many" or len(text) <= 100]
+    with tempfile.TemporaryDirectory() as folder:
+        source, cache = Path(folder, "lines.txt"), Path(folder, "cache")
+        with source.open("w", encoding="utf-8") as file:
             file.writelines(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines))
-    return path
+        for _ in range(2):
+            yield run_json("-m", "benchmarks.data", "--one", way, source, cache)
 
 
 def main() -> None:
@@ -132,19 +119,18 @@ def main() -> None:
         way, source, cache = arguments.one
         print(json.dumps(measure(way, Path(source), Path(cache))))
         return
+    rows: list[dict[str, Any]] = []
     if arguments.many:
-        with tempfile.TemporaryDirectory() as folder:
-            save(arguments.out, many(Path(folder), arguments.many))
+        for lines in arguments.many:
+            for start, row in zip(("cold, 2 further processes", "warm"), starts("many", lines), strict=True):
+                rows.append({"lines, start": f"{lines:,}, {start}", **row})
+        save(arguments.out, Table("data_many", "From many lines to batches", pd.DataFrame(rows)))
         return
-    found = []
-    cases = [(lines, way, start) for lines in arguments.lines for way in WAYS for start in ("cold", "warm")]
-    with tempfile.TemporaryDirectory() as folder:
-        for lines, way, start in tracked(cases, "measuring"):
-            source, cache = source_of(Path(folder), lines), Path(folder) / f"{way}-{lines}"
-            row = run_json("-m", "benchmarks.data", "--one", way, source, cache)
-            found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
+    for lines, way in tracked([*product(arguments.lines, WAYS)], "measuring"):
+        for start, row in zip(("cold", "warm"), starts(way, lines), strict=True):
+            rows.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
     note = f"cold: an empty cache; memory: growth after {BATCHES} batches of {BATCH_SIZE} rows; mapped: reclaimable"
-    save(arguments.out, Table("data", "From text to batches", pd.DataFrame(found), notes=[note]))
+    save(arguments.out, Table("data", "From text to batches", pd.DataFrame(rows), notes=[note]))
 
 
 if __name__ == "__main__":
