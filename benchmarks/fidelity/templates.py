@@ -101,15 +101,8 @@ def sncse(folders: Path) -> Record:
         "She said no.",
     ]
     repository = Repository(folders, "Sense-GVT/SNCSE", "faa013e", "SNCSE")
-    record = Record(
-        "sncse",
-        repository,
-        ["method=sncse", "auxiliary.bidirectional_margin.weight=0.5"],
-        NAMES,
-        [[row] for row in rows],
-        views="recorded",
-    )
-    record.script = "../train_SNCSE.sh"
+    options, sentences = ["method=sncse", "auxiliary.bidirectional_margin.weight=0.5"], [[row] for row in rows]
+    record = Record("sncse", repository, options, NAMES, sentences, views="recorded", script="../train_SNCSE.sh")
     words = tokenizer()
     prepare = repository.nested(
         "train_SNCSE.py", "prepare_features", tokenizer=words, model_args=Namespace(model_name_or_path="bert"),
