@@ -38,33 +38,33 @@ machine varies. GFLOP/s does not count padding.
 """
 
 
-def commands(senteval_dir: str | None, triplets: str | None) -> list[tuple[list[str], list[str]]]:
-    """Return the arguments of each benchmark, and the names of its tables."""
+def commands(senteval_dir: str | None, triplets: str | None) -> dict[str, list[str]]:
+    """Return the arguments of each benchmark by the name of its table."""
     bundle = ["--senteval-dir", senteval_dir, "--tasks", "STS-B"] if senteval_dir else []
     train = ["train", "--rounds", "2", "--steps"]
-    return [
-        ([*train, "3"], ["train_sentences"]),
-        ([*train, "2", "--triplets", triplets or sample.path("nli.csv")], ["train_triplets"]),
-        (["encode", "--rounds", "3", "--sentences", "512"], ["encode"]),
-        (["encode", "--rounds", "3", "--sentences", "512", "--per-text", "8", "--max-length", "256"], ["encode_long"]),
-        (["evaluate", "--rounds", "1", *bundle], ["evaluate_sts"]),
-        (["data", "--lines", "10000", "100000"], ["data"]),
-        (["memory", "--sizes", "64", "256", "--largest-pass", "64"], ["memory"]),
-    ]
+    encode = ["encode", "--rounds", "3", "--sentences", "512"]
+    return {
+        "train_sentences": [*train, "3"],
+        "train_triplets": [*train, "2", "--triplets", triplets or sample.path("nli.csv")],
+        "encode": encode,
+        "encode_long": [*encode, "--per-text", "8", "--max-length", "256"],
+        "evaluate_sts": ["evaluate", "--rounds", "1", *bundle],
+        "data": ["data", "--lines", "10000", "100000"],
+        "memory": ["memory", "--sizes", "64", "256", "--largest-pass", "64"],
+    }
 
 
-def page(out: Path, run: list[tuple[list[str], list[str]]]) -> str:
+def page(out: Path, run: dict[str, list[str]]) -> str:
     """Return the tables in Markdown, each with its command and its figure."""
     about = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     cpu = next((line.partition(":")[2].strip() for line in about if line.startswith("model name")), "a CPU")
     machine = f"{os.cpu_count()} cores of {cpu}"
     parts = [_HEAD.format(machine=machine, threads=torch.get_num_threads(), torch=torch.__version__)]
-    for arguments, tables in run:
+    for table, arguments in run.items():
         shown = [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
         parts.append(f"    python -m benchmarks.{shlex.join(shown)}\n")
-        for table in tables:
-            parts.append((out / f"{table}.md").read_text(encoding="utf-8"))
-            parts.append(f"![{table}](figures/benchmark_{table}.png)\n")
+        parts.append((out / f"{table}.md").read_text(encoding="utf-8"))
+        parts.append(f"![{table}](figures/benchmark_{table}.png)\n")
     return "\n".join(parts)
 
 
@@ -75,11 +75,10 @@ def main() -> None:
     command_line.add_argument("--triplets", help="file of triplets (`simcse prepare nli` writes one)")
     arguments = command_line.parse_args()
     run = commands(arguments.senteval_dir, arguments.triplets)
-    for (name, *options), tables in run:
+    for table, (name, *options) in run.items():
         command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *options, "--out", str(arguments.out)]
         subprocess.run(command, check=True)
-        for table in tables:
-            shutil.copy(arguments.out / f"{table}.png", _FIGURES / f"benchmark_{table}.png")
+        shutil.copy(arguments.out / f"{table}.png", _FIGURES / f"benchmark_{table}.png")
     _PAGE.write_text(page(arguments.out, run), encoding="utf-8")
 
 

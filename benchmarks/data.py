@@ -18,10 +18,10 @@ import json
 import logging
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import islice
+import time
+from collections.abc import Iterator
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ import datasets
 import pandas as pd
 from torch.utils.data import DataLoader
 
-from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
+from benchmarks.common import PACKAGED, parser, run_json, save, wikipedia_sentences
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.sources import load_tokenizer
@@ -77,57 +77,35 @@ def memory() -> tuple[float, float]:
     return own, total
 
 
-def cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of those that it started and that have ended."""
-    return sum(os.times()[:4])
+def seconds_now(of_cpu: bool) -> float:
+    """Return the time of a clock, or the CPU seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4]) if of_cpu else time.perf_counter()
 
 
 def measure(way: str, source: Path, cache: Path) -> dict[str, float]:
-    """Read the batches in this process, and return seconds and MB."""
+    """Read the batches in this process, and return seconds, which are those of the CPU for the way `many`, and MB."""
     logging.disable(logging.WARNING)
-    before = memory()
-    batches: list[Iterator[Any]] = []
-    seconds = timed(lambda: batches.append(WAYS[way](source, cache)) or next(batches[0]))
-    for _ in islice(batches[0], BATCHES - 1):
-        pass
-    own, total = (after - was for after, was in zip(memory(), before, strict=True))
-    return {"s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
-
-
-def measure_many(source: Path, cache: Path) -> dict[str, float]:
-    """Read the batches of simcse_pl in this process, and return CPU seconds and MB."""
-    logging.disable(logging.WARNING)
-    before, begin = memory(), cpu_seconds()
-    batches = simcse_pl(source, cache, tokenizing_processes=2)
+    many = way == "many"
+    before, begin = memory(), seconds_now(many)
+    batches = simcse_pl(source, cache, tokenizing_processes=2) if many else WAYS[way](source, cache)
     next(batches)
-    seconds = cpu_seconds() - begin
+    seconds = seconds_now(many) - begin
     for _ in islice(batches, BATCHES - 1):
         pass
     own, total = (after - was for after, was in zip(memory(), before, strict=True))
-    return {"CPU s to the first batch": seconds, "own memory, MB": own, "with mapped files, MB": total}
+    name = "CPU s to the first batch" if many else "s to the first batch"
+    return {name: seconds, "own memory, MB": own, "with mapped files, MB": total}
 
 
-def many(folder: Path, lines: Sequence[int]) -> Table:
-    """Return a table of the starts with many lines."""
-    starts = []
-    for count in lines:
-        source, cache = source_of(folder, count, longest=100), folder / "cache"
-        for start in ("cold, 2 further processes", "warm"):
-            row = run_json("-m", "benchmarks.data", "--one", "many", source, cache)
-            starts.append({"lines, start": f"{count:,}, {start}", **row})
-        shutil.rmtree(cache)
-        source.unlink()
-    return Table("data_many", "From many lines to batches", pd.DataFrame(starts))
-
-
-def source_of(folder: Path, lines: int, longest: int | None = None) -> Path:
-    """Return a file of distinct lines of text. It is written once: `datasets` tokenizes a newer file again."""
-    path = folder / f"{lines}.txt"
-    if not path.exists():
-        sentences = [text for text in wikipedia_sentences() if longest is None or len(text) <= longest]
-        with path.open("w", encoding="utf-8") as file:
+def starts(way: str, lines: int) -> Iterator[dict[str, float]]:
+    """Yield the measurements of a cold and of a warm start with distinct lines of text."""
+    sentences = [text for text in wikipedia_sentences() if way != "many" or len(text) <= 100]
+    with tempfile.TemporaryDirectory() as folder:
+        source, cache = Path(folder, "lines.txt"), Path(folder, "cache")
+        with source.open("w", encoding="utf-8") as file:
             file.writelines(f"{i}. {sentences[i % len(sentences)]}\n" for i in range(lines))
-    return path
+        for _ in range(2):
+            yield run_json("-m", "benchmarks.data", "--one", way, source, cache)
 
 
 def main() -> None:
@@ -135,28 +113,24 @@ def main() -> None:
     command_line = parser(__doc__, rounds=False)
     command_line.add_argument("--lines", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     command_line.add_argument("--many", type=int, nargs="+", help="numbers of lines, many, for simcse_pl alone")
-    command_line.add_argument("--one", nargs="+", help=argparse.SUPPRESS)  # one row, in this process
+    command_line.add_argument("--one", nargs=3, help=argparse.SUPPRESS)  # one row, in this process
     arguments = command_line.parse_args()
-    match arguments.one:
-        case "many", source, cache:
-            print(json.dumps(measure_many(Path(source), Path(cache))))
-            return
-        case way, source, cache:
-            print(json.dumps(measure(way, Path(source), Path(cache))))
-            return
-    if arguments.many:
-        with tempfile.TemporaryDirectory() as folder:
-            save(arguments.out, many(Path(folder), arguments.many))
+    if arguments.one:
+        way, source, cache = arguments.one
+        print(json.dumps(measure(way, Path(source), Path(cache))))
         return
-    found = []
-    cases = [(lines, way, start) for lines in arguments.lines for way in WAYS for start in ("cold", "warm")]
-    with tempfile.TemporaryDirectory() as folder:
-        for lines, way, start in tracked(cases, "measuring"):
-            source, cache = source_of(Path(folder), lines), Path(folder) / f"{way}-{lines}"
-            row = run_json("-m", "benchmarks.data", "--one", way, source, cache)
-            found.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
+    rows: list[dict[str, Any]] = []
+    if arguments.many:
+        for lines in arguments.many:
+            for start, row in zip(("cold, 2 further processes", "warm"), starts("many", lines), strict=True):
+                rows.append({"lines, start": f"{lines:,}, {start}", **row})
+        save(arguments.out, Table("data_many", "From many lines to batches", pd.DataFrame(rows)))
+        return
+    for lines, way in tracked([*product(arguments.lines, WAYS)], "measuring"):
+        for start, row in zip(("cold", "warm"), starts(way, lines), strict=True):
+            rows.append({"lines, way, start": f"{lines:,}, {way}, {start}", **row})
     note = f"cold: an empty cache; memory: growth after {BATCHES} batches of {BATCH_SIZE} rows; mapped: reclaimable"
-    save(arguments.out, Table("data", "From text to batches", pd.DataFrame(found), notes=[note]))
+    save(arguments.out, Table("data", "From text to batches", pd.DataFrame(rows), notes=[note]))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 The packaged encoder (6 layers) trains on sentences of the packaged Wikipedia sample, unsupervised. Each row of the
 table is a separate process that takes two steps of AdamW; the second is timed. Memory is the peak resident size, and
 the same without what was resident before the first step (weights, libraries). Tensors above 1 MB are mapped separately
-(MALLOC_MMAP_THRESHOLD_), so that gaps in glibc's heap do not count; `--heap` leaves them on the heap, which is faster.
+(MALLOC_MMAP_THRESHOLD_), so that gaps in glibc's heap do not count.
 
     python -m benchmarks.memory --ranks 1 2 4 8
 
@@ -29,7 +29,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import AutoConfig
 
-from benchmarks.common import PACKAGED, parser, run_json, save, timed, wikipedia_sentences
+from benchmarks.common import PACKAGED, QUIET, parser, run_json, save, timed, wikipedia_sentences
 from simcse_pl.cpu import Speed
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
@@ -98,8 +98,7 @@ def measure_rank(ranks: int) -> dict[str, float]:
     draw_model(AutoConfig.for_model("llama", **DECODER | {"num_hidden_layers": 1}, vocab_size=9))  # imports its code
     before, count = resident(), CountBytes()
     strategy: Any = FullyShardedStrategy() if ranks > 1 else "auto"
-    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
-    trainer = make_trainer("32-true", "cpu", strategy=strategy, devices=ranks, max_steps=2, callbacks=[count], **quiet)
+    trainer = make_trainer("32-true", "cpu", strategy=strategy, devices=ranks, max_steps=2, callbacks=[count], **QUIET)
     torch.manual_seed(42)
     with weights_of_first_rank(trainer):
         backbone = draw_model(AutoConfig.for_model("llama", **DECODER, vocab_size=len(tokenizer)))
@@ -136,7 +135,6 @@ def main() -> None:
     command_line.add_argument("--sizes", type=int, nargs="+", default=[64, 256, 1024, 4096], help="batch sizes")
     command_line.add_argument("--chunk-size", type=int, default=64, help="rows encoded at once")
     command_line.add_argument("--largest-pass", type=int, default=512, help="largest batch tried in one pass")
-    command_line.add_argument("--heap", action="store_true", help="leave tensors on glibc's heap")
     command_line.add_argument("--one", type=int, nargs=2, help=argparse.SUPPRESS)  # one row, in this process
     command_line.add_argument("--ranks", type=int, nargs="+", help="measure a rank of trainer=fsdp")
     command_line.add_argument("--one-of", type=int, help=argparse.SUPPRESS)  # one row of it, in this process
@@ -154,16 +152,16 @@ def main() -> None:
         print(json.dumps(measure(rows, chunk_size or None)))
         return
 
-    environment = {} if arguments.heap else _ON_MAPS
     cases = [(size, 0) for size in arguments.sizes if size <= arguments.largest_pass]
     cases += [(size, arguments.chunk_size) for size in arguments.sizes]
     command = ("-m", "benchmarks.memory", "--one")
-    frame = pd.DataFrame(run_json(*command, *case, environment=environment) for case in tracked(cases, "measuring"))
+    frame = pd.DataFrame(run_json(*command, *case, environment=_ON_MAPS) for case in tracked(cases, "measuring"))
     chunked = frame[len(frame) - len(arguments.sizes) :]
     ratio = chunked["peak"].iloc[-1] / chunked["peak"].iloc[0]
-    notes = [f"{arguments.sizes[-1]} rows in chunks take {ratio:.2f} times the memory of {arguments.sizes[0]}"]
-    if environment:
-        notes.append("tensors are mapped apart (MALLOC_MMAP_THRESHOLD_), so steps take longer than elsewhere")
+    notes = [
+        f"{arguments.sizes[-1]} rows in chunks take {ratio:.2f} times the memory of {arguments.sizes[0]}",
+        "tensors are mapped apart (MALLOC_MMAP_THRESHOLD_), so steps take longer than elsewhere",
+    ]
     columns = {
         "rows, rows per chunk": [f"{rows}, {chunk_size or 'all'}" for rows, chunk_size in cases],
         "peak memory, MB": frame["peak"],

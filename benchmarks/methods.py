@@ -14,7 +14,6 @@ read from the records of the allocator, not from the process: a small change is 
 import logging
 import os
 import re
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from torch.profiler import ProfilerActivity, profile
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
-from benchmarks.common import in_turn, parser, save
+from benchmarks.common import QUIET, StepClock, in_turn, parser, save
 from simcse_pl.cli.train import build_module
 from simcse_pl.config import CONF
 from simcse_pl.data.datamodule import SentenceDataModule
@@ -61,63 +60,37 @@ _NETWORK = re.compile(r"[\w.-]+/[\w.-]+|package:\w+|(distil|distilro|ro)?bert(a)
 
 @dataclass
 class Cost:
-    """The cost of a training step.
-
-    Args:
-        seconds: seconds per step.
-        memory: peak bytes of weights, the optimizer's state and a step.
-        setting: `unsupervised` or `supervised`.
-    """
+    """The cost of a training step."""
 
     seconds: float
-    memory: int
-    setting: str
-
-
-class AllocatorRecord:
-    """The records of torch's allocator on the CPU, from `start` to `peak`."""
-
-    def start(self) -> None:
-        """Begin to record."""
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
-        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
-        self._profile.__enter__()
-
-    def peak(self) -> int:
-        """End, and return the peak bytes beyond what was allocated at the start."""
-        self._profile.__exit__(None, None, None)
-        assert self._profile.profiler is not None
-        events = [event for event in self._profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-        return int(max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns()))))
+    memory: int  # peak bytes of weights, the optimizer's state and a step
+    setting: str  # unsupervised or supervised
 
 
 class StepMeter(pl.Callback):
-    """Take the time of all steps but the first, and then the peak memory of one more step if there is one.
-
-    Args:
-        steps: number of timed steps.
-    """
+    """Take the time of all steps but the first, and then the peak memory of one more step if there is one."""
 
     def __init__(self, steps: int) -> None:
-        self.steps = steps
-        self.ends: list[float] = []
-        self.memory = 0
-        self.record = AllocatorRecord()
+        self.clock, self.memory = StepClock(steps), 0
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         """Begin to record the allocator in the last step."""
-        if trainer.global_step == self.steps + 1:
+        if trainer.global_step == self.clock.batches:
             optimizer = trainer.optimizers[0]
             optimizer.zero_grad()  # gradients are allocated within the step
             self.memory = state_bytes(trainer.lightning_module, optimizer)
-            self.record.start()
+            os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
+            self.profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+            self.profile.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Record the time, or the peak of the last step."""
-        if trainer.global_step <= self.steps + 1:
-            self.ends.append(time.perf_counter())
+        if trainer.global_step <= self.clock.batches:
+            self.clock.tick()
         else:
-            self.memory += self.record.peak()
+            self.profile.stop()
+            events = [one for one in self.profile.profiler.kineto_results.events() if one.name() == "[memory]"]
+            self.memory += max(accumulate(one.nbytes() for one in sorted(events, key=lambda one: one.start_ns())))
 
 
 def state_bytes(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
@@ -167,50 +140,29 @@ def built(config: DictConfig) -> tuple[SimCSEModule, SentenceDataModule]:
     return build_module(config, encoder), data
 
 
-def fit(config: DictConfig, steps: int, *callbacks: pl.Callback, **options: Any) -> None:
-    """Train with a config of `composed` on the CPU; `callbacks` and `options` are further ones of the trainer."""
-    module, data = built(config)
-    options = {"precision": config.trainer.precision, "devices": 1} | options
-    trainer = make_trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        gradient_clip_val=config.trainer.gradient_clip_val,
-        callbacks=[instantiate(config.callbacks.seeds), instantiate(config.callbacks.cpu), *callbacks],
-        limit_val_batches=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        **options,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trainer.fit(module, data)
-
-
 def train(method: str, steps: int, memory: bool = True) -> Cost:
-    """Train with a method for a few steps, after one that is not timed.
-
-    Args:
-        method: a choice of conf/method.
-        steps: number of timed steps.
-        memory: measure memory, too, in one more step.
-    """
-    meter = StepMeter(steps)
-    fit(config_of(method), steps + 1 + memory, meter)
+    """Train with a method for `steps` steps on the CPU, after one that is not timed; one more measures `memory`."""
+    config, meter = config_of(method), StepMeter(steps)
+    module, data = built(config)
+    trainer = make_trainer(
+        config.trainer.precision,
+        "cpu",
+        devices=1,
+        max_steps=steps + 1 + memory,
+        gradient_clip_val=config.trainer.gradient_clip_val,
+        callbacks=[instantiate(config.callbacks.seeds), instantiate(config.callbacks.cpu), meter],
+        limit_val_batches=0,
+        use_distributed_sampler=False,
+        **QUIET,
+    )
+    with warnings.catch_warnings(action="ignore"):
+        trainer.fit(module, data)
     setting = setting_of(HydraConfig.get().runtime.choices)
-    return Cost((meter.ends[-1] - meter.ends[0]) / steps, meter.memory, setting)
+    return Cost(meter.clock.seconds / steps, meter.memory, setting)
 
 
 def table(seconds: Mapping[str, Sequence[float]], costs: Mapping[str, Cost], note: str) -> Table:
-    """Return the table of costs.
-
-    Args:
-        seconds: seconds per step of each round, by method.
-        costs: memory and setting by method.
-        note: what was trained.
-    """
+    """Return the table of the seconds per step of each round, and of the memory; `note` says what was trained."""
     rows = []
     for method, own in seconds.items():
         cost = costs[method]

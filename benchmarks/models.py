@@ -4,29 +4,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
-from tokenizers.models import WordPiece
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from benchmarks.common import sample_sentences
 from simcse_pl.models.backbone import draw_model, without_pooler
 from simcse_pl.models.encoder import SentenceEncoder
 
-_SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 _SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
 
 
-def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer as BERT's, with the words and the characters of the sample."""
-    split, special = pre_tokenizers.BertPreTokenizer(), list(_SPECIAL.values())
+def make_tokenizer() -> BertTokenizer:
+    """Return BERT's tokenizer with the words and the characters of the sample."""
+    split, special = BertPreTokenizer(), ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = sorted({word for text in sample_sentences() for word, _ in split.pre_tokenize_str(text)})
     characters = sorted(set("".join(words)))
     entries = dict.fromkeys([*special, *characters, *(f"##{character}" for character in characters), *words])
-    tokenizer = Tokenizer(WordPiece({entry: i for i, entry in enumerate(entries)}, unk_token=_SPECIAL["unk_token"]))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.BertNormalizer(lowercase=False), split
-    ends = [(name, special.index(name)) for name in (_SPECIAL["cls_token"], _SPECIAL["sep_token"])]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_SPECIAL)
+    vocabulary = {entry: i for i, entry in enumerate(entries)}
+    return BertTokenizer(vocabulary, do_lower_case=False, model_input_names=["input_ids", "attention_mask"])
 
 
 def save_small_encoders(*folders: Path) -> None:

@@ -30,6 +30,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.common import (
     PACKAGED,
+    QUIET,
     StepClock,
     comparison,
     in_turn,
@@ -104,15 +105,9 @@ def plain_loop(
     apart: bool = False,
     bf16: bool = False,
 ) -> None:
-    """Train with a plain loop, in float32 unless `bf16`.
+    """Train a copy of the encoder on rows of text or of tokens with a plain loop, in float32, or by autocast in bf16.
 
-    Args:
-        rows: rows of text or of tokens.
-        arguments: those of the command line.
-        clock: what measures the steps, on its device.
-        encoder: the encoder, which is copied.
-        apart: encode each view separately, padded to its own longest sentence.
-        bf16: compute in bfloat16 by autocast.
+    With `apart`, each view is encoded separately, padded to its own longest sentence.
     """
     encoder = copy.deepcopy(encoder).to(clock.device).train()
     encoder.groups.tokens_per_pass = math.inf
@@ -158,17 +153,9 @@ def simcse_pl(
     callbacks: Sequence[pl.Callback] = (),
     **options: Any,
 ) -> None:
-    """Train with the objects that train.py builds, without validation, logs and checkpoints.
+    """Train a copy of the encoder on rows of tokens with the objects that train.py builds.
 
-    Args:
-        rows: rows of tokens.
-        arguments: those of the command line.
-        clock: what measures the steps, on its device.
-        encoder: the encoder, which is copied.
-        precision: that of the trainer.
-        speed: how a CPU trains.
-        callbacks: further callbacks of the trainer.
-        options: options of SimCSEModule, such as `compile`.
+    There are no validation, logs and checkpoints. `options` are those of SimCSEModule, such as `compile`.
     """
     optimizer = partial(torch.optim.AdamW, lr=LR)
     module = SimCSEModule(copy.deepcopy(encoder), ContrastiveLoss(), optimizer, **options)
@@ -185,10 +172,7 @@ def simcse_pl(
         max_epochs=1,
         gradient_clip_val=1.0,
         callbacks=[SeedEveryStep(42), CpuSpeed(speed or Speed()), Clock(), *callbacks],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+        **QUIET,
     )
     loader = DataLoader(
         rows,  # type: ignore[arg-type]
@@ -197,8 +181,7 @@ def simcse_pl(
         shuffle=True,
         pin_memory=on_gpu,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # there is no validation, and no worker
+    with warnings.catch_warnings(action="ignore"):  # there is no validation, and no worker
         trainer.fit(module, loader)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.fidelity import common, decoders, evaluation, forks, frameworks, scored, simcse, templates, tokens
+from benchmarks.fidelity import common, decoders, evaluation, forks, frameworks, simcse, templates, tokens
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("repositories", type=Path, help="the folder of the repositories")
@@ -22,7 +22,7 @@ folder = parser.parse_args().repositories
 common.save_models()
 versions = {name: version(name) for name in ("torch", "transformers", "numpy")}
 records = {}
-for method in (simcse, templates, forks, scored, frameworks, decoders):
+for method in (simcse, templates, forks, frameworks, decoders):
     for record in method.records(folder):
         records[record.name] = record.save()
         print(record.name, float(record.tensors["loss"]))

@@ -3,7 +3,6 @@
 import ast
 import re
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import ByteLevelBPETokenizer
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -80,8 +80,7 @@ def save_bpe(name: str, text: Sequence[str], size: int) -> int:
     bpe.train_from_iterator(text, vocab_size=size, special_tokens=special, show_progress=False)
     bpe.save_model(str(folder))
     RobertaTokenizerFast.from_pretrained(folder, model_max_length=66).save_pretrained(folder)
-    count: int = bpe.get_vocab_size()
-    return count
+    return bpe.get_vocab_size()
 
 
 def _spread(model: nn.Module) -> nn.Module:
@@ -94,19 +93,12 @@ def _spread(model: nn.Module) -> nn.Module:
 
 @dataclass
 class Repository:
-    """A repository with the official code of a method.
+    """A repository with the official code of a method."""
 
-    Attributes:
-        folders: the folder with all repositories, each called OWNER+NAME.
-        name: OWNER/NAME.
-        commit: the commit that was checked out.
-        folder: the part of the repository that is on Python's path.
-    """
-
-    folders: Path
-    name: str
-    commit: str
-    folder: str = "."
+    folders: Path  # of all repositories, each called OWNER+NAME
+    name: str  # OWNER/NAME
+    commit: str  # that was checked out
+    folder: str = "."  # the part of the repository that is on Python's path
 
     @property
     def place(self) -> Path:
@@ -114,12 +106,7 @@ class Repository:
         return self.folders / self.name.replace("/", "+") / self.folder
 
     def load(self, path: str, repair: Callable[[str], str] = str) -> ModuleType:
-        """Import a file.
-
-        Args:
-            path: the file, relative to the folder.
-            repair: changes the source, where the released code does not run or has an error.
-        """
+        """Import a file of the folder; `repair` changes its source, where it does not run or has an error."""
         before = set(sys.modules)
         sys.path.insert(0, str(self.place))
         module = ModuleType(f"official_{Path(path).stem}")
@@ -134,10 +121,7 @@ class Repository:
     def nested(self, path: str, name: str, **given: object) -> Callable[..., Any]:
         """Return a function or a class of a file, without running the rest of it.
 
-        Args:
-            path: the file, relative to the folder.
-            name: the function or the class.
-            given: the values of the names that it takes from around it.
+        `given` are the values of the names that it takes from around it.
         """
         place = self.place / path
         nodes = ast.walk(ast.parse(place.read_text()))
@@ -150,37 +134,21 @@ class Repository:
 
 @dataclass
 class Record:
-    """What the official code computes of one batch.
+    """What the official code computes of one batch."""
 
-    Attributes:
-        name: of the record, NAME or NAME_VARIANT.
-        repository: the official code.
-        options: those of `simcse train` which make the same method; {bert} is the shared model, {guide} the encoder
-            that pools its [CLS].
-        names: what the official parameters are called here: prefixes of the official names, each with the prefix of
-            the name in SimCSEModule.
-        sentences: the rows that a user has.
-        repaired: what was changed in the released code, and why.
-        architecture: the shared model.
-        views: `recorded` if the further views of a row are drawn at random.
-        copy: a second network of the official model, with the same weights.
-        scores: those of the rows.
-        script: the file with the command that trains the published encoder.
-        section: where the part of the script for this method begins.
-    """
-
-    name: str
+    name: str  # NAME or NAME_VARIANT
     repository: Repository
+    # of `simcse train`, for the same method; {bert} is the shared model, {guide} the encoder that pools its [CLS]
     options: Sequence[str]
-    names: dict[str, str]
-    sentences: Sequence[Sequence[str]] = ()
-    repaired: str = ""
-    architecture: str = "bert"
-    views: str = ""
-    copy: str = ""
-    scores: Sequence[float] = ()
-    script: str = ""
-    section: str = ""
+    names: dict[str, str]  # prefixes of the official names of parameters, each with the prefix in SimCSEModule
+    sentences: Sequence[Sequence[str]] = ()  # the rows that a user has
+    repaired: str = ""  # what was changed in the released code, and why
+    architecture: str = "bert"  # of the shared model
+    views: str = ""  # `recorded` if the further views of a row are drawn at random
+    copy: str = ""  # a second network of the official model, with the same weights
+    scores: Sequence[float] = ()  # of the rows
+    script: str = ""  # the file with the command that trains the published encoder
+    section: str = ""  # where the part of the script for this method begins
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def column_names(self) -> dict[str, str | None]:
@@ -188,8 +156,8 @@ class Record:
         count = len(self.sentences[0])
         return {f"sent{number}_cname": f"sent{number}" if number < count else None for number in range(3)}
 
-    def run(self, model: nn.Module, inputs: dict[str, Tensor], loss: Callable[[nn.Module], Tensor]) -> None:
-        """Record the inputs, the loss, its gradients, and the weights that are not the shared model's."""
+    def run(self, model: nn.Module, inputs: dict[str, Tensor], loss: Callable[[nn.Module], Tensor]) -> "Record":
+        """Record the inputs, the loss, its gradients, and the weights that are not the shared model's; return this."""
         model.double().train()
         value = loss(model)
         value.backward()
@@ -201,6 +169,7 @@ class Record:
                 if not any(torch.equal(value_32, other) for other in known):
                     self.tensors[f"weight/{name}"] = value_32
         self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": value.detach()}
+        return self
 
     def script_options(self) -> dict[str, str]:
         """Return the options of the first training command of the script, with the values of its variables."""
@@ -270,13 +239,6 @@ def features(prepare: Callable[..., Any], rows: Sequence[Sequence[str]], pad: in
 
 def padded(rows: Sequence[Sequence[Sequence[int]]], pad: int = 0) -> dict[str, Tensor]:
     """Return the ids [rows, views, tokens] and the attention mask of token ids of different lengths."""
-    rows = [[[token for token in view if token != pad] for view in row] for row in rows]
-    longest = max(len(ids) for row in rows for ids in row)
-    ids = [[[*view, *[pad] * (longest - len(view))] for view in row] for row in rows]
-    mask = [[[1] * len(view) + [0] * (longest - len(view)) for view in row] for row in rows]
-    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
-
-
-def arguments(**given: object) -> Namespace:
-    """Return the options of an official script."""
-    return Namespace(**given)
+    views = [torch.tensor([token for token in view if token != pad]) for row in rows for view in row]
+    ids = pad_sequence(views, batch_first=True, padding_value=pad).view(len(rows), len(rows[0]), -1)
+    return {"input_ids": ids, "attention_mask": (ids != pad).long()}

@@ -1,6 +1,7 @@
 """Methods whose decoder rebuilds a sentence from its vector: TSDAE (Wang et al. 2021), DenoSent (Wang et al. 2024)."""
 
 import logging
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from unittest.mock import MagicMock, patch
@@ -9,15 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, BertModel, PreTrainedModel
 
-from benchmarks.fidelity.common import (
-    PAIRS,
-    RECORDS,
-    Record,
-    Repository,
-    arguments,
-    padded,
-    tokenizer,
-)
+from benchmarks.fidelity.common import PAIRS, RECORDS, Record, Repository, padded, tokenizer
 from benchmarks.fidelity.forks import SINGLES, tokens
 
 
@@ -71,11 +64,9 @@ def tsdae(folders: Path) -> Record:
 
     def loss(model: nn.Module) -> Tensor:
         original, damaged = ({name: x[:, view] for name, x in inputs.items()} for view in range(2))
-        value: Tensor = model([damaged, original], None)
-        return value
+        return model([damaged, original], None)
 
-    record.run(model, inputs, loss)
-    return record
+    return record.run(model, inputs, loss)
 
 
 def denosent(folders: Path) -> Record:
@@ -97,7 +88,7 @@ def denosent(folders: Path) -> Record:
         generative_weight=7,
     )  # fmt: skip
     prepare = repository.nested(
-        "train.py", "map_fn", tokenizer=tokenizer(), config=config, model_args=arguments(max_length=32)
+        "train.py", "map_fn", tokenizer=tokenizer(), config=config, model_args=Namespace(max_length=32)
     )
     rows = [prepare({"sent0": first, "sent1": second}) for first, second in PAIRS]
     inputs = padded([[row["input_ids"], row["positive_input_ids"]] for row in rows])
@@ -106,8 +97,6 @@ def denosent(folders: Path) -> Record:
 
     def loss(model: nn.Module) -> Tensor:
         views = [{name: x[:, view].contiguous() for name, x in inputs.items()} for view in range(2)]
-        value: Tensor = model(**views[0], **{f"positive_{name}": x for name, x in views[1].items()}).loss
-        return value
+        return model(**views[0], **{f"positive_{name}": x for name, x in views[1].items()}).loss
 
-    record.run(model, inputs, loss)
-    return record
+    return record.run(model, inputs, loss)

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from transformers import BertConfig, BertTokenizer
 
-from benchmarks.fidelity.common import RECORDS, Repository, arguments
+from benchmarks.fidelity.common import RECORDS, Repository
 from tests.senteval_bundle import WORDS, word_sums, write_bundle
 
 STS = {"STS13": "STS13", "STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}  # our names, and SentEval's
@@ -117,7 +118,7 @@ def alignment_uniformity(folders: Path, tensors: Mapping[str, Tensor]) -> dict[s
 def checkpoint(simcse: Repository, tensors: dict[str, Tensor]) -> dict[str, object]:
     """A checkpoint of the official class, converted by the official script, and the vectors of the official tool."""
     config = BertConfig.from_pretrained(RECORDS / "bert", max_position_embeddings=512, num_hidden_layers=3)
-    options = arguments(pooler_type="cls", temp=0.05, hard_negative_weight=0.0, do_mlm=False)
+    options = Namespace(pooler_type="cls", temp=0.05, hard_negative_weight=0.0, do_mlm=False)
     torch.manual_seed(3)
     model = simcse.load("simcse/models.py").BertForCL(config, model_args=options).eval()
     with torch.no_grad():
@@ -138,7 +139,7 @@ def checkpoint(simcse: Repository, tensors: dict[str, Tensor]) -> dict[str, obje
     known = {"torch": torch, "device": "cpu", "model": official.model, "tokenizer": official.tokenizer}
     words = [sentence.split() for sentence in sentences]
     for pooler in ("avg", "avg_first_last", "avg_top2"):
-        batcher = simcse.nested("evaluation.py", "batcher", args=arguments(pooler=pooler), **known)
+        batcher = simcse.nested("evaluation.py", "batcher", args=Namespace(pooler=pooler), **known)
         tensors[f"vectors/{pooler}"] = batcher(None, words, 128)
         tensors[f"vectors/{pooler}/single"] = torch.cat([batcher(None, [sentence], 128) for sentence in words])
     return facts(simcse, sentences=sentences)

@@ -1,5 +1,6 @@
 """Methods whose official code is SimCSE's with another loss."""
 
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,17 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import BertForMaskedLM
 
-from benchmarks.fidelity.common import (
-    PAIRS,
-    RECORDS,
-    TRIPLETS,
-    Record,
-    Repository,
-    arguments,
-    official_model,
-    padded,
-    tokenizer,
-)
+from benchmarks.fidelity.common import PAIRS, RECORDS, TRIPLETS, Record, Repository, official_model, padded, tokenizer
 from benchmarks.fidelity.simcse import NAMES
 
 BATCH_NORM = {"mlp.net.": "encoder.projection."}
@@ -50,15 +41,12 @@ def recorded(
 ) -> Record:  # fmt: skip
     """Run the class BertForCL of a file on inputs and further arguments, and return the record.
 
-    Args:
-        prepare: changes the model before it runs.
-        kept: tensors to record beside the inputs.
-        repair: see Repository.load.
-        options: further options of the official script.
+    `prepare` changes the model before it runs. `kept` are tensors to record beside the inputs, and `options` further
+    options of the official script.
     """
     official = record.repository.load(path, repair)
     given = {"pooler_type": "cls", "temp": 0.05, "hard_negative_weight": 0.0, "do_mlm": False, "mlm_weight": 0.1}
-    model = official_model(official.BertForCL, copy=record.copy, model_args=arguments(**given | options))
+    model = official_model(official.BertForCL, copy=record.copy, model_args=Namespace(**given | options))
     if prepare:
         prepare(model)
 
@@ -66,8 +54,7 @@ def recorded(
         torch.manual_seed(_SEED)
         return model(**inputs, **(further or {}))[0]
 
-    record.run(model, inputs | (kept or {}), loss)
-    return record
+    return record.run(model, inputs | (kept or {}), loss)
 
 
 def with_masked(inputs: dict[str, Tensor]) -> dict[str, Tensor]:

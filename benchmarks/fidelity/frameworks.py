@@ -1,7 +1,7 @@
-"""Methods whose official code needs TensorFlow or AllenNLP; the functions of these libraries are those of PyTorch."""
+"""Losses without their frameworks: the functions of TensorFlow, Keras and AllenNLP are those of PyTorch."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -12,13 +12,57 @@ from torch import Tensor, nn
 from transformers import BertForMaskedLM, BertModel
 
 from benchmarks.fidelity.common import PAIRS, RECORDS, TRIPLETS, Record, Repository, official_model, padded, tokenizer
-from benchmarks.fidelity.forks import with_masked
+from benchmarks.fidelity.forks import SINGLES, pairs, with_masked
+
+SCORES = (0.0, 1.0, 1.0, 0.0)
 
 
 def records(folders: Path) -> Iterator[Record]:
-    """Yield Contrastive Tension (Carlsson et al. 2021) and DeCLUTR (Giorgi et al. 2021)."""
+    """Yield a record of each method."""
+    yield from scored(folders)
     yield contrastive_tension(folders)
     yield declutr(folders)
+
+
+class Encoder(nn.Module):
+    """BERT, whose state of [CLS] is the vector of a sentence."""
+
+    def __init__(self, config: object) -> None:
+        super().__init__()
+        self.bert = BertModel(config, add_pooling_layer=False)
+
+    def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+        """Return the vectors of both sentences of each pair in turn, [2 n, dim]."""
+        flat: dict[str, Tensor] = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
+        return self.bert(**flat).last_hidden_state[:, 0]
+
+
+def scored(folders: Path) -> Iterator[Record]:
+    """AnglE (Li and Li 2024) and CoSENT (Su 2022), whose losses take scores and vectors."""
+    angle = Repository(folders, "SeanLee97/AnglE", "5155458", "angle_emb")
+    losses = angle.load("loss.py")
+    weights = {"cosine_w": 0.0, "ibn_w": 30.0, "angle_w": 1.0, "dataset_format": "A"}
+    released = {name: getattr(losses, name) for name in ("cosine_loss", "in_batch_negative_loss", "angle_loss")}
+    loss = angle.nested("angle.py", "AngleLoss", torch=torch, Optional=Optional, **released)(**weights)
+    options, script = ["method=angle", "data.max_length=32"], "../examples/NLI/README.md"
+    yield recorded(Record("angle", angle, options, {}, PAIRS, scores=SCORES, script=script), loss)
+    cosent = Repository(folders, "bojone/CoSENT", "124c368")
+    backend = SimpleNamespace(
+        cast=lambda x, dtype: x.to(dtype), floatx=lambda: torch.float64, sum=torch.sum, reshape=torch.reshape,
+        l2_normalize=lambda x, axis: nn.functional.normalize(x, dim=axis),
+        concatenate=lambda parts, axis: torch.cat([torch.as_tensor(part).double() for part in parts], dim=axis),
+        logsumexp=lambda x: torch.logsumexp(x, dim=0),
+    )  # fmt: skip
+    repaired = "the functions of Keras are those of PyTorch"
+    record = Record("cosent", cosent, ["method=cosent", "data.max_length=32"], {}, PAIRS, repaired, scores=SCORES)
+    yield recorded(record, cosent.nested("cosent.py", "cosent_loss", K=backend))
+
+
+def recorded(record: Record, loss: Callable[[Tensor, Tensor], Tensor]) -> Record:
+    """Run a loss of scores and vectors, and return the record."""
+    inputs = pairs()
+    scores = torch.tensor(SCORES, dtype=torch.float64).repeat_interleave(2)[:, None]
+    return record.run(official_model(Encoder), inputs, lambda model: loss(scores, model(inputs)))
 
 
 class TwoNetworks(nn.Module):
@@ -30,12 +74,12 @@ class TwoNetworks(nn.Module):
 
 
 def contrastive_tension(folders: Path) -> Record:
-    """The loss of pairs of each of four sentences with itself and the next two."""
+    """Contrastive Tension (Carlsson et al. 2021): pairs of each of four sentences with itself and the next two."""
     repository = Repository(folders, "FreddeFrallan/Contrastive-Tension", "75293a8", "ContrastiveTension")
     names = {"other.": "positive_encoder.backbone."}
     options = ["method=contrastive_tension", "objective.negatives=2", "data.max_length=32"]
     repaired = "the functions of TensorFlow are those of PyTorch"
-    record = Record("contrastive_tension", repository, options, names, [[first] for first, _ in PAIRS], repaired)
+    record = Record("contrastive_tension", repository, options, names, SINGLES, repaired)
     framework = SimpleNamespace(
         keras=SimpleNamespace(Model=object), function=lambda function: function, float32=torch.float64,
         cast=lambda x, dtype: x.to(dtype), expand_dims=lambda x, axis: x.unsqueeze(axis),
@@ -54,11 +98,9 @@ def contrastive_tension(folders: Path) -> Record:
         official: Any = make(*networks)
         given = [[x[rows, 0] for x in inputs.values()] for rows in (first, second)]
         similarities, *_ = official.predictandCompareSents(*given)
-        value: Tensor = official.loss((first == second).double(), similarities)
-        return value
+        return official.loss((first == second).double(), similarities)
 
-    record.run(official_model(TwoNetworks), inputs, loss)
-    return record
+    return record.run(official_model(TwoNetworks), inputs, loss)
 
 
 class Model(nn.Module):
@@ -74,7 +116,7 @@ class Model(nn.Module):
 
 
 def declutr(folders: Path) -> Record:
-    """The loss of two documents with two anchors of two positives each."""
+    """DeCLUTR (Giorgi et al. 2021): two documents with two anchors of two positives each."""
     repository = Repository(folders, "JohnGiorgi/DeCLUTR", "b78ac57", "declutr")
     sys.path.insert(0, str(folders / "KevinMusgrave+pytorch-metric-learning" / "src"))
     from pytorch_metric_learning.losses import NTXentLoss
@@ -129,11 +171,9 @@ def declutr(folders: Path) -> Record:
             name: {"tokens": dict(zip(("token_ids", "mask"), (x[:, part] for x in by_anchor.values()), strict=True))}
             for name, part in groups.items()
         }
-        value: Tensor = official.train()(**parts)["loss"]
-        return value
+        return official.train()(**parts)["loss"]
 
     model = official_model(BertForMaskedLM)
     head = BertForMaskedLM.from_pretrained(RECORDS / "bert").cls.state_dict()
     model.cls.load_state_dict(head)
-    record.run(model, inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, loss)
-    return record
+    return record.run(model, inputs | {"mlm_input_ids": masked, "mlm_labels": labels}, loss)

@@ -1,6 +1,7 @@
 """SimCSE (Gao, Yao and Chen 2021) and CARDS (Wang et al. 2022), by the authors' classes."""
 
 import re
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,17 +9,7 @@ import torch
 from torch import nn
 from transformers import RobertaConfig
 
-from benchmarks.fidelity.common import (
-    PAIRS,
-    TRIPLETS,
-    Record,
-    Repository,
-    arguments,
-    features,
-    official_model,
-    padded,
-    tokenizer,
-)
+from benchmarks.fidelity.common import PAIRS, TRIPLETS, Record, Repository, features, official_model, padded, tokenizer
 
 NAMES = {"mlp.dense.": "encoder.projection.0."}
 
@@ -38,16 +29,15 @@ def records(folders: Path) -> Iterator[Record]:
 def recorded(record: Record, weight: float = 0.0) -> Record:
     """Run the official class with the logarithm of a weight of hard negatives."""
     official, words = record.repository.load("simcse/models.py"), tokenizer(record.architecture)
-    options = arguments(max_seq_length=32, pad_to_max_length=False)
+    options = Namespace(max_seq_length=32, pad_to_max_length=False)
     prepare = record.repository.nested(
         "train.py", "prepare_features", tokenizer=words, data_args=options, **record.column_names()
     )
     inputs = features(prepare, record.sentences, words.pad_token_id)
     make = official.BertForCL if record.architecture == "bert" else official.RobertaForCL
-    options = arguments(pooler_type="cls", temp=0.05, hard_negative_weight=weight, do_mlm=False)
+    options = Namespace(pooler_type="cls", temp=0.05, hard_negative_weight=weight, do_mlm=False)
     model = official_model(make, record.architecture, model_args=options)
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)
 
 
 def cards(repository: Repository) -> Record:
@@ -67,12 +57,9 @@ def cards(repository: Repository) -> Record:
 
     def make(config: RobertaConfig) -> nn.Module:
         official = repository.load("models/bert/modeling_simcse.py", repair)
-        own = official.RobertaConfig(**config.to_dict() | settings)
-        model: nn.Module = official.SimCSEForSequenceEmbedding(own)
-        return model
+        return official.SimCSEForSequenceEmbedding(official.RobertaConfig(**config.to_dict() | settings))
 
     words = tokenizer("roberta")
     inputs = padded([[words(sentence).input_ids for sentence in row] for row in rows], words.pad_token_id)
     ids = torch.tensor([[row, 0 if row == len(rows) - 1 else -1] for row in range(len(rows))])  # of anchor and negative
-    record.run(official_model(make, "roberta"), inputs, lambda model: model(**inputs, ids=ids).loss)
-    return record
+    return record.run(official_model(make, "roberta"), inputs, lambda model: model(**inputs, ids=ids).loss)

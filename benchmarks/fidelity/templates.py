@@ -1,6 +1,7 @@
 """Methods that embed a sentence in a template: PromptBERT, SNCSE and CoT-BERT, with their preparation of sentences."""
 
 import string
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,19 +9,10 @@ from pathlib import Path
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
-from benchmarks.fidelity.common import (
-    PAIRS,
-    TRIPLETS,
-    Record,
-    Repository,
-    arguments,
-    features,
-    official_model,
-    tokenizer,
-)
+from benchmarks.fidelity.common import PAIRS, TRIPLETS, Record, Repository, features, official_model, tokenizer
 from benchmarks.fidelity.simcse import NAMES
 
-SENTENCE = arguments(max_seq_length=32, pad_to_max_length=False)
+SENTENCE = Namespace(max_seq_length=32, pad_to_max_length=False)
 FIRST, SECOND = 'This sentence of "|" means[MASK].', 'This sentence : "|" means[MASK].'
 ROBERTA = ["This sentence : '| ' means<mask>.", "The sentence : '| ' means<mask>."]
 COT_BERT = [
@@ -88,7 +80,7 @@ def prompted(record: Record, templates: Sequence[str]) -> Record:
         "prompt_bert/models.py", lambda source: source.replace(counted, f"{2 * bool(record.repaired)} + {counted}")
     )
     transform = {f"{_PREFIX}_org_mlp": "mlp.LayerNorm." in record.names}
-    options = arguments(**SETTINGS | template_options(templates) | transform)
+    options = Namespace(**SETTINGS | template_options(templates) | transform)
     prepare = record.repository.nested(
         "train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE, **record.column_names()
     )
@@ -96,8 +88,7 @@ def prompted(record: Record, templates: Sequence[str]) -> Record:
     make = official.BertForCL if architecture == "bert" else official.RobertaForCL
     model = official_model(make, architecture, model_args=options)
     set_templates(model, words, templates)
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)
 
 
 def sncse(folders: Path) -> Record:
@@ -110,18 +101,11 @@ def sncse(folders: Path) -> Record:
         "She said no.",
     ]
     repository = Repository(folders, "Sense-GVT/SNCSE", "faa013e", "SNCSE")
-    record = Record(
-        "sncse",
-        repository,
-        ["method=sncse", "auxiliary.bidirectional_margin.weight=0.5"],
-        NAMES,
-        [[row] for row in rows],
-        views="recorded",
-    )
-    record.script = "../train_SNCSE.sh"
+    options, sentences = ["method=sncse", "auxiliary.bidirectional_margin.weight=0.5"], [[row] for row in rows]
+    record = Record("sncse", repository, options, NAMES, sentences, views="recorded", script="../train_SNCSE.sh")
     words = tokenizer()
     prepare = repository.nested(
-        "train_SNCSE.py", "prepare_features", tokenizer=words, model_args=arguments(model_name_or_path="bert"),
+        "train_SNCSE.py", "prepare_features", tokenizer=words, model_args=Namespace(model_name_or_path="bert"),
         data_args=SENTENCE, defaultdict=defaultdict, PUNCTUATION=[*string.punctuation], Different_Prompt=False,
         Different_Prompt_Negation=True, negation=dict(zip(rows, negations, strict=True)),
         sent0_cname="sent0", sent1_cname="sent0",
@@ -130,10 +114,9 @@ def sncse(folders: Path) -> Record:
     official = repository.load("simcse/models.py")
     model = official_model(
         official.BertForCL, mask_token_id=words.mask_token_id, alpha=0.1, beta=0.3, lambda_=0.5,
-        model_args=arguments(pooler_type="cls", temp=0.05, do_mlm=False),
+        model_args=Namespace(pooler_type="cls", temp=0.05, do_mlm=False),
     )  # fmt: skip
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)
 
 
 def cot_bert(folders: Path) -> Record:
@@ -142,7 +125,7 @@ def cot_bert(folders: Path) -> Record:
     record = Record("cot_bert", repository, ["method=cot_bert"], NAMES, [[first] for first, _ in PAIRS])
     record.script = "code-for-BERT/train.py"
     words = tokenizer()
-    options = arguments(**SETTINGS | template_options(COT_BERT))
+    options = Namespace(**SETTINGS | template_options(COT_BERT))
     prepare = repository.nested(
         "code-for-BERT/train.py", "prepare_features", tokenizer=words, model_args=options, data_args=SENTENCE,
         sent0_cname="sent0", sent1_cname="sent0", sent2_cname=None,
@@ -151,5 +134,4 @@ def cot_bert(folders: Path) -> Record:
     model = official_model(repository.load("models.py").BertForCL, model_args=options)
     set_templates(model, words, COT_BERT)
     model.mask_num, model.total_length = 2, model.config.max_position_embeddings
-    record.run(model, inputs, lambda model: model(**inputs).loss)
-    return record
+    return record.run(model, inputs, lambda model: model(**inputs).loss)

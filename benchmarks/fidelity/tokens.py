@@ -2,6 +2,7 @@
 
 import random
 import string
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
@@ -11,7 +12,7 @@ from unittest.mock import MagicMock
 
 import torch
 
-from benchmarks.fidelity.common import Repository, arguments, save_bpe, tokenizer
+from benchmarks.fidelity.common import Repository, save_bpe, tokenizer
 from benchmarks.fidelity.templates import COT_BERT, FIRST, ROBERTA, SECOND, SETTINGS, set_templates, template_options
 
 SENTENCES = ["A man plays a guitar.", "Two dogs run in the snow", "Why is it red?", 'He said "no"', "the dog !"]
@@ -29,8 +30,8 @@ CODE = {
     "cards": ("alibaba/SimCSE-with-CARDS", "8e038a0"),
 }
 _FLAGS = dict.fromkeys(("mask_embedding_sentence_autoprompt", "embedding_only", "remove_continue_word"), False)
-_LIMITS = {"data_args": arguments(max_seq_length=32, pad_to_max_length=False), "defaultdict": defaultdict}
-_REPEATED = {"model_args": arguments(dup_type="bpe", dup_rate=0.32), "random": random}
+_LIMITS = {"data_args": Namespace(max_seq_length=32, pad_to_max_length=False), "defaultdict": defaultdict}
+_REPEATED = {"model_args": Namespace(dup_type="bpe", dup_rate=0.32), "random": random}
 _AS_TEXT = {"bert": [], "roberta": ["model.template_as_text=test_only"]}
 
 
@@ -71,8 +72,7 @@ def training(code: Repository, name: str, path: str = "train.py", **given: objec
     """Return what the script of training makes of the sentences, each of which is its own positive."""
     columns = {"sent0_cname": "sent0", "sent1_cname": "sent0", "sent2_cname": None}
     prepare = code.nested(path, "prepare_features", **{"tokenizer": tokenizer(name)} | _LIMITS | columns | given)
-    rows: Sequence[Any] = prepare({"sent0": [*SENTENCES]})["input_ids"]
-    return rows
+    return prepare({"sent0": [*SENTENCES]})["input_ids"]
 
 
 def model(input_ids: torch.Tensor, **inputs: object) -> None:
@@ -92,7 +92,7 @@ def read(run: Callable[..., object], *given: object, **options: object) -> Seque
 def evaluated(code: Repository, name: str, path: str = "", template: str = "") -> Sequence[Any]:
     """Return what the script of evaluation makes of the sentences."""
     options = {"mask_embedding_sentence": template, "mask_embedding_sentence_template": template or None}
-    given = {"args": arguments(**_FLAGS | options), "model": model, "device": "cpu", "torch": torch}
+    given = {"args": Namespace(**_FLAGS | options), "model": model, "device": "cpu", "torch": torch}
     batcher = code.nested(f"{path}evaluation.py", "batcher", tokenizer=tokenizer(name), **given)
     return read(batcher, None, [sentence.split(" ") for sentence in SENTENCES])
 
@@ -101,8 +101,8 @@ def prompted(method: str, code: Repository, name: str, templates: Sequence[str])
     """PromptBERT or CoT-BERT. Their test tokenizes template and sentence as one text, their validation apart."""
     words, of_roberta = tokenizer(name), name == "roberta"
     path = "" if method == "promptbert" else f"code-for-{'RoBERTa' if of_roberta else 'BERT'}/"
-    rows = training(code, name, f"{path}train.py", model_args=arguments(**SETTINGS | template_options(templates)))
-    options = arguments(**SETTINGS | {"mask_embedding_sentence_delta": False})
+    rows = training(code, name, f"{path}train.py", model_args=Namespace(**SETTINGS | template_options(templates)))
+    options = Namespace(**SETTINGS | {"mask_embedding_sentence_delta": False})
     official = MagicMock(model_args=options, spec_set=None)
     set_templates(official, words, templates[:1])
     forward = code.nested("models.py" if path else "prompt_bert/models.py", "sentemb_forward", torch=torch)
@@ -117,7 +117,7 @@ def sncse(code: Repository, name: str) -> dict[str, Any]:
     """SNCSE without a file of negations, with room for the template. Its test is a script of its own."""
     marks, test = [*string.punctuation], []
     given = {"negation": {}, "PUNCTUATION": marks, "Different_Prompt": False, "Different_Prompt_Negation": True}
-    given |= {"model_args": arguments(model_name_or_path=name), "data_args": arguments(max_seq_length=66)}
+    given |= {"model_args": Namespace(model_name_or_path=name), "data_args": Namespace(max_seq_length=66)}
     rows = training(code, name, "SNCSE/train_SNCSE.py", **given)
     pairs = StringIO("\n".join(f"{sentence}\t" * 2 for sentence in SENTENCES))
     unused = ("BertTokenizer", "BertModel", "RobertaTokenizer", "RobertaModel", "torch")

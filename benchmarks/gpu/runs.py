@@ -16,7 +16,6 @@ import pytorch_lightning as pl
 import torch
 
 from benchmarks.gpu.correctness import ROWS, Record, checked, prepare
-from simcse_pl.config import CONF
 from simcse_pl.results.run_files import CURVES_FILE
 from simcse_pl.utils.errors import UserError
 
@@ -24,7 +23,6 @@ _STEPS, _CHECKPOINT_EVERY, _KILLED_AFTER = 8, 4, 6
 _TOLERANCE = 1e-2  # of the relative error of a curve, which grows with the steps
 _CURVES = ("train/loss", "train/grad_norm")
 _CLONE = Path(__file__).parents[2]
-_STRATEGIES = ("ddp", "fsdp")  # choices of conf/trainer, if they exist
 
 
 class KillAfter(pl.Callback):
@@ -46,12 +44,8 @@ def train(folder: Path, run: str, *options: str, status: int = 0) -> dict[str, l
     """
     given = ["setting=unsupervised", "data=text", "model=bert", f"model.name={folder}", "model.head=mlp", "logger=csv"]
     given += [f"data.train={folder}/sentences.txt", f"data.validation={folder}/pairs.tsv", f"data.batch_size={ROWS}"]
-    given += [
-        f"trainer.max_steps={_STEPS}",
-        f"val_every={_CHECKPOINT_EVERY}",
-        "log_every=1",
-        f"hydra.run.dir={folder}/{run}",
-    ]
+    given += [f"trainer.max_steps={_STEPS}", f"val_every={_CHECKPOINT_EVERY}", "log_every=1"]
+    given += [f"hydra.run.dir={folder}/{run}"]
     given += ["trainer.precision=32-true", "model.dropout=0", "model.attention_dropout=0"]
     environment = os.environ | {"NVIDIA_TF32_OVERRIDE": "0", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-W", "ignore", "train.py", *given, *options]
@@ -89,11 +83,10 @@ def runs(device: str, tiny: bool) -> Iterator[Record]:
         one = reference if device == "cpu" else pool.submit(train, folder, "one", "trainer=gpu")
         again = pool.submit(resumed, folder, f"trainer={accelerator}")
         several = {}
-        for kind, devices in product(_STRATEGIES, sorted({1, count})):
-            if (CONF / "trainer" / f"{kind}.yaml").exists():
-                options = [f"trainer={kind}", f"trainer.devices={devices}"]
-                accelerated = [*options, f"trainer.accelerator={accelerator}"]
-                several[" ".join(options)] = pool.submit(train, folder, f"{kind}-{devices}", *accelerated)
+        for kind, devices in product(("ddp", "fsdp"), sorted({1, count})):
+            options = [f"trainer={kind}", f"trainer.devices={devices}"]
+            accelerated = [*options, f"trainer.accelerator={accelerator}"]
+            several[" ".join(options)] = pool.submit(train, folder, f"{kind}-{devices}", *accelerated)
         yield checked("one device", difference, one, reference)
         yield checked("killed and resumed", difference, again, one)
         for run, curves in several.items():

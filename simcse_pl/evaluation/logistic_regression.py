@@ -61,19 +61,12 @@ def _with_reference(logits: Tensor) -> Tensor:
 
 @dataclass
 class _Problems:
-    """Loss and derivatives of problems. All weights and directions are [features, problems, outputs].
+    """Loss and derivatives of problems. All weights and directions are [features, problems, outputs]."""
 
-    Args:
-        x: [n, features].
-        targets: [n, 1, outputs].
-        rows: [n, problems, 1], 1 for rows that are fitted on, else 0.
-        penalty: [features, problems, 1].
-    """
-
-    x: Tensor
-    targets: Tensor
-    rows: Tensor
-    penalty: Tensor
+    x: Tensor  # [n, features]
+    targets: Tensor  # [n, 1, outputs]
+    rows: Tensor  # [n, problems, 1], 1 for rows that are fitted on, else 0
+    penalty: Tensor  # [features, problems, 1]
 
     def product(self, weights: Tensor) -> Tensor:
         """Return the logits [n, problems, outputs]."""

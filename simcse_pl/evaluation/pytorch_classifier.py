@@ -23,17 +23,11 @@ _HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class Problem:
-    """The rows and regularization values of one fit.
+    """The rows and regularization values of one fit."""
 
-    Args:
-        rows: positions of the rows to fit on.
-        stop_by: rows for early stopping; None for a random 5 % of `rows`, which are then not fitted on.
-        grid: regularization values, one classifier each: weight decays, or values of C for scikit-learn's classifier.
-    """
-
-    rows: np.ndarray
-    stop_by: np.ndarray | None
-    grid: Sequence[float]
+    rows: np.ndarray  # positions of the rows to fit on
+    stop_by: np.ndarray | None  # rows for early stopping; None for a random 5 % of `rows`, which are then not fitted on
+    grid: Sequence[float]  # weight decays, or values of C for scikit-learn's classifier; one classifier each
 
 
 @torch.no_grad()

@@ -20,14 +20,12 @@ def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
     columns = [pair.first for pair in task.pairs], [pair.second for pair in task.pairs]
     predicted = cosine_similarity(*encode_columns(encode, *columns)).numpy()
     human = np.array([pair.score for pair in task.pairs])
-    subsets, start = {}, 0
-    for name, pairs in task.subsets.items():
-        rows = slice(start, start + len(pairs))
-        subsets[name] = _correlation(predicted[rows], human[rows])
-        start += len(pairs)
+    sizes = [len(pairs) for pairs in task.subsets.values()]
+    ends = np.cumsum(sizes)[:-1]
+    parts = zip(task.subsets, np.split(predicted, ends), np.split(human, ends), strict=True)
+    subsets = {name: _correlation(*scores) for name, *scores in parts}
     scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
-    weights = None, [len(pairs) for pairs in task.subsets.values()]
-    averages = (np.average(scores, axis=0, weights=of_subsets).tolist() for of_subsets in weights)
+    averages = (np.average(scores, axis=0, weights=weights).tolist() for weights in (None, sizes))
     mean, wmean = (Correlation(spearman=spearman, pearson=pearson) for spearman, pearson in averages)
     return StsScores(
         task=task.name,

@@ -79,26 +79,17 @@ class RetrievalTask:
 
 @dataclass
 class Suite:
-    """The data of a set of tasks.
-
-    Args:
-        sts, transfer: STS tasks; transfer and probing tasks.
-        benchmarks: functions that measure tasks of mteb, by name (see benchmarks.evaluate_task).
-        geometry: pairs to measure geometry on; None to omit it.
-        retrieval: measures queries and their corpus (see RetrievalTask); None to omit them.
-        evaluators: measurements of the user's own data, by name; their test split is measured.
-        failed: error messages of tasks that could not be read, by task.
-        classifier: see transfer.evaluate_transfer.
-    """
+    """The data of a set of tasks. What is None is not measured."""
 
     sts: list[StsTask] = field(default_factory=list)
-    transfer: list[TransferTask] = field(default_factory=list)
+    transfer: list[TransferTask] = field(default_factory=list)  # and probing tasks
+    # functions that measure tasks of mteb, by name (see benchmarks.evaluate_task)
     benchmarks: Mapping[str, Callable[[Encode], BenchmarkScores]] = field(default_factory=dict)
-    geometry: StsTask | None = None
-    retrieval: Callable[[Encode], RetrievalResults] | None = None
-    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    classifier: str = SCIKIT_LEARN
+    geometry: StsTask | None = None  # pairs to measure geometry on
+    retrieval: Callable[[Encode], RetrievalResults] | None = None  # see RetrievalTask
+    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)  # of the user's own data, by name: its test split
+    failed: dict[str, str] = field(default_factory=dict)  # error messages of tasks that could not be read, by task
+    classifier: str = SCIKIT_LEARN  # see transfer.evaluate_transfer
 
     def sentences(self) -> list[str]:
         """Return the distinct sentences of all tasks except retrieval and benchmarks."""

@@ -173,7 +173,7 @@ def unsupported_option(
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
         "head=transform": settings.head == "transform",
-        f"postprocess={postprocess and postprocess.name}": postprocess is not None and not postprocess.is_affine,
+        f"postprocess={postprocess and postprocess.name}": not isinstance(postprocess, AffinePostProcess | None),
     }
     if has_adapter(backbone):
         config, causal = load_config(str(backbone.name_or_path)), getattr(backbone.config, "is_causal", True)

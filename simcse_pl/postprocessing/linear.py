@@ -21,7 +21,6 @@ class AffinePostProcess(PostProcess):
         matrix: [dim, k], float64.
     """
 
-    is_affine = True
     mean: Tensor
     matrix: Tensor
 

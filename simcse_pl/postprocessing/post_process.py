@@ -28,13 +28,11 @@ class PostProcess(ABC):
 
     Attributes:
         name: the kind, as in files and tables.
-        is_affine: whether it is an AffinePostProcess, which modules of other libraries can compute.
         options: the constructor's arguments that the map depends on.
         width: the number of dimensions that it was fitted on; None before `fit`.
     """
 
     name: ClassVar[str]
-    is_affine: ClassVar[bool] = False
 
     def __init__(self, **options: Any) -> None:
         self.options = options

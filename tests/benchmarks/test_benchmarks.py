@@ -1,11 +1,9 @@
 """The benchmarks run with a few steps, and their ratios and counts of operations are right."""
 
-import json
-
 import pandas
 import pytest
 
-from benchmarks import data, methods
+from benchmarks import methods
 from benchmarks.common import comparison, operations_of
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
@@ -31,26 +29,13 @@ def test_operations_equal_those_that_torch_counts(make_model):
     assert operations_of(encoder.backbone.config, [inputs["input_ids"].shape[1]]) == counter.get_total_flops()
 
 
-def test_a_warm_start_has_the_same_source_as_the_cold_one(tmp_path, monkeypatch):
-    """`datasets` tokenizes a file again that is newer than its cache."""
-    monkeypatch.setattr(data, "wikipedia_sentences", lambda: ["One sentence.", "Another."])
-    written = [data.source_of(tmp_path, 3).stat().st_mtime_ns for _ in range(2)]
-    assert len({*written}) == 1 and len((tmp_path / "3.txt").read_text().splitlines()) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("way", data.WAYS)
-def test_a_row_of_the_data_benchmark_is_measured(way, run_command, tmp_path):
-    done = run_command("-m", "benchmarks.data", "--one", way, data.source_of(tmp_path, 300), tmp_path / "cache")
-    assert json.loads(done.stdout)["s to the first batch"] > 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("benchmark", "table", "options", "ways"),
     [
         ("train", "train_triplets", f"--rounds 1 --steps 1 --batch-size 4 --triplets {sample.path('nli.csv')}", 8),
         ("encode", "encode", "--rounds 1 --sentences 16", 3),
+        ("data", "data", "--lines 300", 4),
         ("evaluate", "evaluate_sts", "--rounds 1 --senteval-dir {bundle}", 3),
         ("memory", "memory", "--sizes 8 --chunk-size 4", 2),
         ("methods", "methods", "--rounds 1 --steps 1 --only simcse", 2),

@@ -129,21 +129,16 @@ def test_columns_are_chosen_by_name_or_position(write):
         ScoredPairs(named, columns=["satz1", "satz2"])
 
 
-BAD = {
-    "one score": (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all rows have the number 3; different ones"),
-    "an empty sentence": (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: column 0 is empty"),
-    "a label of 2": (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "it has the label 2, and labels should be 0 or 1"),
-    "scores": (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 has numbers, not sentences"),
-    "only itself": (
-        Retrieval,
-        [("a b.", "c d."), ("e f.", "e f.")],
-        "the query 'e f.' needs a positive other than itself$",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_files_are_errors(case, write):
-    kind, rows, message = BAD[case]
+@pytest.mark.parametrize(
+    ("kind", "rows", "message"),
+    [
+        (ScoredPairs, [("a.", "b.", 3), ("c", "d", 3)], "all rows have the number 3; different ones"),
+        (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: column 0 is empty"),
+        (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "it has the label 2, and labels should be 0 or 1"),
+        (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 has numbers, not sentences"),
+        (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "the query 'e f.' needs a positive other than itself$"),
+    ],
+)
+def test_bad_files_are_errors(kind, rows, message, write):
     with pytest.raises(UserError, match=f"^data.validation: .*{message}"):
         kind(write(*rows))

@@ -3,7 +3,6 @@
 `REWRITE=1 python -m pytest -m slow tests/examples/test_tour.py` replaces the committed outputs.
 """
 
-import base64
 import json
 import os
 import re
@@ -19,10 +18,6 @@ from tests.conftest import ROOT
 FILE = ROOT / "examples" / "tour.ipynb"
 
 
-def code_cells(notebook):
-    return {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
-
-
 def text_of(cell):
     """Return what a cell shows, without images and HTML."""
     shown = [
@@ -32,27 +27,16 @@ def text_of(cell):
     return "\n".join(shown)
 
 
-def image_of(cell):
-    [image] = [output.data["image/png"] for output in cell.outputs]
-    return base64.b64decode(image)
-
-
-def run(notebook, folder):
-    """Run a notebook in an empty folder, and remove from its outputs what depends on the machine."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        patch.setenv("IPYTHONDIR", str(folder / "ipython"))  # without the user's settings and history
-        where = {"metadata": {"path": str(folder)}}
-        options = {"timeout": 600, "kernel_name": "python3", "coalesce_streams": True, "record_timing": False}
-        NotebookClient(notebook, resources=where, **options).execute()
-    notebook.metadata["language_info"] = {"name": "python"}  # without the version of Python
-
-
 @pytest.mark.slow
-def test_the_tour_runs_and_shows_what_its_text_says(tmp_path):
-    notebook = nbformat.read(FILE, as_version=4)
-    run(notebook, tmp_path)
-    cells, files = code_cells(notebook), tmp_path / "outputs" / "notebook"
+def test_the_tour_runs_and_shows_what_its_text_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))  # without the user's settings and history
+    notebook, where = nbformat.read(FILE, as_version=4), {"metadata": {"path": str(tmp_path)}}
+    options = {"timeout": 600, "kernel_name": "python3", "coalesce_streams": True, "record_timing": False}
+    NotebookClient(notebook, resources=where, **options).execute()
+    notebook.metadata["language_info"] = {"name": "python"}  # without the version of Python
+    cells = {cell.id: cell for cell in notebook.cells if cell.cell_type == "code"}
+    files = tmp_path / "outputs" / "notebook"
 
     def shown(cell, measure):
         """Return the values of a measure that a table has."""
@@ -71,7 +55,8 @@ def test_the_tour_runs_and_shows_what_its_text_says(tmp_path):
     assert spread == sorted(spread, reverse=True)  # as the text says
     without, with_loss = shown("loss", "uniformity")
     assert with_loss < without
-    assert len({image_of(cells[name]) for name in ("curves", "figure", "paths")}) == 3
+    images = [output.data["image/png"] for name in ("curves", "figure", "paths") for output in cells[name].outputs]
+    assert len(images) == len({*images}) == 3
     assert "Children under six" in text_of(cells["search"]).splitlines()[1]
 
     for name, cell in cells.items():  # nothing on standard error, short texts, no absolute path

@@ -21,45 +21,44 @@ def fresh(make_model):
     return SimCSE(make_model("bert"), pooling="mean", device="cpu")
 
 
-def released(folder, sentences, pooler, max_length=64, normalize=True):
+def released(folder, sentences, max_length=64, normalize=True):
     """Return the vectors of the released tool: plain transformers, one padded batch."""
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     inputs = tokenizer(sentences, padding=True, truncation=True, max_length=max_length, return_tensors="pt")
     with torch.no_grad():
-        outputs = model(**inputs)
-    vectors = outputs.pooler_output if pooler == "cls" else outputs.last_hidden_state[:, 0]
+        vectors = model(**inputs).pooler_output
     return (F.normalize(vectors, dim=1) if normalize else vectors).numpy()
 
 
 CORPUS, QUERIES = SENTENCES[:6], [SENTENCES[6], SENTENCES[2]]
 
 
-@pytest.fixture(scope="module", params=["cls", "cls_before_pooler"])
-def tool(request, make_model):
-    """The encoder, built with positional arguments as in the released tool, and its pooler."""
+@pytest.fixture(scope="module")
+def tool(make_model):
+    """The encoder, built with positional arguments as in the released tool; tests/fidelity has the other poolers."""
     folder = make_model("bert", initializer_range=0.3)  # or all cosines are nearly 1
-    return SimCSE(str(folder), "cpu", 100, 10, request.param), folder, request.param
+    return SimCSE(str(folder), "cpu", 100, 10, "cls"), folder
 
 
 def test_encode_is_that_of_the_released_tool(tool):
-    simcse, folder, pooler = tool
+    simcse, folder = tool
     close = {"atol": 1e-5, "rtol": 0}
     vectors = simcse.encode(CORPUS)
     assert isinstance(vectors, torch.Tensor)
-    np.testing.assert_allclose(vectors, released(folder, CORPUS, pooler), **close)
+    np.testing.assert_allclose(vectors, released(folder, CORPUS), **close)
     assert simcse.encode([]).shape == (0, 32)
     for keepdim, shape in ((False, (32,)), (True, (1, 32))):
         one = simcse.encode(CORPUS[5], "cpu", True, False, keepdim, 2, 8)  # all arguments by position
-        expected = released(folder, CORPUS[5:6], pooler, 8, normalize=False).reshape(shape)
+        expected = released(folder, CORPUS[5:6], 8, normalize=False).reshape(shape)
         assert isinstance(one, np.ndarray) and one.shape == shape
         np.testing.assert_allclose(one, expected, **close)
     keywords = {"device": "cpu", "return_numpy": True, "normalize_to_unit": True, "batch_size": 64, "max_length": 8}
-    np.testing.assert_allclose(simcse.encode(CORPUS, **keywords), released(folder, CORPUS, pooler, 8), **close)
+    np.testing.assert_allclose(simcse.encode(CORPUS, **keywords), released(folder, CORPUS, 8), **close)
 
 
 def test_similarity_is_that_of_the_released_tool(tool):
-    simcse, folder, pooler = tool
-    keys, queries = released(folder, CORPUS, pooler), released(folder, QUERIES, pooler)
+    simcse, folder = tool
+    keys, queries = released(folder, CORPUS), released(folder, QUERIES)
     for asked, expected in (
         ((QUERIES, CORPUS), queries @ keys.T),
         ((QUERIES, CORPUS, "cpu"), queries @ keys.T),
@@ -78,8 +77,8 @@ def test_similarity_is_that_of_the_released_tool(tool):
 
 @pytest.mark.parametrize("how", [(), (True, True, "cpu", 64)], ids=str)
 def test_search_is_that_of_the_released_tool(how, tool, tmp_path):
-    simcse, folder, pooler = tool
-    similarities = released(folder, QUERIES, pooler) @ released(folder, CORPUS, pooler).T
+    simcse, folder = tool
+    similarities = released(folder, QUERIES) @ released(folder, CORPUS).T
     expected = [[(CORPUS[i], pytest.approx(row[i], abs=1e-5)) for i in np.argsort(-row)] for row in similarities]
     (tmp_path / "more.txt").write_text(CORPUS[5] + "\n")
     simcse.build_index(CORPUS[:5], *how)

@@ -49,14 +49,12 @@ def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
 
     Return None without runs that have alignment and uniformity.
     """
-    paths = {
-        f"{run.label} ({run.points['step'].iloc[-1]} steps)": run.points.assign(
-            score=factor(run.metric) * run.points["score"]
-        )
-        for run in runs
-        if len(run.points)
-    }
-    named = " or ".join(dict.fromkeys(score_name(run.metric) for run in runs if len(run.points)))
+    paths = {}
+    runs = [run for run in runs if len(run.points)]
+    for run in runs:
+        scores = factor(run.metric) * run.points["score"]
+        paths[f"{run.label} ({run.points['step'].iloc[-1]} steps)"] = run.points.assign(score=scores)
+    named = " or ".join(dict.fromkeys(score_name(run.metric) for run in runs))
     return _plane(paths, f"dev ({named})", "hollow: start of training; large: end") if paths else None
 
 

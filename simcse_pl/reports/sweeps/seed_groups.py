@@ -12,8 +12,8 @@ from scipy.stats import t
 from simcse_pl.data.senteval.sts_sets import STS_TASKS
 from simcse_pl.data.senteval.transfer_sets import TRANSFER_TASKS
 from simcse_pl.reports.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.reports.sweeps.sweep_results import Job, Place, TrainingRun, differing, read_job, same_options
-from simcse_pl.reports.tables.score_tables import shared_tasks
+from simcse_pl.reports.sweeps.sweep_results import Job, Place, TrainingRun, differing, read_job
+from simcse_pl.reports.tables.score_tables import keys_of, shared_tasks
 from simcse_pl.results.metrics import SPEARMAN, decimals, score_name
 from simcse_pl.results.run_files import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
@@ -22,6 +22,8 @@ SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
 CONFIDENCE = 0.95  # of intervals
 METHOD = "method"
+_IN_TITLES = ("sweep", "sweep.table", ROW, "size", "seed")
+_OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints")
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,14 @@ class Sweep:
 
     @property
     def given(self) -> str:
-        """The options that were given to all finished jobs; a row of the sweep may replace one."""
-        return same_options([job for job in self.jobs if job.run])
+        """The options that were given to all finished jobs, without those of logs and those that titles have.
+
+        A row of the sweep may replace one.
+        """
+        jobs = [job for job in self.jobs if job.run]
+        values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
+        same = {name: of_jobs.pop() for name, of_jobs in values.items() if len(of_jobs) == 1 and name not in _IN_TITLES}
+        return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
 
     @property
     def score_name(self) -> str:

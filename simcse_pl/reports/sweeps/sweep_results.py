@@ -14,9 +14,6 @@ from simcse_pl.results.evaluation_results import Number, Shape, read_shape
 from simcse_pl.results.metrics import SPEARMAN, factor
 from simcse_pl.results.run_files import CURVES_FILE, RESULTS_FILE, job_folders
 
-_IN_TITLES = ("sweep", "sweep.table", "sweep.row", "size", "seed")
-_OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints")
-
 
 class Place(Shape):
     """The place of a job in a sweep; empty for a single run."""
@@ -91,13 +88,6 @@ class Job:
 def differing(jobs: Sequence[Job]) -> list[str]:
     """Return the options that differ between jobs, in the order in which they first appear."""
     return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
-
-
-def same_options(jobs: Sequence[Job]) -> str:
-    """Return the given options that are the same in all jobs, without those of logs and those that titles have."""
-    values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
-    same = {name: distinct.pop() for name, distinct in values.items() if len(distinct) == 1 and name not in _IN_TITLES}
-    return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
 
 
 def is_sweep(path: str | Path) -> bool:

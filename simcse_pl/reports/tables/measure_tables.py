@@ -23,7 +23,6 @@ _SPECTRUM = {
     "trace": ("trace", 0),
     "nonnegative": ("share >= 0", 3),
 }
-_NOTE = "share >= 0: fraction of entries of WW^T"
 
 
 def geometry_tables(results: Sequence[Result]) -> list[Table]:
@@ -38,13 +37,12 @@ def geometry_tables(results: Sequence[Result]) -> list[Table]:
     where, notes = _in_common(data)
     values = pd.DataFrame([g.model_dump(include={*_GEOMETRY, *_SPECTRUM}) for g in measured.values()], dtype=float)
     tables = []
-    for name, measures in (("geometry", _GEOMETRY), ("spectrum", _SPECTRUM)):
+    share = "share >= 0: fraction of entries of WW^T"
+    for name, measures, own in (("geometry", _GEOMETRY, []), ("spectrum", _SPECTRUM, [share])):
         digits = dict(measures.values())
         frame = values[[*measures]].set_axis([*digits], axis=1)
-        if name == "spectrum":
-            notes = [_NOTE, *notes]
         frame.insert(0, "encoder", list(measured))
-        tables.append(Table(name, f"{name.capitalize()}{where}", frame, digits, notes))
+        tables.append(Table(name, f"{name.capitalize()}{where}", frame, digits, [*own, *notes]))
     return tables
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, differences, margin
+from simcse_pl.reports.sweeps.seed_groups import CONFIDENCE, differences, margin, read_sweeps
 from tests.reports.invented import group, job, of_seeds
 
 SIMCSE = [0.835, 0.841, 0.838, 0.829]
@@ -16,6 +16,30 @@ OTHERS = {"esimcse": [0.840, 0.848, 0.839, 0.837], "mixcse": [0.836, 0.839, 0.84
 def counts(groups):
     """Return the number of scores on dev by the label of the group."""
     return [*groups.groups[["label", "dev n"]].itertuples(index=False, name=None)]
+
+
+def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep):
+    jobs = [job(0.7 + 0.01 * n, seed=n, options={"+model.dropout": 0.1, "name": "'a b'"}) for n in range(11)]
+    (sweep,) = read_sweeps({"mine": write_sweep("s", *jobs)})
+    assert [one.name for one in sweep.jobs] == [str(n) for n in range(11)]
+    assert sweep.jobs[3].options == {"model.dropout": "0.1", "name": "a b", "seed": "3"}
+    assert (sweep.jobs[3].value("model"), sweep.jobs[3].value("optimizer.lr")) == ("minilm", "default")
+    assert [run.best["spearman"] for run in sweep.results] == [0.7 + 0.01 * n for n in range(11)]
+    assert (sweep.label, sweep.table, sweep.size) == ("mine", None, None)
+
+
+def test_folders_with_the_same_table_and_size_are_one_sweep(write_sweep):
+    folders = {
+        "a": write_sweep("a", job(0.7, row="0.1"), job(row="0.2"), table="table_3_dropout", size="mini"),
+        "b": write_sweep("b", job(0.7, row="0.1"), table="table_3_dropout", size="mini"),
+        "c": write_sweep("c", job(0.7, row="0.1"), table="table_3_dropout", size="paper"),
+        "d": write_sweep("d", job(0.7)),
+    }
+    assert [(s.label, s.table, s.size, [j.name for j in s.jobs]) for s in read_sweeps(folders)] == [
+        ("a", "table_3_dropout", "mini", ["a/0", "a/1", "b/0"]),
+        ("c", "table_3_dropout", "paper", ["c/0"]),
+        ("d", None, None, ["d/0"]),
+    ]
 
 
 def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep):
