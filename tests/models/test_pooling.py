@@ -140,22 +140,12 @@ def test_the_mask_tokens_of_a_template_are_found_with_padding_on_either_side(sid
             assert torch.equal(found[row], states[row, start + place])
 
 
-@pytest.mark.parametrize("form", ["folder", "checkpoint"])
-def test_pooler_is_the_backbones_own_and_is_trained_and_saved(form, make_model, tmp_path):
+def test_pooler_is_the_backbones_own(make_model):
     folder = make_model("bert")
     encoder, model = SentenceEncoder.from_pretrained(folder, "pooler"), AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
         expected = [model(**encoder.tokenizer(text, return_tensors="pt")).pooler_output[0] for text in SENTENCES]
     torch.testing.assert_close(encoder.encode(SENTENCES), torch.stack(expected), atol=1e-5, rtol=0)
-    encoder.train()(encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))).square().sum().backward()
-    assert encoder.pooling_layer.dense.weight.grad.any()
-    torch.nn.init.normal_(encoder.pooling_layer.dense.weight)
-    saved = tmp_path / "saved.ckpt"
-    encoder.eval().save_pretrained(saved) if form == "folder" else save_checkpoint(encoder, saved)
-    for options in ({}, {"pooling": "pooler"}):
-        assert torch.equal(
-            SentenceEncoder.from_pretrained(saved, **options).encode(SENTENCES), encoder.encode(SENTENCES)
-        )
 
 
 def test_a_pooler_without_pretrained_weights_is_an_error(make_model):
@@ -196,21 +186,21 @@ class Attention(torch.nn.Module):
 
 
 @pytest.mark.parametrize("form", ["folder", "checkpoint"])
-@pytest.mark.parametrize(("name", "dim"), [(f"{__name__}.Attention", 5), ("cls+latent_attention_3", 64)])
-def test_the_weights_of_a_module_are_trained_and_saved(name, dim, form, make_model, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "dim"), [("pooler", 32), (f"{__name__}.Attention", 5), ("cls+latent_attention_3", 64)]
+)
+def test_the_weights_of_a_pooling_are_trained_and_saved(name, dim, form, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), name, head="mlp")
     assert encoder.pooling == name and encoder.dim == dim
     inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
     encoder(inputs).square().sum().backward()
-    assert all(weight.grad.abs().sum() > 0 for weight in encoder.pooling_layer.parameters())
-    expected = encoder.eval().encode(SENTENCES)
-    if form == "folder":
-        encoder.save_pretrained(tmp_path)
-        loaded = SentenceEncoder.from_pretrained(tmp_path, name)
-    else:
-        save_checkpoint(encoder, tmp_path / "last.ckpt")
-        loaded = SentenceEncoder.from_pretrained(tmp_path / "last.ckpt", name)
-    assert torch.equal(loaded.encode(SENTENCES), expected)
+    for weight in encoder.pooling_layer.parameters():
+        assert weight.grad.abs().sum() > 0
+        torch.nn.init.normal_(weight)
+    saved = tmp_path / "saved.ckpt"
+    encoder.save_pretrained(saved) if form == "folder" else save_checkpoint(encoder, saved)
+    loaded = SentenceEncoder.from_pretrained(saved, name)
+    assert torch.equal(loaded.encode(SENTENCES), encoder.eval().encode(SENTENCES))
 
 
 def test_a_config_makes_a_module(make_model):
