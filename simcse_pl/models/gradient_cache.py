@@ -1,7 +1,6 @@
 """How the views of a batch pass through an encoder: in chunks (GradCache, Gao et al. 2021), or with shared dropout."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -21,8 +20,8 @@ def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_siz
     Args:
         function: maps tensors [rows, ...] to [rows, ...]. Each row must not depend on other rows.
         batch: tensors [rows, ...].
-        chunk_size: rows per chunk, or their mean (see `mean_chunk`). None applies the function once, without
-            recomputation.
+        chunk_size: rows per chunk. A float is their mean, and a chunk may have one row more. None applies the
+            function once, without recomputation.
 
     Returns:
         The outputs for all chunks, concatenated.
@@ -34,14 +33,6 @@ def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_siz
     columns = zip(*(x.tensor_split(number) if number else x.split(chunk_size) for x in batch.values()), strict=True)
     chunks = (dict(zip(batch, column, strict=True)) for column in columns)
     return torch.cat([checkpoint(function, chunk, use_reentrant=False) for chunk in chunks])
-
-
-def mean_chunk(chunk_size: int, counts: Sequence[int], rows: int) -> float:
-    """Return the mean rows per chunk of a device with `rows` rows, so that all devices run the same number of chunks.
-
-    `counts` is the number of rows of each device. A chunk has at most one row more than `chunk_size`.
-    """
-    return rows / math.ceil(min(counts) / chunk_size)
 
 
 def pool_with_shared_dropout(pool: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
