@@ -128,8 +128,7 @@ def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
 def set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
     """Set the dropout rates of a config as `load_backbone` describes them; `name` is the model's in messages.
 
-    Raises:
-        UserError: the architecture has no such dropout.
+    Raise UserError if the architecture has no such dropout.
     """
     options = config.to_dict()
     known = {

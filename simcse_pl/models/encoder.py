@@ -159,11 +159,8 @@ class SentenceEncoder(nn.Module):
 
         Beside the backbone and the tokenizer it has the settings, the weights of the head and the pooling, the
         post-processing, and the modules of sentence-transformers. These modules are left out, with a warning, if the
-        encoder has what that library lacks. Writing is atomic per file, the settings last.
-
-        Args:
-            folder: the folder.
-            model: a model with this backbone, such as a masked language model, to write in its place.
+        encoder has what that library lacks. Writing is atomic per file, the settings last. `model` is one with this
+        backbone, such as a masked language model, to write in its place.
         """
         head = self.projection.state_dict() if self.projection is not None else None
         spec = EncoderSpec(self.settings, head, self.pooling_layer.state_dict(), self.postprocess)

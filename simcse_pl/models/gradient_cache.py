@@ -36,13 +36,10 @@ def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_siz
 
 
 def pool_with_shared_dropout(pool: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
-    """Pool all views of a batch with the same dropout masks ("fixed 0.1" in Table 3).
+    """Pool all views [batch, views, tokens] with the same dropout masks ("fixed 0.1" in Table 3), [batch, views, dim].
 
     Each view is encoded in a separate pass, and all passes start from the same random state. Views
     are padded to the same shape, so the passes draw the same masks, and equal views get equal vectors.
-
-    Returns:
-        [batch, views, dim] for tensors [batch, views, tokens].
     """
     ids = batch["input_ids"]
     devices = [] if ids.device.type == "cpu" else [ids.device]
