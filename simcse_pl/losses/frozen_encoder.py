@@ -93,11 +93,7 @@ class FrozenEncoder(Frozen):
         )
 
     def read(self, rows: RowKind) -> None:
-        """Open the vectors of a data set, unless token ids are read; encode its sentences if there is no file.
-
-        Raises:
-            UserError: there is no vector for each sentence.
-        """
+        """Open or compute the vectors of a data set, unless token ids are read; raise UserError if one is missing."""
         if self.reads_tokens or not (rows.sentences or rows.key):
             return
         if not rows.sentences:

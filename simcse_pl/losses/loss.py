@@ -138,11 +138,6 @@ class EmbeddedBatch:
         every_row = torch.eye(sum(self.split.rows), dtype=torch.bool, device=self.embeddings.device)
         return every_row[self.split.label_offset :][: len(self.embeddings)]
 
-    def truncated(self, dim: int) -> "EmbeddedBatch":
-        """Return this batch with the first dimensions of the embeddings and of the queue; `pooled` is unchanged."""
-        queue = None if self.queue is None else self.queue[:, :dim]
-        return self.replaced(embeddings=self.embeddings[..., :dim], gathered=self.gathered[..., :dim], queue=queue)
-
     def log(self, name: str, value: Tensor) -> None:
         """Give a scalar of this device's rows to the callback BatchCurves, which logs its mean as train/NAME."""
         self.curves[name] = value.detach()

@@ -68,7 +68,9 @@ class MatryoshkaLoss(Loss):
         """Return the weighted sum."""
         total: Any = 0
         for dim, weight in self.weights.items():
-            loss = self.objective(encoder, batch.truncated(dim))
+            first = {name: getattr(batch, name)[..., :dim] for name in ("embeddings", "gathered")}
+            queue = None if batch.queue is None else batch.queue[:, :dim]
+            loss = self.objective(encoder, batch.replaced(**first, queue=queue))
             batch.log(f"objective/{dim}", loss)
             total = total + weight * self.objective.weight * loss
         return torch.as_tensor(total)

@@ -2,8 +2,6 @@
 
 import copy
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -132,16 +130,6 @@ class MLMHead(nn.Module):
         scores: Tensor = self.model(inputs_embeds=hidden_states.unsqueeze(0)).logits
         return scores.squeeze(0)
 
-    @contextmanager
-    def around(self, backbone: PreTrainedModel) -> Iterator[PreTrainedModel]:
-        """Yield the masked language model with a backbone in its place, to save it."""
-        stub = getattr(self.model, self.model.base_model_prefix)
-        setattr(self.model, self.model.base_model_prefix, backbone)
-        try:
-            yield self.model
-        finally:
-            setattr(self.model, self.model.base_model_prefix, stub)
-
 
 class _GivenHiddenStates(nn.Module):
     """A backbone that returns its input embeddings as the last hidden states."""
@@ -172,9 +160,8 @@ class MaskedLanguageModeling(TokenMaskingLoss):
 
     Args:
         weight: lambda.
-        probability: see TokenMaskingLoss.
+        probability, whole_words: see TokenMaskingLoss.
         head: `pretrained` for the checkpoint's own head, or `new` for one with random weights.
-        whole_words: see TokenMaskingLoss.
         anchors_only: mask the anchors alone, for continued pretraining before SimCSE.
     """
 
@@ -253,5 +240,10 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         if has_adapter(encoder.backbone):
             super().save(encoder, folder)
             return
-        with self.head.around(encoder.backbone) as model:
+        model = self.head.model
+        stub = getattr(model, model.base_model_prefix)
+        setattr(model, model.base_model_prefix, encoder.backbone)
+        try:
             encoder.save_pretrained(folder, model)
+        finally:
+            setattr(model, model.base_model_prefix, stub)

@@ -20,8 +20,6 @@ from simcse_pl.utils.types import Batch
 class SentenceReconstruction(Loss):
     """A loss of rebuilding a sentence from a vector. A subclass writes `forward` and `states`.
 
-    The decoder and its head are trained with the encoder. Training checkpoints contain them; saved encoders do not.
-
     Args:
         weight: lambda.
         head: the head that scores the vocabulary: `pretrained` for the checkpoint's own head of masked language

@@ -22,7 +22,7 @@ class SoftmaxLoss(Loss):
 
         o = softmax(W_t (u, v, |u - v|))
 
-    `attach` initializes W_t from torch's global random state. It is trained with the encoder and not saved with it.
+    `attach` initializes W_t from torch's global random state.
 
     Args:
         classes: the number of classes; 3 in NLI.

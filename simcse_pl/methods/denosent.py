@@ -30,10 +30,9 @@ class NoisyReconstruction(SentenceReconstruction):
     another wording of the anchor, such as a translation there and back. Without it, both are the same sentence.
 
     Args:
-        weight: lambda.
+        weight, head: see SentenceReconstruction.
         noise: the dropout rate of E(x).
         layers, heads, dropout: the numbers of layers and attention heads of the decoder, and its dropout rate.
-        head: see SentenceReconstruction.
     """
 
     def __init__(

@@ -34,8 +34,7 @@ class ReplacedTokenDetection(TokenMaskingLoss):
 
     over all tokens, where padding counts as not replaced. D is a second backbone, at first equal to the
     encoder's. h is the embedding after the projection head. It replaces the output of D's embedding
-    layer at the first position. All views are edited. D, W and b are trained with the encoder. Training
-    checkpoints contain them; saved encoders do not.
+    layer at the first position. All views are edited. D, W and b are trained with the encoder.
 
     Args:
         weight: lambda.

@@ -28,8 +28,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
 
     at the masked positions. F is a frozen copy of the first layers of the encoder at the start of
     training. T are new layers of the same kind, and MLM is the head of a masked language model. All
-    views are masked. T and MLM are trained with the encoder. Training checkpoints contain them; saved
-    encoders do not.
+    views are masked. T and MLM are trained with the encoder.
 
     Args:
         weight: lambda.
@@ -56,12 +55,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         self.layers, self.frozen_layers, self.frozen_dropout = layers, frozen_layers, frozen_dropout
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Copy the frozen layers and initialize the trained ones.
-
-        Raises:
-            UserError: if the encoder has fewer layers, no mask token or no pretrained head, or if its
-                architecture does not fit.
-        """
+        """Copy the frozen layers, and initialize the trained ones; raise UserError if the encoder does not fit."""
         TokenMaskingLoss.attach(self, encoder)
         backbone = encoder.backbone
         available = backbone.config.num_hidden_layers

@@ -37,7 +37,7 @@ class PeerNetwork(Loss):
         BCE(S(A, A)) + BCE(S(B, B)) + InfoNCE(B) + KL(p = S(A, B), q = S(B, A)) + KL(p = S(A, A), q = S(B, B))
 
     The objective adds InfoNCE of A. The peer has a pooler of its own, Linear + Tanh, before the encoder's projection
-    head, which both share. Training checkpoints contain the peer; saved encoders do not.
+    head, which both share.
 
     Args:
         weight: 1 in the paper.

@@ -30,8 +30,7 @@ class DenoisingAutoEncoder(SentenceReconstruction):
     only state that it attends to. Only the damaged copies are embedded.
 
     Args:
-        weight: lambda.
-        head: see SentenceReconstruction.
+        weight, head: see SentenceReconstruction.
     """
 
     embeds = False

@@ -1,21 +1,23 @@
-"""Load Hugging Face encoders and decoders, for any architecture."""
+"""Load and run Hugging Face encoders and decoders, for any architecture."""
 
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.models.adapters import add_adapter, load_adapter
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
+from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
 from simcse_pl.models.unpadded import UNPADDED, use_unpadded
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import load_bare_weights
-from simcse_pl.utils.types import Backbone
+from simcse_pl.utils.types import Backbone, Batch
 
+SELF_ATTENTION = "self_attention"  # of each token to itself, [batch, layers, heads, tokens]
 _HIDDEN_DROPOUT = (
     "hidden_dropout_prob",  # BERT and most other encoders
     "dropout",  # DistilBERT, XLM, OPT
@@ -126,8 +128,7 @@ def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
 def set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
     """Set the dropout rates of a config as `load_backbone` describes them; `name` is the model's in messages.
 
-    Raises:
-        UserError: the architecture has no such dropout.
+    Raise UserError if the architecture has no such dropout.
     """
     options = config.to_dict()
     known = {
@@ -232,3 +233,30 @@ def without_pooler(model: Backbone) -> Backbone:
     if getattr(model, "pooler", None) is not None:
         model.pooler = nn.Identity()  # not None: SqueezeBERT and LayoutLM call it without a check
     return model
+
+
+def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
+    """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only."""
+    inputs = _of_backbone(inputs)
+    if last_only:
+        return (backbone(**inputs).last_hidden_state,)
+    states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).hidden_states
+    return states
+
+
+def run_with_attention(backbone: Backbone, inputs: Batch) -> tuple[tuple[Tensor, ...], Batch]:
+    """Return the states of `run_backbone`, and SELF_ATTENTION for the inputs of a pooling.
+
+    Raise UserError if the backbone does not return its attention, for which its implementation must be eager.
+    """
+    inputs = _of_backbone(inputs)
+    outputs = backbone(**inputs, output_hidden_states=True, output_attentions=True)
+    attentions = outputs.get("attentions") or ()
+    if len(attentions) != backbone.config.num_hidden_layers or not all(torch.is_tensor(x) for x in attentions):
+        raise UserError(f"{type(backbone).__name__} does not return its attention: choose another pooling than ditto")
+    diagonals = torch.stack([attention.diagonal(dim1=2, dim2=3) for attention in attentions], dim=1)
+    return outputs.hidden_states, {SELF_ATTENTION: diagonals}
+
+
+def _of_backbone(inputs: Batch) -> Batch:
+    return {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}

@@ -11,9 +11,9 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_linear
 from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
+from simcse_pl.models.backbone import run_backbone, run_with_attention
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import BatchNormHead, Head, projection_head
-from simcse_pl.models.hidden_states import run_backbone, run_with_attention
 from simcse_pl.models.pooling import OfLayers, Pooling, find_pooling, name_of
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
@@ -159,11 +159,8 @@ class SentenceEncoder(nn.Module):
 
         Beside the backbone and the tokenizer it has the settings, the weights of the head and the pooling, the
         post-processing, and the modules of sentence-transformers. These modules are left out, with a warning, if the
-        encoder has what that library lacks. Writing is atomic per file, the settings last.
-
-        Args:
-            folder: the folder.
-            model: a model with this backbone, such as a masked language model, to write in its place.
+        encoder has what that library lacks. Writing is atomic per file, the settings last. `model` is one with this
+        backbone, such as a masked language model, to write in its place.
         """
         head = self.projection.state_dict() if self.projection is not None else None
         spec = EncoderSpec(self.settings, head, self.pooling_layer.state_dict(), self.postprocess)

@@ -1,7 +1,6 @@
 """How the views of a batch pass through an encoder: in chunks (GradCache, Gao et al. 2021), or with shared dropout."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -21,8 +20,8 @@ def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_siz
     Args:
         function: maps tensors [rows, ...] to [rows, ...]. Each row must not depend on other rows.
         batch: tensors [rows, ...].
-        chunk_size: rows per chunk, or their mean (see `mean_chunk`). None applies the function once, without
-            recomputation.
+        chunk_size: rows per chunk. A float is their mean, and a chunk may have one row more. None applies the
+            function once, without recomputation.
 
     Returns:
         The outputs for all chunks, concatenated.
@@ -36,22 +35,11 @@ def apply_in_chunks(function: Callable[[Batch], Tensor], batch: Batch, chunk_siz
     return torch.cat([checkpoint(function, chunk, use_reentrant=False) for chunk in chunks])
 
 
-def mean_chunk(chunk_size: int, counts: Sequence[int], rows: int) -> float:
-    """Return the mean rows per chunk of a device with `rows` rows, so that all devices run the same number of chunks.
-
-    `counts` is the number of rows of each device. A chunk has at most one row more than `chunk_size`.
-    """
-    return rows / math.ceil(min(counts) / chunk_size)
-
-
 def pool_with_shared_dropout(pool: Callable[[Batch], Tensor], batch: Batch) -> Tensor:
-    """Pool all views of a batch with the same dropout masks ("fixed 0.1" in Table 3).
+    """Pool all views [batch, views, tokens] with the same dropout masks ("fixed 0.1" in Table 3), [batch, views, dim].
 
     Each view is encoded in a separate pass, and all passes start from the same random state. Views
     are padded to the same shape, so the passes draw the same masks, and equal views get equal vectors.
-
-    Returns:
-        [batch, views, dim] for tensors [batch, views, tokens].
     """
     ids = batch["input_ids"]
     devices = [] if ids.device.type == "cpu" else [ids.device]

@@ -16,9 +16,6 @@ class LatentAttention(nn.Module):
         latents: the number of latent vectors.
         heads: the number of heads of the attention, each as wide as the hidden states.
         factor: the width of the feed-forward layer, as a multiple of `dim`.
-
-    Examples:
-        >>> LatentAttention(384)(states)  # [batch, tokens, 384]
     """
 
     def __init__(self, dim: int, latents: int = 512, heads: int = 8, factor: int = 4) -> None:

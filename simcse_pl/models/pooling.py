@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from simcse_pl.models.hidden_states import SELF_ATTENTION
+from simcse_pl.models.backbone import SELF_ATTENTION
 from simcse_pl.models.latent_attention import LatentAttention
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.code import locate

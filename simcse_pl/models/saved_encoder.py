@@ -182,14 +182,10 @@ def load_saved(
     """Build an encoder from what is saved as `name`, in evaluation mode; see `SentenceEncoder.from_pretrained`.
 
     Args:
-        make: the encoder's class; it takes the backbone, the tokenizer, the settings and the post-processing.
-        name: a folder, a hub name, a checkpoint of training, or with `base` a file with a state dict.
+        make: the encoder's class.
         given: replace the saved settings if they are not None.
-        base: the model that has the config and the tokenizer of a state dict.
+        base: the model that has the config and the tokenizer, if `name` is a state dict.
         backbone: the options of `load_backbone`.
-
-    Raises:
-        UserError: no pooling is known, or it is saved code; or an option or saved weights do not fit.
     """
     if base is None and name.endswith(".ckpt") and not Path(name).is_dir():
         with prefixed(name), reraise_as("damaged"), temporary_folder() as folder:

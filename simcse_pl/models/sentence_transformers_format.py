@@ -136,11 +136,9 @@ def _read(source: str, folder: str, file: str) -> dict[str, Any]:
 
 
 def _pooling(source: str, config: Mapping[str, Any]) -> str:
-    switches = {switch: name for name, switch in _SWITCHES.items()}
-    places = [*switches]
-    switched_on = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
-    switched_on.sort(key=lambda name: places.index(name) if name in places else -1)
-    modes = config.get("pooling_mode") or [switches.get(name, name) for name in switched_on] or "mean"
+    others = [name for name in config if name.startswith("pooling_mode_") and name not in _SWITCHES.values()]
+    switches = dict(zip(others, others, strict=True)) | _SWITCHES
+    modes = config.get("pooling_mode") or [name for name, switch in switches.items() if config.get(switch)] or "mean"
     names = [_NAMES.get(mode, mode) for mode in ([modes] if isinstance(modes, str) else modes)]
     if not set(names) <= set(_SWITCHES):
         _unsupported(source, f"the pooling {modes}")

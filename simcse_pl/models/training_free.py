@@ -56,7 +56,6 @@ class TokenPrepending(MeanOfTemplates):
 
     Args:
         template: as of MeanOfTemplates; the placeholder <PST> is added before the sentence and its quotation mark.
-        options: as of SentenceEncoder.
 
     Attributes:
         first_layer, last_layer: the numbers of the layers, from 1, whose outputs are changed.

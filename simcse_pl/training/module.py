@@ -1,5 +1,6 @@
 """SimCSEModule: trains a sentence encoder by SimCSE's loss, or by any other, as a LightningModule."""
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from simcse_pl.data.datamodule import prefixed_by_dataset
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.gradient_cache import mean_chunk
 from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.training.encoder_module import EncoderModule
 from simcse_pl.training.preparation import (
@@ -166,9 +166,10 @@ class SimCSEModule(EncoderModule):
         inputs = dict(rows)
         given = {name: inputs.pop(name, None) for name in ("labels", "dataset", "rows", "counts")}
         chunk_size: float | None = self.chunk_size
-        if self.sharded and self.chunk_size:
+        if self.sharded and self.chunk_size:  # all devices must run the same number of chunks
             count = len(inputs["input_ids"])
-            chunk_size = mean_chunk(self.chunk_size, given["counts"] or split_batch(count, self.device).rows, count)
+            counts = given["counts"] or split_batch(count, self.device).rows
+            chunk_size = count / math.ceil(min(counts) / self.chunk_size)
         roles = inputs.pop("roles", None) or default_roles(inputs["input_ids"].shape[1])
         return EmbeddedBatch(
             self.encoder,

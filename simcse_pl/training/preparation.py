@@ -15,9 +15,8 @@ from transformers import PreTrainedModel
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.backbone import longest_input, recompute_layers
+from simcse_pl.models.backbone import longest_input, recompute_layers, run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.hidden_states import run_backbone
 from simcse_pl.models.roles import RowKind, candidates
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.models.unpadded import packs_sequences

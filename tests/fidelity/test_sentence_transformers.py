@@ -29,6 +29,12 @@ def matryoshka(model):
     return official.MatryoshkaLoss(model, ranking(model), DIMS, WEIGHTS)
 
 
+def assert_same_gradients(encoder, model):
+    expected = {name: weight.grad for name, weight in model[0].auto_model.named_parameters()}
+    for name, weight in encoder.backbone.named_parameters():
+        torch.testing.assert_close(weight.grad, expected[name], rtol=1e-9, atol=1e-9)
+
+
 def compare(make, loss, tmp_path, chunk_size=None):
     """Compare a loss of sentence-transformers, made of a model, with one of ours on triplets."""
     encoder = SentenceEncoder.from_pretrained(FOLDER / "bert", pooling="mean")
@@ -46,9 +52,7 @@ def compare(make, loss, tmp_path, chunk_size=None):
     there = make(model)(views, labels)
     there.backward()
     torch.testing.assert_close(here, there, rtol=1e-10, atol=1e-10)
-    expected = {name: weight.grad for name, weight in model[0].auto_model.named_parameters()}
-    for name, weight in encoder.backbone.named_parameters():
-        torch.testing.assert_close(weight.grad, expected[name], rtol=1e-9, atol=1e-9)
+    assert_same_gradients(encoder, model)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,5 @@ def test_contrastive_tension_with_negatives_of_the_batch(tmp_path):
     here.backward(), there.backward()
     torch.testing.assert_close(here, there, rtol=1e-10, atol=1e-10)
     for network, encoder in zip((theirs.model1, theirs.model2), encoders, strict=True):
-        expected = {name: weight.grad for name, weight in network[0].auto_model.named_parameters()}
-        for name, weight in encoder.backbone.named_parameters():
-            torch.testing.assert_close(weight.grad, expected[name], rtol=1e-9, atol=1e-9)
+        assert_same_gradients(encoder, network)
     torch.testing.assert_close(ours.log_scale.grad[0], theirs.logit_scale.grad, rtol=1e-9, atol=1e-9)

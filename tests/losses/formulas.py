@@ -34,21 +34,14 @@ def divergence(p, q):
     return sum(a * (a.log() - b.log()) for a, b in zip(p, q, strict=True))
 
 
-def infonce(anchors, positives, temperature):
-    scores = [[similarity(anchor, positive) / temperature for positive in positives] for anchor in anchors]
-    return mean([log_sum_exp(row) - row[i] for i, row in enumerate(scores)])
-
-
-def inputs_of(encoder, batch, view):
-    return {name: batch.inputs[name][:, view] for name in encoder.tokenizer.model_input_names}
-
-
 def embedded_by(network, batch):
     """Return the vectors of a network that embeds tokens, [rows, views, dim]."""
-    return torch.stack([network(inputs_of(batch.encoder, batch, view)) for view in range(len(batch.roles))], dim=1)
+    inputs = {name: batch.inputs[name] for name in batch.encoder.tokenizer.model_input_names}
+    views = range(len(batch.roles))
+    return torch.stack([network({name: x[:, view] for name, x in inputs.items()}) for view in views], dim=1)
 
 
-def contrastive(loss, encoder, batch, own_score=None, further=lambda i: ()):
+def contrastive(loss, encoder, batch, own_score=None):
     """Equations 1, 4, 5 and 8 of SimCSE, the queue of ESimCSE, and the options of ContrastiveLoss."""
     x, roles, temperature, kind = batch.embeddings, batch.roles, loss.temperature, loss.similarity
     sentences = batch.inputs["input_ids"].tolist() if loss.mask_duplicates else None
@@ -68,7 +61,6 @@ def contrastive(loss, encoder, batch, own_score=None, further=lambda i: ()):
             yield similarity(x[i, query], x[j, view], kind) / temperature + math.log(weight)
         for key in queue:
             yield similarity(x[i, query], key, kind) / temperature
-        yield from further(i)
 
     losses = []
     same_role = ([anchor], positives) if loss.same_role else ([], [])
@@ -103,10 +95,7 @@ def inner_layer(loss, encoder, batch):
 
 
 def distillation(loss, encoder, batch):
-    if loss.teacher.file is None:
-        taught = embedded_by(loss.teacher.network, batch)
-    else:
-        taught = torch.tensor(loss.teacher.file[batch.rows]).to(batch.embeddings)
+    taught = embedded_by(loss.teacher.network, batch)
     if loss.teacher.anchors_only:
         taught = taught[:, :1].expand_as(taught)
     pairs = list(zip(batch.embeddings.flatten(0, 1), taught.flatten(0, 1), strict=True))
@@ -174,19 +163,6 @@ def triplet_margin(loss, encoder, batch):
         cosines = [similarity(row[batch.roles.index(ANCHOR)], row[view]) for view in batch.views(OTHER)]
         terms += [(after - before + loss.margin).relu() for before, after in itertools.pairwise(cosines)]
     return mean(terms)
-
-
-def cot_bert(loss, encoder, batch):
-    """Equation 3 of CoT-BERT."""
-    positives, hard = batch.embeddings[:, 1], batch.embeddings[:, 2:].flatten(0, 1)
-    return contrastive(
-        loss, encoder, batch, further=lambda i: (similarity(positives[i], key) / loss.temperature for key in hard)
-    )
-
-
-def gs_infonce(loss, encoder, batch):
-    noise = loss.std * torch.randn(loss.size, batch.embeddings.shape[-1])
-    return contrastive(loss, encoder, batch.replaced(queue=torch.cat([batch.queue, noise])))
 
 
 def list_net(loss, encoder, batch):

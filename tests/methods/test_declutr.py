@@ -5,7 +5,6 @@ import random
 import pytest
 
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.views.view import ViewInput
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.methods.declutr import DeCLUTRLoss, Spans
 from simcse_pl.models.roles import Role, RowKind
@@ -86,8 +85,3 @@ def test_views_that_are_no_groups_of_an_anchor_and_its_positives_are_an_error():
     for roles in [(ANCHOR, POSITIVE, OTHER), (ANCHOR, OTHER, OTHER, POSITIVE)]:
         with pytest.raises(UserError, match="equally many positives"):
             loss.check_rows(RowKind(roles))
-
-
-def test_a_view_is_one_text_of_words():
-    (made,) = Spans(1, 1, 2, 2)([ViewInput("a  b c\td", (), random.Random(0), ())])
-    assert all(span in ("a b", "b c", "c d") for span in made)

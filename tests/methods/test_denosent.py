@@ -8,11 +8,6 @@ from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
 
 
-@pytest.fixture
-def encoder(make_masked_language_model):
-    return load(make_masked_language_model("bert"))
-
-
 @pytest.mark.parametrize("architecture", ["bert", "electra", "modernbert"])
 def test_the_noise_is_dropout_of_the_input_of_the_first_layer(architecture, make_masked_language_model):
     encoder = load(make_masked_language_model(architecture))
@@ -28,21 +23,11 @@ def test_the_noise_is_dropout_of_the_input_of_the_first_layer(architecture, make
     assert kept.float().mean() == pytest.approx(0.2, abs=0.02) and not noisy.requires_grad
 
 
-def test_the_decoder_is_new_and_sees_all_tokens_and_the_embedding(encoder):
-    loss = attached(NoisyReconstruction(noise=0, dropout=0, layers=2), encoder)
+def test_the_decoder_is_new(make_masked_language_model):
+    loss = attached(NoisyReconstruction(layers=2), load(make_masked_language_model("bert")))
     assert {name.split(".")[0] for name in loss.state_dict()} == {"decoder", "head"}
     linear = [part for part in loss.decoder.modules() if type(part) is torch.nn.Linear]
     assert all(part.weight.detach().std() == pytest.approx(0.02, rel=0.1) and not part.bias.any() for part in linear)
-    sentence = torch.randn(1, 1, 32, requires_grad=True)
-    ids = torch.tensor([[2, 7, 8, 9, 3, 0]])
-    states = loss.states(encoder.backbone, {"input_ids": ids, "attention_mask": ids != 0}, sentence)
-    (gradient,) = torch.autograd.grad(states[0, 0].square().sum(), sentence)
-    assert gradient.norm() > 0
-    for place, changes in ((4, True), (5, False)):  # the last token, and padding
-        other = ids.clone()
-        other[0, place] = 11
-        inputs = {"input_ids": other, "attention_mask": ids != 0}
-        assert loss.states(encoder.backbone, inputs, sentence)[0, 0].allclose(states[0, 0], atol=1e-6) != changes
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from tests.conftest import SENTENCES
 from tests.tiny_models import DECODERS
 
 TEXTS = [*SENTENCES, "x"]
-FIRST = "The cat sat down."
 
 
 def states_of(folder, text, **config):

@@ -23,25 +23,18 @@ OTHER = "A year {sentence}, anyone [MASK] or <mask>!"
 TEXTS = [*SENTENCES, "", "a [MASK] b", "🙂 שלום", "snow"]  # some have the same length
 
 
-def states_of(folder, text):
-    """Return the tokens of a text and their last states, by transformers alone."""
-    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-    inputs = tokenizer(text, return_tensors="pt")
-    with torch.no_grad():
-        states = model(**inputs, output_hidden_states=True).hidden_states
-    return inputs["input_ids"][0].tolist(), [state[0] for state in states]
-
-
 def test_vectors_are_those_of_transformers_for_the_full_text(make_model):
     """PromptBERT: a BERT tokenizer gives the same tokens for the parts. The template's mask token counts."""
     folder = make_model("bert")
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mask", template=PROMPT)
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     for text, vector in zip(TEXTS, encoder.encode(TEXTS), strict=True):
-        ids, states = states_of(folder, PROMPT.replace("{sentence}", text))
+        ids = tokenizer(PROMPT.replace("{sentence}", text))["input_ids"]
         own = tokenize(encoder.tokenizer, [text], 60)
         assert encoder.templates.batch(own)["input_ids"][0].tolist() == ids
-        last = max(i for i, token in enumerate(ids) if token == encoder.tokenizer.mask_token_id)
-        torch.testing.assert_close(vector, states[-1][last], atol=1e-5, rtol=0)
+        last = max(i for i, token in enumerate(ids) if token == tokenizer.mask_token_id)
+        with torch.no_grad():
+            torch.testing.assert_close(vector, last_state(model, ids, last), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("mode", ["never", "test_only", "always"])
@@ -181,21 +174,6 @@ def test_the_templates_of_the_documentation_suit_a_tokenizer_of_chinese_characte
 SECOND = 'This moon of "{sentence}" [MASK] or [MASK]!'
 
 
-@pytest.fixture
-def model_of(make_model):
-    """Make models with weights so large that each token matters to the others."""
-    return partial(make_model, initializer_range=0.2)
-
-
-@pytest.fixture
-def load(model_of):
-    def load(architecture="bert", **options):
-        given = {"pooling": "mask", "template": [PROMPT, SECOND], "template_bias": "always", "max_length": 40}
-        return SentenceEncoder.from_pretrained(model_of(architecture), **given | options)
-
-    return load
-
-
 def last_state(model, ids, place, positions=None):
     """Return the last state of one token, of a pass of a single sequence without padding."""
     given = {} if positions is None else {"position_ids": torch.tensor([positions])}
@@ -216,13 +194,14 @@ def without_bias(model, tokenizer, text, template):
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
-def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(architecture, load, model_of):
-    encoder = load(architecture)
-    model = AutoModel.from_pretrained(model_of(architecture)).eval()
+def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(architecture, make_model):
+    folder = make_model(architecture, initializer_range=0.2)  # so large that each token matters to the others
+    load = partial(SentenceEncoder.from_pretrained, folder, "mask", template=[PROMPT, SECOND], max_length=40)
+    encoder, model = load(template_bias="always"), AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
         expected = torch.stack([without_bias(model, encoder.tokenizer, text, PROMPT) for text in TEXTS])
     torch.testing.assert_close(encoder.encode(TEXTS), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(encoder.encode(TEXTS, batch_size=2), expected, atol=1e-5, rtol=0)
-    plain = load(architecture, template_bias="none").encode(TEXTS)
-    assert torch.equal(load(architecture, template_bias="train_only").encode(TEXTS), plain)
+    plain = load(template_bias="none").encode(TEXTS)
+    assert torch.equal(load(template_bias="train_only").encode(TEXTS), plain)
     assert (plain - expected).abs().amax(dim=1).min() > 0.1
