@@ -267,11 +267,16 @@ def test_up_to_three_following_sentences_of_the_same_document(read_documents):
     assert made == ["|".join(f"sentence {n}" for n in numbers) for numbers in following.values()]
 
 
-def test_classes_are_numbered_as_their_names_are_given(read):
-    labels = [["b"], ["a"], ["1.0"], ["a"], ["b"], ["1"]]
-    own, _ = read(1, labels, label_column=1, label_names=["b", "a", 1, "d"])
-    assert own.classes == {"b": 0, "a": 1, "1": 2, "d": 3}
-    assert own.batch([(0, row) for row in range(6)])["labels"].tolist() == [0, 1, 2, 1, 0, 2]
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [(None, {"1": 0, "a": 1, "b": 2}), (["b", "a", 1, "d"], {"b": 0, "a": 1, "1": 2, "d": 3})],
+)
+def test_classes_are_numbered_in_alphabetical_order_or_as_their_names_are_given(read, names, numbers):
+    labels = ["b", "a", "1.0", "a", "b", "1"]
+    own, _ = read(1, [[label] for label in labels], label_column=1, label_names=names)
+    assert own.classes == numbers
+    expected = torch.tensor([numbers[label.removesuffix(".0")] for label in labels])
+    torch.testing.assert_close(own.batch([(0, row) for row in range(6)])["labels"], expected)
 
 
 def test_each_data_set_names_the_prompts_of_its_columns(tokenizer, tmp_path):
