@@ -85,7 +85,7 @@ def test_scores_are_the_float32_of_the_text(read):
     own, _ = read(2, [[text] for text in texts], score_column=2)
     labels = own.batch([(0, row) for row in range(6)])["labels"]
     assert own.labels == "scores" and labels.dtype == torch.float32
-    assert own.label_range == (-3.0, 3.4028234e38)
+    assert own.kind.label_range == (-3.0, 3.4028234e38)
     assert labels.numpy().tobytes() == np.array([np.float32(text) for text in texts]).tobytes()
 
 

@@ -111,7 +111,7 @@ REFUSED = {
     ),
     "an empty label": ("a.csv", b"text,label\na,b\nc, \n", {}, "a.csv, line 3: column label is empty"),
     "a number": ("a.jsonl", b'{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
-    "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', {}, "column x is a list: write one row for each"),
+    "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', {}, "column x is not text: ..b', 'c"),
     "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', {}, "line 2: not a JSON object"),
     "no valid rows": ("a.csv", b"text,label\na,\n", {"on_invalid_row": "drop"}, "a.csv has no valid rows"),
     "one label": (
