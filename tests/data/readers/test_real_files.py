@@ -1,11 +1,9 @@
 """Files as people have them: each is read right, or refused with what to set."""
 
 import gzip
-import io
 import json
 import re
 
-import pandas
 import pytest
 
 from simcse_pl.data.readers.layout import Layout
@@ -32,15 +30,9 @@ def objects(rows, array=False):
     return json.dumps(dicts, indent=1).encode() if array else "\n".join(map(json.dumps, dicts)).encode()
 
 
-def parquet(rows):
-    pandas.DataFrame(rows, columns=["a", "b"]).to_parquet(buffer := io.BytesIO())
-    return buffer.getvalue()
-
-
 READ = {
-    "UTF-8": ("a.txt", table(ZH), ZH),
     "UTF-8 with a byte order mark": ("a.csv", b"\xef\xbb\xbf" + table(ZH, ","), ZH),
-    "tabs": ("a.tsv", table(DE), DE),
+    "tabs in txt": ("a.txt", table(DE), DE),
     "commas in tsv": ("a.tsv", table([("one", "two"), ("three", "four")], ","), [("one", "two"), ("three", "four")]),
     "semicolons": ("a.csv", table(DE, ";"), DE),
     "pipes": ("a.csv", table(DE, "|"), DE),
@@ -53,12 +45,10 @@ READ = {
     "Windows' line ends": ("a.txt", table(ZH, end="\r\n"), ZH),
     "line ends of old Macs": ("a.txt", "\r".join(TEXT).encode(), [(line,) for line in TEXT]),
     "no end of the last line": ("a.tsv", table(DE).rstrip(), DE),
-    "JSON lines": ("a.jsonl", objects(ZH), ZH),
     "JSON lines in txt": ("a.txt", objects(ZH), ZH),
     "JSON lines in csv": ("a.csv", objects(ZH), ZH),
     "JSON lines in json": ("a.json", objects(ZH), ZH),
     "a JSON array": ("a.json", objects(ZH, array=True), ZH),
-    "Parquet": ("a.parquet", parquet(ZH), ZH),
     "blank lines": ("a.tsv", table(DE, end="\n\n \n"), DE),
     "NUL": ("a.tsv", b"A\x00 dog.\tRuns\nB\tC\n", [("A\x00 dog.", "Runs"), ("B", "C")]),
     "one line": ("a.txt", b"A dog runs.", [("A dog runs.",)]),
@@ -87,12 +77,7 @@ def test_the_encoding_that_an_error_names_reads_the_file(encoding, write):
 
 
 REFUSED = {
-    "a ragged row": (
-        "a.tsv",
-        b"A\tB\nC\nD\tE\n",
-        {},
-        "line 2: 1 columns where there should be 2 .*on_invalid_row=drop",
-    ),
+    "a ragged row": ("a.tsv", b"A\tB\nC\nD\tE\n", {}, "line 2: 1 columns where there should be 2 .*on_invalid_row"),
     "the header again": ("a.csv", b"text,title\na b,x\ntext,title\n", {}, "line 3: the columns' names again"),
     "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', {}, "line 2: .* quotation mark missing"),
     "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', {}, "line 1: .* quotation mark missing"),
@@ -103,23 +88,13 @@ REFUSED = {
     "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], {}, "cannot be read"),
     "an unknown ending": ("a.dat", b"A\n", {}, "data.format names another's format"),
     "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", {}, "column 1 has numbers, .* data.score_column"),
-    "several marks": (
-        "a.tsv",
-        b"A b\t1,2,3\nC d\t0.5\n",
-        {"score_column": 1, "layout": Layout(header=False)},
-        "'1,2,3'",
-    ),
+    "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", {"score_column": 1}, "line 2: .*'1,2,3'"),
     "an empty label": ("a.csv", b"text,label\na,b\nc, \n", {}, "a.csv, line 3: column label is empty"),
     "a number": ("a.jsonl", b'{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
     "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', {}, "column x is not text: ..b', 'c"),
     "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', {}, "line 2: not a JSON object"),
     "no valid rows": ("a.csv", b"text,label\na,\n", {"on_invalid_row": "drop"}, "a.csv has no valid rows"),
-    "one label": (
-        "a.txt",
-        table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]),
-        {},
-        "column 2 has only 蕴含, not",
-    ),
+    "one label": ("a.txt", table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]), {}, "column 2 has only 蕴含"),
     "a label that is read twice": (
         "a.csv",
         b"sentence1,gold_label,sentence2\na,neutral,b\n",
