@@ -28,19 +28,18 @@ from tests.conftest import SENTENCES
 from tests.tiny_models import train_tokenizers
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
-PROMPTS = {"query": "dogs ", "document": "snow "}
 KEYS = [(0, row) for row in range(4)]
 
 
 @pytest.fixture
 def read(tokenizer, tmp_path):
-    def make(width=1, last=None, **options):
+    def make(width=1, last=None, templates=None, **options):
         """Return a set of six rows of sentences, with a further column of what `last` is."""
         path = tmp_path / "rows.tsv"
         rows = [[SENTENCES[(row + column) % 8] for column in range(width)] for row in range(6)]
         path.write_text("\n".join("\t".join([*row, *cell]) for row, cell in zip(rows, last or [()] * 6, strict=True)))
         own = TrainingSet(path, header=False, **options)
-        own.read(tokenizer, 16)
+        own.read(tokenizer, 16, templates=templates)
         return own, rows
 
     return make
@@ -268,22 +267,13 @@ def test_classes_are_numbered_in_alphabetical_order_or_as_their_names_are_given(
     torch.testing.assert_close(own.batch([(0, row) for row in range(6)])["labels"], expected)
 
 
-def test_each_data_set_names_the_prompts_of_its_columns(tokenizer, tmp_path):
-    (tmp_path / "rows.tsv").write_text("".join(f"{one}\t{SENTENCES[0]}\n" for one in SENTENCES[1:5]))
-    templates = Templates(tokenizer, prompts=PROMPTS)
-    rows = {"train": str(tmp_path / "rows.tsv"), "header": False, "batch_size": 2}
-    sets = {
-        "asked": {**rows, "prompts": ["query", "document"]},
-        "similar": {**rows, "prompts": ["query"]},
-        "plain": rows,
-    }
-    data = SentenceDataModule(tokenizer, sets=sets, templates=templates)
-    first = {}
-    for name, dataset in data.sets.items():
-        dataset.read(tokenizer, 20, templates=templates)
-        ids = dataset.batch([(0, 0)])["input_ids"][0, :, 1].tolist()
-        first[name] = tokenizer.convert_ids_to_tokens(ids)
-    anchor, positive = (tokenizer.tokenize(sentence)[0] for sentence in (SENTENCES[1], SENTENCES[0]))
-    assert first == {"asked": ["dogs", "snow"], "similar": ["dogs", "dogs"], "plain": [anchor, positive]}
+@pytest.mark.parametrize(
+    ("prompts", "first"), [(["query", "document"], ["dogs", "snow"]), (["query"], ["dogs", "dogs"]), (None, None)]
+)
+def test_columns_have_the_prompts_that_are_named(read, tokenizer, prompts, first):
+    templates = Templates(tokenizer, prompts={"query": "dogs ", "document": "snow "})
+    own, rows = read(2, prompts=prompts, templates=templates)
+    ids = own.batch([(0, 0)])["input_ids"][0, :, 1].tolist()
+    assert tokenizer.convert_ids_to_tokens(ids) == (first or [tokenizer.tokenize(text)[0] for text in rows[0]])
     with pytest.raises(UserError, match="^prompt_name=querry: the encoder has no such prompt; it has query, document$"):
-        TrainingSet(**rows, prompts=["querry"]).read(tokenizer, 20, templates=templates)
+        read(2, prompts=["querry"], templates=templates)
