@@ -25,7 +25,7 @@ from simcse_pl.data.streaming import RowStream
 from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
 from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.data.views.view import View, ViewInput, count_changed
+from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.models.roles import LabelKind, Role, RowKind, candidates, default_roles
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _LABELS_SHOWN = 10
 _ROWS_TRIED = 128  # by each view
+_FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
 
 
 @dataclass(config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))
@@ -218,7 +219,14 @@ class TrainingSet:
             with prefixed(f"views.{name}"):
                 view.check_text([self.rows[int(self.chosen[row])][0] for row in range(count)])
                 made = self._collate.tokens_of([row[place] for row in rows])
-                log.info("views.%s: changes %d of %d sentences", name, count_changed(anchors, made), len(made))
+                changed = sum(not np.array_equal(*both) for both in zip(anchors, made, strict=True))
+                if changed < _FEWEST_CHANGED * len(made):
+                    raise UserError(
+                        f"it changes {changed} of {len(made)} sentences: a view of words needs segmenter=icu if there "
+                        "are no spaces between words, and a view of case a tokenizer that reads case; token_deletion "
+                        "needs neither"
+                    )
+                log.info("views.%s: changes %d of %d sentences", name, changed, len(made))
 
     def _number_labels(self) -> tuple[float, float] | None:
         """Number the classes, and return the lowest and the highest label of all rows; None if they are not known."""
