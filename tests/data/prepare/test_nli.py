@@ -3,12 +3,10 @@
 import csv
 import json
 import random
-import sys
 
 import pandas as pd
 import pytest
 
-from simcse_pl.__main__ import main
 from simcse_pl.data.prepare import nli
 from simcse_pl.data.prepare.conversion import USED
 from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
@@ -122,11 +120,3 @@ def test_triplets_are_those_of_pandas(tmp_path):
     expected = kept[(kept.label == "entailment") & kept.anchor.isin(contradictions)]
     assert [row[:2] for row in rows] == list(zip(expected.anchor, expected.other, strict=True))
     assert all(negative in contradictions[anchor] for anchor, _, negative in rows)
-
-
-def test_the_command(tmp_path, monkeypatch, capsys, caplog):
-    source, out = snli(tmp_path / "train.jsonl", PAIRS), tmp_path / "out.csv"
-    monkeypatch.setattr(sys, "argv", ["simcse", "prepare", "nli", "triplets", str(source), str(out), "--seed", "1"])
-    main()
-    assert capsys.readouterr().out.endswith(f"\n2 rows in {out}\n")
-    assert "1 of 2 premises gave a row" in caplog.messages
