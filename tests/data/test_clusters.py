@@ -12,25 +12,19 @@ from tests.helpers import composed
 from tests.runs import assert_resumed_to_the_bit, fit
 
 
-@pytest.fixture
-def read(write, tokenizer):
-    """Read 60 pairs whose anchors are alike if their first sentence is."""
+def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(write, tokenizer, teacher, monkeypatch):
+    """Anchors are alike if their first sentence is."""
+    rows = write(*((f"{SENTENCES[i % 3]} {i % 2}", f"number {i}") for i in range(60)))
 
-    def make(**options):
-        rows = [(f"{SENTENCES[i % 3]} {i % 2}", f"number {i}") for i in range(60)]
-        own = TrainingSet(write(*rows), header=False, batch_size=4, **options)
+    def read():
+        own = TrainingSet(rows, header=False, sampler=Clusters(teacher, clusters=3), limit=48, hold_out=6)
         own.read(tokenizer, 16)
         return own
 
-    return make
-
-
-def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(read, teacher, monkeypatch):
-    own = read(sampler=Clusters(teacher, clusters=3), limit=48, hold_out=6)
-    topics = [int(row) % 3 for row in own.chosen]
-    assert adjusted_rand_score(topics, own.groups) == 1
+    own = read()
+    assert adjusted_rand_score([int(row) % 3 for row in own.chosen], own.groups) == 1
     monkeypatch.setattr(SentenceEncoder, "encode", None)
-    np.testing.assert_array_equal(read(sampler=Clusters(teacher, clusters=3), limit=48, hold_out=6).groups, own.groups)
+    np.testing.assert_array_equal(read().groups, own.groups)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -32,8 +32,7 @@ def test_evaluators_with_a_metric_of_the_same_name_are_an_error(pairs):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(make_model, monkeypatch, ranks):
-    tokenizer = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
+def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(tokenizer, monkeypatch, ranks):
     sentences = EvaluationSentences([(None, [*SENTENCES, *SENTENCES[:3]])], Templates(tokenizer))
     assert len(sentences) == len(SENTENCES) and sorted(sentences.sentences) == sorted(SENTENCES)
     monkeypatch.setattr(datamodule, "world_size", lambda: ranks)

@@ -70,11 +70,10 @@ def test_ranks_share_the_rows_of_a_batch(make, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_resumed_at_any_step_sees_the_remaining_batches(make, tmp_path, workers):
-    def trained(resume=None, **options):
+    def trained(resume=None):
         recorder = Recorder(tmp_path / "resumed" if resume else tmp_path)
         trainer = quiet_trainer(max_epochs=-1, max_steps=20, use_distributed_sampler=False, limit_val_batches=0)
-        data = make(views=Shuffled(), num_workers=workers, **options)
-        trainer.fit(recorder, data, ckpt_path=resume and tmp_path / resume)
+        trainer.fit(recorder, make(views=Shuffled(), num_workers=workers), ckpt_path=resume and tmp_path / resume)
         return recorder.seen
 
     whole = trained()

@@ -29,37 +29,29 @@ def source(tmp_path):
     return path
 
 
-def reader(source, calls=None, **options):
+def reader(source, calls):
     def read(warn):
-        if calls is not None:
-            calls.append(source)
-        return iterate_rows(source, layout=Layout(header=False), warn=warn, **options)
+        calls.append(source)
+        return iterate_rows(source, layout=Layout(header=False), warn=warn)
 
     return read
-
-
-def never(warn):
-    raise AssertionError("the rows were read again")
 
 
 def contents(cache):
     return list(cache), [[tokens.tolist() for tokens in cache.tokens(row)] for row in range(len(cache))]
 
 
-def test_a_second_start_reads_nothing(source, tokenizer):
-    first = contents(open_token_cache(reader(source), ["x"], Tokenize(tokenizer, 9)))
-    tokenizer(["a", "b c"], padding=True, truncation=True, max_length=5)  # the last call does not change the key
-    assert contents(open_token_cache(never, ["x"], Tokenize(tokenizer, 9))) == first
-
-
-def test_other_data_another_length_and_another_tokenizer_have_another_key(source, tokenizer, make_model, folder):
+def test_rows_are_read_once_for_each_content_length_and_tokenizer(source, tokenizer, make_model, folder):
     calls = []
     other = load_tokenizer(str(make_model("roberta")))
     cases = [(["x"], tokenizer, 9), (["y"], tokenizer, 9), (["x"], tokenizer, 8), (["x"], other, 9)]
     for _ in range(2):
         for key, own, length in cases:
-            cache = open_token_cache(reader(source, calls), key, Tokenize(own, length))
-            assert cache.tokens(3)[0].tolist() == own(ROWS[3][0], truncation=True, max_length=length)["input_ids"]
+            rows, tokens = contents(open_token_cache(reader(source, calls), key, Tokenize(own, length)))
+            assert rows == ROWS
+            expected = own([sentence for row in ROWS for sentence in row], truncation=True, max_length=length)
+            assert [ids for row in tokens for ids in row] == expected["input_ids"]
+            own(["a", "b c"], padding=True, truncation=True, max_length=5)  # the last call does not change the key
     assert len(calls) == len(list(folder.iterdir())) == 4
 
 
@@ -92,7 +84,7 @@ def test_the_file_does_not_depend_on_the_number_of_processes(source, tokenizer, 
     monkeypatch.setattr(token_cache, "_BLOCKS_ALONE", 1)
     files = []
     for key, count in (("alone", 0), ("several", processes)):
-        cache = open_token_cache(reader(source), [key], Tokenize(tokenizer, 9), count)
+        cache = open_token_cache(reader(source, []), [key], Tokenize(tokenizer, 9), count)
         files.append({path.name: path.read_bytes() for path in cache._source.parent.iterdir()})
     assert files[0] == files[1] and len(cache) == 20
 

@@ -83,8 +83,6 @@ def file_ending(path: Path) -> str:
 
 def text_problem(cell: Any) -> str | None:
     """Return why a cell is not text that a tokenizer can read, or None."""
-    if isinstance(cell, list):
-        return "is a list: write one row for each of its texts"
     if not isinstance(cell, str):
         return f"is not text: {str(cell)[:40]}"
     if not cell.isascii() and _LONE_SURROGATE.search(cell):  # isascii() is fast

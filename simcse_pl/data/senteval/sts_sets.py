@@ -24,8 +24,6 @@ STSB_SOURCES = {
     "hub": f"STS-B on the hub ({_HUB_STSB})",
     "sample": "the project's own sample, which is not STS-B",
 }
-_STSB_COLUMNS = (5, 6, 4)
-_SICK_COLUMNS = (1, 2, 3)
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 
 
@@ -79,10 +77,10 @@ def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> S
     match name:
         case "STS-B":
             rows = tab_separated_rows(root / "STS" / "STSBenchmark" / f"sts-{split}.csv")
-            subsets = {split: _pairs(rows, _STSB_COLUMNS)}
+            subsets = {split: _pairs(rows, (5, 6, 4))}
         case "SICK-R":
             rows = tab_separated_rows(root / "SICK" / _SICK_FILES[split], header=True)
-            subsets = {split: _pairs(rows, _SICK_COLUMNS)}
+            subsets = {split: _pairs(rows, (1, 2, 3))}
         case _:
             folder = root / "STS" / f"{name}-en-{split}"
             files = sorted(folder.glob("STS.input.*.txt"))

@@ -14,8 +14,6 @@ from simcse_pl.utils.errors import UserError
 _FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
 _ADJECTIVE_POSITION = re.compile(r"\((a|p|ip)\)$")
 
-Thesaurus = dict[str, list[str]]
-
 
 class Synonym(SentenceView):
     """The sentence with one random word replaced by one of its synonyms (Table 1).
@@ -48,7 +46,7 @@ class Synonym(SentenceView):
         return " ".join(words)
 
 
-def read_thesaurus(folder: str | Path) -> Thesaurus:
+def read_thesaurus(folder: str | Path) -> dict[str, list[str]]:
     """Read the synonyms of every single word that has any and is not a stop word.
 
     NLTK's reader needs files that Debian's WordNet does not have, and keeps files open, whose positions the worker

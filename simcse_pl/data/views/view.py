@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import Field
 
 from simcse_pl.models.tokenization import Tokens
-from simcse_pl.utils.errors import UserError
-
-_FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
 
 Rate = Annotated[float, Field(gt=0, le=1)]  # a share of the words or tokens of a sentence
 
@@ -84,14 +80,3 @@ class SentenceView(View):
     @abstractmethod
     def make(self, source: ViewInput) -> Any:
         """Return the view of one sentence: text, or token ids with special tokens."""
-
-
-def count_changed(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """Return how many token ids of sentences a view has changed; raise UserError if hardly any."""
-    changed = sum(not np.array_equal(*both) for both in zip(before, after, strict=True))
-    if changed < _FEWEST_CHANGED * len(before):
-        raise UserError(
-            f"it changes {changed} of {len(before)} sentences: a view of words needs segmenter=icu if there are no "
-            "spaces between words, and a view of case a tokenizer that reads case; token_deletion needs neither"
-        )
-    return changed

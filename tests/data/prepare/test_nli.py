@@ -3,12 +3,10 @@
 import csv
 import json
 import random
-import sys
 
 import pandas as pd
 import pytest
 
-from simcse_pl.__main__ import main
 from simcse_pl.data.prepare import nli
 from simcse_pl.data.prepare.conversion import USED
 from simcse_pl.data.prepare.nli import KINDS, LABELS, convert
@@ -26,17 +24,10 @@ PAIRS = [
 ]
 
 
-def write(path, columns, rows):
-    path.write_text("".join(json.dumps({"uid": "u1"} | dict(zip(columns, row, strict=True))) + "\n" for row in rows))
-    return path
-
-
 def snli(path, pairs):
-    return write(path, ("sentence1", "sentence2", "gold_label"), pairs)
-
-
-def anli(path, pairs):
-    return write(path, ("context", "hypothesis", "label"), [(*pair, label[0]) for *pair, label in pairs])
+    columns = ("sentence1", "sentence2", "gold_label")
+    path.write_text("".join(json.dumps(dict(zip(columns, pair, strict=True))) + "\n" for pair in pairs))
+    return path
 
 
 def converted(tmp_path, kind, files, **options):
@@ -59,10 +50,8 @@ def converted(tmp_path, kind, files, **options):
     ],
 )
 def test_pairs_of_each_kind_in_the_order_of_the_file(tmp_path, kind, expected):
-    for form in (snli, anli):
-        stats, rows = converted(tmp_path, kind, [form(tmp_path / "train.jsonl", PAIRS)])
-        assert rows == expected
-        assert stats.total() == len(PAIRS)
+    stats, rows = converted(tmp_path, kind, [snli(tmp_path / "train.jsonl", PAIRS)])
+    assert rows == expected and stats.total() == len(PAIRS)
 
 
 CHINESE = dict(zip(LABELS, ("蕴含", "中立", "矛盾"), strict=True))
@@ -75,6 +64,7 @@ CHINESE = dict(zip(LABELS, ("蕴含", "中立", "矛盾"), strict=True))
         ("cnsd.tsv", None, [(*pair, CHINESE.get(label, label)) for *pair, label in PAIRS], {}),
         ("kor.tsv", ("sentence1", "sentence2", "gold_label"), PAIRS, {}),
         ("klue.json", ("premise", "hypothesis", "gold_label"), PAIRS, {}),
+        ("anli.jsonl", ("uid", "context", "hypothesis", "label"), [(1, *pair, label[0]) for *pair, label in PAIRS], {}),
         ("hub.jsonl", ("premise", "hypothesis", "label"), PAIRS, {}),
         ("numbers.csv", None, [(*p, (*LABELS, "-").index(label)) for *p, label in PAIRS[:7]], {"labels": "012"}),
         ("own.csv", ("Urteil", "a", "b"), [(x, a, b) for a, b, x in PAIRS], {"columns": ["a", "b", "Urteil"]}),
@@ -130,11 +120,3 @@ def test_triplets_are_those_of_pandas(tmp_path):
     expected = kept[(kept.label == "entailment") & kept.anchor.isin(contradictions)]
     assert [row[:2] for row in rows] == list(zip(expected.anchor, expected.other, strict=True))
     assert all(negative in contradictions[anchor] for anchor, _, negative in rows)
-
-
-def test_the_command(tmp_path, monkeypatch, capsys, caplog):
-    source, out = snli(tmp_path / "train.jsonl", PAIRS), tmp_path / "out.csv"
-    monkeypatch.setattr(sys, "argv", ["simcse", "prepare", "nli", "triplets", str(source), str(out), "--seed", "1"])
-    main()
-    assert capsys.readouterr().out.endswith(f"\n2 rows in {out}\n")
-    assert "1 of 2 premises gave a row" in caplog.messages

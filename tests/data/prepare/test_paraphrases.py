@@ -1,6 +1,7 @@
 """Pairs from QQP, Flickr30k and ParaNMT, in each published form."""
 
 import csv
+import io
 import itertools
 import math
 import sys
@@ -23,30 +24,20 @@ QUESTIONS = [
     ("What is it?", "", "1"),
     ('"', "Is a mark a question?", "1"),
 ]
-DUPLICATES = [
-    QUESTIONS[0][:2],
-    QUESTIONS[2][:2],
-    ("Was he real? Is there evidence?", "Did he live?"),
-]
+DUPLICATES = [QUESTIONS[0][:2], QUESTIONS[2][:2], ("Was he real? Is there evidence?", "Did he live?")]
 
 
-def captions(path, lines, header=""):
-    path.write_text(header + "".join(line + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def converted(corpus, source):
+def converted(tmp_path, corpus, text):
+    (tmp_path / "corpus").write_text(text, encoding="utf-8")
     stats = ConversionStats()
-    return stats, [tuple(row) for row in CORPORA[corpus](source, stats)]
+    return stats, [tuple(row) for row in CORPORA[corpus](tmp_path / "corpus", stats)]
 
 
 def test_questions_that_are_duplicates_are_pairs(tmp_path):
-    source = tmp_path / "quora_duplicate_questions.tsv"
-    with open(source, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(HEADER)
-        writer.writerows([i, 2 * i + 1, 2 * i + 2, *question] for i, question in enumerate(QUESTIONS))
-    stats, rows = converted("qqp", source)
+    writer = csv.writer(text := io.StringIO(), delimiter="\t", lineterminator="\n")
+    writer.writerow(HEADER)
+    writer.writerows([i, 2 * i + 1, 2 * i + 2, *question] for i, question in enumerate(QUESTIONS))
+    stats, rows = converted(tmp_path, "qqp", text.getvalue())
     assert rows == DUPLICATES
     assert stats == {paraphrases.NOT_DUPLICATE: 1, REPEATED: 1, NO_WORDS: 2, USED: 3, INVALID: 0}
 
@@ -56,13 +47,10 @@ def test_every_two_captions_of_an_image_are_a_pair(tmp_path, separators):
     said = {f"{i}.jpg": [f"Caption {i} , {n} | of 5 #1 ." for n in range(5)] for i in (10, 2, 7)}
     said["3.jpg"] = ["3 men run ."]
     said["2.jpg"][4] = said["2.jpg"][0]
-    lines = [
-        f"{image}{separators[0]}{n}{separators[1]}{text}"
-        for image, texts in said.items()
-        for n, text in enumerate(texts)
-    ]
-    header = "image_name| comment_number| comment\n" if "| " in separators else ""
-    stats, rows = converted("flickr30k", captions(tmp_path / "results", lines, header))
+    before, after = separators
+    lines = ["image_name| comment_number| comment"] if before == "| " else []
+    lines += [f"{image}{before}{n}{after}{text}" for image, texts in said.items() for n, text in enumerate(texts)]
+    stats, rows = converted(tmp_path, "flickr30k", "\n".join(lines))
     expected = {image: list(itertools.combinations(dict.fromkeys(texts), 2)) for image, texts in said.items()}
     assert [len(pairs) for pairs in expected.values()] == [math.comb(5, 2), math.comb(4, 2), math.comb(5, 2), 0]
     assert rows == [pair for pairs in expected.values() for pair in pairs]
@@ -77,7 +65,7 @@ def test_back_translations_are_read_unchanged(tmp_path, score):
         f'he said " no\the " refused "{score}',
         f". . .\tthat is all .{score}",
     ]
-    stats, rows = converted("paranmt", captions(tmp_path / "para-nmt.txt", lines))
+    stats, rows = converted(tmp_path, "paranmt", "\n".join(lines))
     assert rows == [tuple(line.split("\t")[:2]) for line in lines[:3]]
     assert stats == {NO_WORDS: 1, USED: 3}
 
@@ -94,8 +82,7 @@ QUORA = "\t".join(HEADER) + "\n0\t1\t2\tIs it?\tIs it so?\t1\n"
     ],
 )
 def test_invalid_rows_are_left_out_and_counted(tmp_path, corpus, good, bad, count):
-    (tmp_path / "corpus").write_text(good + bad)
-    stats, rows = converted(corpus, tmp_path / "corpus")
+    stats, rows = converted(tmp_path, corpus, good + bad)
     assert (stats[INVALID], len(rows)) == (count, 1)
 
 

@@ -65,10 +65,13 @@ def test_words_of_ones_own(write):
     assert [pair.score for pair in BinaryPairs({"de": file}).sets["validation"]["de"]] == [0, 1]
 
 
-def test_unknown_words_are_an_error_with_those_that_are_known(write):
-    path = write(["yes", "maybe"])
-    with pytest.raises(UserError, match="line 2: column y holds 'maybe', not a finite number or .*label_names"):
-        list(iterate_rows(path, score_column="y"))
+@pytest.mark.parametrize("cell", ["maybe", "nan", "1e39"])
+def test_a_score_that_is_neither_a_finite_number_nor_a_known_word_is_an_error(cell, write):
+    with pytest.raises(UserError, match=f"line 2: column y holds '{cell}', not a finite number or .*label_names"):
+        list(iterate_rows(write(["yes", cell]), score_column="y"))
+
+
+def test_no_label_is_an_error(write):
     with pytest.raises(UserError, match="line 2: column y holds '-', not a label"):  # where annotators disagree
         list(iterate_rows(write(["yes", "-"]), label_column="y"))
 

@@ -1,7 +1,6 @@
-"""The order of answers, the file that keeps them, what is drawn by seed, the estimate and the filters."""
+"""The file that keeps answers, what is drawn by seed, the estimate and the filters."""
 
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -29,17 +28,6 @@ class Model:
 
 def make(tmp_path, reply, prompts=CONTENT | SHORT, examples=(), seed=1):
     return Synthesizer(Model(reply), Prompts(**prompts), examples, seed, tmp_path / "answers.jsonl")
-
-
-def test_answers_are_in_the_order_of_the_questions(tmp_path):
-    last = threading.Event()
-
-    def reply(text):
-        if text == "p 2":
-            last.set()
-        return text.upper() if last.wait(10) else ""
-
-    assert make(tmp_path, reply).ask(QUESTIONS[:3]) == ["P 0", "P 1", "P 2"]
 
 
 def test_a_killed_process_continues_with_what_is_missing(tmp_path):

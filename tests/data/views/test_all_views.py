@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from simcse_pl.data.views.replace_by_mlm import MaskedLanguageModel
+from simcse_pl.data.views.segmenters import icu
 from simcse_pl.data.views.sentences import OneOfNextSentences
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.data.views.words import Crop, DeleteOneWord, WordDeletion, replace_word, strip_punctuation
@@ -28,7 +29,7 @@ VIEWS = WORDS | {
     "words": WordRepetition,
     "tokens": TokenRepetition,
     "spans": partial(SpanMasking, 0.3),
-    "mlm": partial(MaskedLanguageModel, rate=0.3),
+    "mlm": partial(MaskedLanguageModel, rate=0.3, segment=icu),
 }
 
 

@@ -11,8 +11,6 @@ from simcse_pl.data.views.view import ViewInput
 from simcse_pl.data.views.words import replace_word, strip_punctuation
 from tests.conftest import SENTENCES
 
-ARCHITECTURES = ["bert", "roberta", "modernbert"]
-
 
 def filled_by_hand(model, tokenizer, sentence: str, positions: list[int]) -> str:
     """The greedy fill of one sentence alone: all scores of all tokens, in float64."""
@@ -32,15 +30,13 @@ def filled_by_hand(model, tokenizer, sentence: str, positions: list[int]) -> str
     return " ".join(words)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "modernbert"])
 def test_each_mask_gets_the_whole_word_that_scores_highest(architecture, make_masked_language_model):
     folder = make_masked_language_model(architecture, initializer_range=0.5)  # each word has its own prediction
     inputs = [ViewInput(sentence, (), random.Random(row), ()) for row, sentence in enumerate(SENTENCES)]
     positives = MaskedLanguageModel(str(folder), rate=0.4)(inputs)
-    model, tokenizer = (
-        AutoModelForMaskedLM.from_pretrained(folder).double().eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    model = AutoModelForMaskedLM.from_pretrained(folder).double().eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     for row, (sentence, positive) in enumerate(zip(SENTENCES, positives, strict=True)):
         count = round(0.4 * len(sentence.split()))
         chosen = sorted(random.Random(row).sample(range(len(sentence.split())), count))

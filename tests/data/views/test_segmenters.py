@@ -2,11 +2,9 @@
 
 import random
 
-import numpy as np
 import pytest
 
 from simcse_pl.data.views import segmenters
-from simcse_pl.data.views.replace_by_mlm import MaskedLanguageModel
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.data.views.words import Crop, DeleteOneWord, WordDeletion
 from simcse_pl.methods.esimcse import WordRepetition
@@ -37,16 +35,20 @@ def test_words_of_languages(segment, text, words):
     assert segment(text) == words
 
 
-@pytest.mark.parametrize("make", [Crop, WordDeletion, DeleteOneWord, WordRepetition, MaskedLanguageModel])
-def test_views_of_words_change_text_without_spaces(make, make_masked_language_model):
-    options = {} if make is DeleteOneWord else {"rate": 0.4}
-    if make is MaskedLanguageModel:
-        options["name"] = str(make_masked_language_model("bert", initializer_range=0.5))
-    rows = [ViewInput(CHINESE, (), random.Random(i), np.arange(12)) for i in range(20)]
-    made = make(**options, segment=segmenters.icu)(rows)
-    assert (len(set(made)) > 2 and all(" " not in view for view in made)) or make is MaskedLanguageModel
-    if make is WordRepetition:
-        assert all(set(view) == set(CHINESE) for view in made)
-    elif make is not MaskedLanguageModel:
-        assert all(len(segmenters.icu(view)) == (4 if make is DeleteOneWord else 3) for view in made)
-    assert make(**options)(rows) == [CHINESE] * 20 or make is MaskedLanguageModel
+@pytest.mark.parametrize(
+    ("view", "left"),
+    [
+        (Crop(0.4, segment=segmenters.icu), 3),
+        (WordDeletion(0.4, segment=segmenters.icu), 3),
+        (DeleteOneWord(segment=segmenters.icu), 4),
+    ],
+)
+def test_views_of_words_change_text_without_spaces(view, left):
+    made = view([ViewInput(CHINESE, (), random.Random(i), ()) for i in range(20)])
+    assert len(set(made)) > 2 and all(len(segmenters.icu(text)) == left for text in made)
+
+
+def test_words_without_spaces_are_repeated():
+    view = WordRepetition(0.4, segment=segmenters.icu)
+    made = view([ViewInput(CHINESE, (), random.Random(i), ()) for i in range(20)])
+    assert len(set(made)) > 2 and all(set(text) == set(CHINESE) for text in made)
