@@ -59,11 +59,11 @@ def linear(num_warmup_steps=0):
 
 
 def quiet_trainer(**options):
-    """Return a trainer on the CPU that prints and writes nothing."""
+    """Return a trainer on the CPU that prints and writes nothing, unless the options say so."""
     import pytorch_lightning as pl
 
     off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    return pl.Trainer(accelerator="cpu", num_sanity_val_steps=0, **off, **options)
+    return pl.Trainer(accelerator="cpu", num_sanity_val_steps=0, **off | options)
 
 
 def ready_data(encoder, evaluator, train=None):
@@ -177,15 +177,13 @@ def forks_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks
 def run_command(tmp_path: Path, forks_of_session: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a script or a module in a process of its own, with its output folders under tmp_path.
 
-    The process has the libraries from the start, unless it is to be a `fresh` one, has variables of its own, which
-    libraries read when they are imported, or is not a script or a module.
+    The process has the libraries from the start, unless it has variables of its own, which libraries read when they are
+    imported, or is not a script or a module.
     """
 
-    def run(
-        *arguments: str | Path, status: int = 0, fresh: bool = False, **given: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str | Path, status: int = 0, **given: str) -> subprocess.CompletedProcess[str]:
         own = environment(**{"NETRC": str(tmp_path / "netrc")} | given)
-        if fresh or given or arguments[0] in ("-c", "-X"):
+        if given or arguments[0] in ("-c", "-X"):
             command = [sys.executable, *map(str, arguments)]
             done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, timeout=SECONDS)
         else:

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 _NEW_NAME = {"os.mkdir": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1}  # the argument with the new name
@@ -75,20 +76,15 @@ def _in_call(owner: Any, name: str, n: int, action: Callable[..., Any]) -> None:
     setattr(owner, name, counted)
 
 
-def _in_step(n: int, action: Callable[[], None]) -> None:
+def _signal_in_step(number: int, n: int) -> None:
+    """Send this process a signal in the n-th training step."""
     from simcse_pl.training.module import SimCSEModule
 
-    _in_call(SimCSEModule, "training_step", n, lambda *_: action())
+    _in_call(SimCSEModule, "training_step", n, lambda *_: os.kill(os.getpid(), number))
 
 
-def kill_in_step(n: int) -> None:
-    """Kill this process in the n-th training step."""
-    _in_step(n, lambda: os.kill(os.getpid(), signal.SIGKILL))
-
-
-def terminate_in_step(n: int) -> None:
-    """Send this process SIGTERM in the n-th training step."""
-    _in_step(n, lambda: os.kill(os.getpid(), signal.SIGTERM))
+kill_in_step = partial(_signal_in_step, signal.SIGKILL)
+terminate_in_step = partial(_signal_in_step, signal.SIGTERM)
 
 
 def kill_while_saving(n: int) -> None:

@@ -74,7 +74,8 @@ class OnDevice(torch.Tensor):
         """Copy a leaf; torch's own copy needs a storage."""
         if id(self) not in memo:
             copy = OnDevice(self.values.detach().clone())
-            memo[id(self)] = torch.nn.Parameter(copy, self.requires_grad) if _is_parameter(self) else copy
+            is_parameter = isinstance(self, torch.nn.Parameter)
+            memo[id(self)] = torch.nn.Parameter(copy, self.requires_grad) if is_parameter else copy
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -84,10 +85,6 @@ class OnDevice(torch.Tensor):
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         """Show the numbers."""
         return f"OnDevice({self.values})"
-
-
-def _is_parameter(tensor: torch.Tensor) -> bool:
-    return isinstance(tensor, torch.nn.Parameter)
 
 
 def _is_device(device: Any) -> bool:
@@ -177,16 +174,11 @@ def _count(name: str, args: Any, kwargs: Any, here: list[Any], elsewhere: list[A
     if counts is None:
         return
     moved = name in ("_to_copy", "copy_") and isinstance(args[name == "copy_"], OnDevice) != stays
-    masks = name.startswith(("index", "_index")) and any(
-        own is not None and own.dtype in (torch.bool, torch.uint8) for own in tree_leaves(args[1])
-    )
-    waits = (
-        (here and name in _OF_VALUES)
-        or (moved and not kwargs.get("non_blocking"))
-        or (here and (masks or (name.startswith(("index", "_index")) and elsewhere)))
-        or (here and name == "repeat_interleave" and kwargs.get("output_size") is None)
-    )
-    if waits:
+    needs_values = name in _OF_VALUES or (name == "repeat_interleave" and kwargs.get("output_size") is None)
+    if name.startswith(("index", "_index")):
+        indices = [own for own in tree_leaves(args[1]) if own is not None]
+        needs_values = bool(elsewhere) or any(own.dtype in (torch.bool, torch.uint8) for own in indices)
+    if (here and needs_values) or (moved and not kwargs.get("non_blocking")):
         counts.synchronizations[f"{name} at {_asked_by()}"] += 1
 
 

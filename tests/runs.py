@@ -5,7 +5,7 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 
-from simcse_pl.cli.train import build_module
+from simcse_pl.cli.train import build_data, build_module
 
 
 class StoppedError(Exception):
@@ -28,8 +28,7 @@ def build(config):
     """Return the module and the data, as train.py does."""
     pl.seed_everything(config.seed, verbose=False)
     encoder = instantiate(config.model)
-    evaluators = instantiate(config.evaluators)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
+    data = build_data(config, encoder)
     return build_module(config, encoder), data
 
 

@@ -8,11 +8,8 @@ from simcse_pl.__main__ import COMMANDS
 
 HEAVY = {"torch", "transformers", "pytorch_lightning", "pandas", "matplotlib", "scipy", "wandb"}
 LIBRARIES = {"torch", "transformers"}  # and no module of a model, which imports scipy
-SHOWN = {  # by --help
-    "--help": COMMANDS,
-    "train --help": ("the encoder to train", "\n  data.batch_size ", "(default: 64)"),
-    "encode --help": ("--out OUT",),
-}
+SIMCSE = ["-m", "simcse_pl"]
+PACKAGE = ["-c", "import sys, simcse_pl; print('torch' in sys.modules); simcse_pl.SimCSE"]
 
 
 def imported(stderr):
@@ -21,29 +18,22 @@ def imported(stderr):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "expected"),
+    ("arguments", "status", "expected", "shown"),
     [
-        (["--help"], 0, set()),
-        (["train", "--help"], 0, set()),
-        (["evaluate", "encodr=folder"], 2, set()),
-        (["encode", "--help"], 0, LIBRARIES),
+        ([*SIMCSE, "--help"], 0, set(), COMMANDS),
+        ([*SIMCSE, "train", "--help"], 0, set(), ("the encoder to train", "\n  data.batch_size ", "(default: 64)")),
+        ([*SIMCSE, "evaluate", "encodr=folder"], 2, set(), ()),
+        ([*SIMCSE, "encode", "--help"], 0, LIBRARIES, ("--out OUT",)),
+        (PACKAGE, 0, LIBRARIES, ("False\n",)),
     ],
 )
-def test_help_and_mistakes_import_little(arguments, status, expected, run_command):
-    done = run_command("-X", "importtime", "-m", "simcse_pl", *arguments, status=status)
+def test_help_mistakes_and_the_package_import_little(arguments, status, expected, shown, run_command):
+    done = run_command("-X", "importtime", *arguments, status=status)
     assert imported(done.stderr) == expected
-    assert all(text in done.stdout for text in SHOWN.get(" ".join(arguments), ()))
+    assert all(text in done.stdout for text in shown)
 
 
-def test_search_imports_neither_lightning_nor_pandas(run_command, make_model, tmp_path):
-    (tmp_path / "sentences.txt").write_text("A man sleeps.\nA dog runs.\n")
-    encoder = [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
-    search = ["search", *encoder, tmp_path / "sentences.txt", "dog"]
-    done = run_command("-X", "importtime", "-m", "simcse_pl", *search)
+def test_search_imports_neither_lightning_nor_pandas(run_command, make_model, sentences):
+    search = ["search", make_model("bert"), "--pooling", "mean", "--device", "cpu", sentences, "dog"]
+    done = run_command("-X", "importtime", *SIMCSE, *search)
     assert imported(done.stderr) == {*LIBRARIES, "scipy"}
-
-
-def test_the_package_imports_torch_when_its_class_is_used(run_command):
-    code = "import sys, simcse_pl; print('torch' in sys.modules); simcse_pl.SimCSE"
-    done = run_command("-X", "importtime", "-c", code)
-    assert done.stdout == "False\n" and imported(done.stderr) == LIBRARIES

@@ -113,7 +113,10 @@ def train_here(
         trainer.loggers = list(instantiate(config.get("logger") or {}).values())
         for logger in trainer.loggers:
             logger.log_hyperparams(options | {"choices": description["choices"], "settings": settings})
-        log_settings(settings, trainer)
+        for name, value in settings.items():
+            log.info("%-13s %s", name, value)
+        for place in dashboards(trainer):
+            log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
         results = description | {"settings": settings} | train_and_test(trainer, module, data, metadata, checkpoint)
         if trainer.is_global_zero:
             module.objective.save(encoder, folder / "encoder")
@@ -182,14 +185,6 @@ def read_test_tasks(config: DictConfig) -> "Suite":
 def dashboards(trainer: pl.Trainer) -> list[str]:
     """Return where the runs of W&B are; on rank 0, the only one that knows."""
     return [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
-
-
-def log_settings(settings: Mapping[str, str], trainer: pl.Trainer) -> None:
-    """Log what is trained, and where its dashboards are."""
-    for name, value in settings.items():
-        log.info("%-13s %s", name, value)
-    for place in dashboards(trainer):
-        log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
 
 
 def write_results(

@@ -4,7 +4,7 @@ The ranks put the weights of a layer together when a pass needs them, and drop t
 time, so each rank must run as many passes as the others.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -45,13 +45,10 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     Args:
         timeout: how long a rank waits for the others until the run ends.
-        process_group_backend: None for NCCL on GPUs and Gloo on CPUs.
     """
 
-    def __init__(self, timeout: timedelta = timedelta(minutes=30), process_group_backend: str | None = None) -> None:
-        super().__init__(
-            save_distributed_checkpoint=False, timeout=timeout, process_group_backend=process_group_backend
-        )
+    def __init__(self, timeout: timedelta = timedelta(minutes=30)) -> None:
+        super().__init__(save_distributed_checkpoint=False, timeout=timeout)
 
     def setup_environment(self) -> None:
         """Connect the ranks."""
@@ -167,9 +164,11 @@ def _shard(module: "SimCSEModule", strategy: FullyShardedStrategy, policy: Mixed
     whole = {} if rank() else {name: parameter.detach() for parameter, name in names.items()}
     frozen = [part.network for part in module.modules() if isinstance(part, Frozen)]
     with_memory: dict[Tensor, Any] = {}
-    for layer in [layer for encoder in encoders for layer in _layers(encoder)]:
-        _give_memory(layer, strategy.root_device, with_memory)
-        fully_shard(layer, mesh=strategy.device_mesh, reshard_after_forward=True, mp_policy=policy)
+    for encoder in encoders:
+        lists = (part for part in encoder.backbone.modules() if isinstance(part, nn.ModuleList))
+        for layer in next(lists, ()):
+            _give_memory(layer, strategy.root_device, with_memory)
+            fully_shard(layer, mesh=strategy.device_mesh, reshard_after_forward=True, mp_policy=policy)
     for rest in (module, *frozen):
         _give_memory(rest, strategy.root_device, with_memory)
     fully_shard(module, mesh=strategy.device_mesh, reshard_after_forward=True)
@@ -191,11 +190,6 @@ def _check(module: "SimCSEModule", ignores_padding: Sequence[bool]) -> None:
         raise UserError("quantization: quantized weights cannot be sharded: use model.dtype=bfloat16, or trainer=ddp")
     if not all(ignores_padding):
         raise UserError("model: padding changes its vectors, so ranks differ in their passes: set trainer=ddp")
-
-
-def _layers(encoder: SentenceEncoder) -> Iterable[nn.Module]:
-    """Return the layers of a backbone."""
-    return next((part for part in encoder.backbone.modules() if isinstance(part, nn.ModuleList)), ())
 
 
 def _give_memory(module: nn.Module, device: torch.device, replaced: dict[Tensor, Any]) -> None:

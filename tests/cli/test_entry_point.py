@@ -3,8 +3,6 @@
 import contextlib
 import gc
 import json
-import logging
-import runpy
 import sys
 import weakref
 from types import SimpleNamespace
@@ -21,7 +19,7 @@ from simcse_pl.cli import entry_point
 from simcse_pl.data.readers.row_reader import iterate_rows
 from simcse_pl.utils.errors import SweepError, UserError
 from simcse_pl.utils.files import cached_rows
-from tests.conftest import ROOT, tiny
+from tests.conftest import tiny
 
 CONFIG = OmegaConf.create({"seed": 1, "debug": False})
 
@@ -167,24 +165,6 @@ def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_fra
             simcse_pl.train(rows=rows)
 
 
-@pytest.fixture
-def mistake_in(tmp_path, monkeypatch, capsys):
-    """Run train.py or evaluate.py in this process, because starting one is slow; return what it wrote to stderr."""
-    handlers, level = logging.root.handlers[:], logging.root.level
-
-    def run(script, *arguments):
-        monkeypatch.setattr(sys, "argv", [script, *arguments, f"hydra.run.dir={tmp_path}/run"])
-        with pytest.raises(SystemExit) as exit_:
-            runpy.run_path(str(ROOT / script), run_name="__main__")
-        assert exit_.value.code == 2
-        return capsys.readouterr().err
-
-    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
-    yield run
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-
-
 MISTAKES = {  # the command's options, and what the line says
     "data=text": "data.train is missing: add data.train=VALUE",
     "objective.temperature=low": "objective.temperature=low: it should be ",
@@ -195,16 +175,17 @@ MISTAKES = {  # the command's options, and what the line says
 
 
 @pytest.mark.parametrize("options", MISTAKES)
-def test_a_mistake_is_one_line_and_leaves_no_results(options, mistake_in, tmp_path):
-    said = mistake_in("train.py", *options.split())
-    assert said.startswith("error: ") and said.count("\n") == 1 and MISTAKES[options] in said
+def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path, monkeypatch):
+    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
+    assert MISTAKES[options] in command("train", options, f"hydra.run.dir={tmp_path}/run", status=2).err
     assert not (tmp_path / "run" / "results.json").exists()
 
 
-def test_a_config_of_a_name_that_the_project_has_is_an_error(mistake_in, tmp_path):
+def test_a_config_of_a_name_that_the_project_has_is_an_error(command, tmp_path):
     (tmp_path / "conf" / "method").mkdir(parents=True)
     (tmp_path / "conf" / "method" / "arccse.yaml").write_text("objective: {margin: 33.0}\n")
-    assert "the project has a config of this name" in mistake_in("train.py", "--config-dir", str(tmp_path / "conf"))
+    given = ["--config-dir", tmp_path / "conf", f"hydra.run.dir={tmp_path}/run"]
+    assert "the project has a config of this name" in command("train", *given, status=2).err
 
 
 def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs, make_model, tmp_path):

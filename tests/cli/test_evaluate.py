@@ -1,23 +1,23 @@
 """evaluate.py: the whole protocol with a damaged task, tasks of mteb, a post-processing that is kept and used again."""
 
-import json
 import random
 import sys
+from functools import partial
 
 import pandas
 import pytest
 import torch
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import read_write
 from scipy.stats import spearmanr
+from torch.utils._pytree import tree_flatten_with_path
 
-from simcse_pl.cli.evaluate import evaluate as evaluate_encoder
+import simcse_pl
 from simcse_pl.evaluation.suite import RetrievalTask, evaluate_suite, load_suite, postprocessed, released_fitting_sets
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.postprocessing.post_process import load
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, compose_config
+from simcse_pl.utils.files import read_json
+from tests.conftest import SENTENCES
 from tests.evaluation.test_benchmarks import PAIRS, LocalSts
 from tests.senteval_bundle import write_bundle
 
@@ -46,31 +46,17 @@ def evaluate(run_command, tmp_path):
     return run
 
 
-def results_of(folder):
-    return json.loads((folder / "results.json").read_text())
-
-
 def measured(encode, suite, postprocess=None):
     """Return the results of evaluate.py's parts in this process."""
     results = evaluate_suite(postprocessed(encode, postprocess) if postprocess else encode, suite).model_dump()
     return {name: results[name] for name in ("sts", "transfer", "geometry")}
 
 
-def flat(value, name=""):
-    """Return the leaves of nested results by their place."""
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        return {place: leaf for key, own in items for place, leaf in flat(own, f"{name}.{key}").items()}
-    return {name: value}
-
-
 def assert_same(results, expected):
-    """Compare numbers to within 1e-5, and anything else exactly."""
-    mine, theirs = flat({name: results[name] for name in expected}), flat(expected)
-    assert mine.keys() == theirs.keys()
-    for place, value in theirs.items():
-        close = pytest.approx(value, rel=1e-5, abs=1e-5) if isinstance(value, float) else value
-        assert mine[place] == close, place
+    """Compare nested results: numbers to within 1e-5, and anything else exactly."""
+    (mine, _), (theirs, _) = map(tree_flatten_with_path, ({name: results[name] for name in expected}, expected))
+    close = partial(pytest.approx, rel=1e-5, abs=1e-5)
+    assert dict(mine) == {place: close(leaf) if isinstance(leaf, float) else leaf for place, leaf in theirs}
 
 
 def test_every_protocol_on_a_bundle_with_a_damaged_task(evaluate, make_model, tmp_path, sentences):
@@ -84,7 +70,7 @@ def test_every_protocol_on_a_bundle_with_a_damaged_task(evaluate, make_model, tm
         status=2,
     )
     encoder = load_encoder(str(make_model("roberta")), pooling="cls", num_layers=1)
-    results, suite = results_of(folder), load_suite(["sts", "transfer", "geometry"], bundle)
+    results, suite = read_json(folder / "results.json"), load_suite(["sts", "transfer", "geometry"], bundle)
     assert_same(results, measured(encoder.encode, suite))
     assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
     cut = measured(lambda texts: encoder.encode(texts)[:, :3], load_suite(["sts"], bundle))
@@ -115,7 +101,7 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
     assert f"on 12 sentences of {sentences}" in done.stdout
     whitening = Whitening(dim=5).fit(encoder.encode(fitted_on))
     torch.testing.assert_close(load(first / "postprocess").matrix, whitening.matrix)
-    results = results_of(first)
+    results = read_json(first / "results.json")
     assert_same(results, measured(encoder.encode, load_suite(["STS-B"], bundle), whitening))
     found = RetrievalTask(sentences, QUERIES, column="left")(postprocessed(encoder.encode, whitening))
     assert_same(results, {"retrieval": found.model_dump()})
@@ -124,7 +110,7 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
 
     saved = ["postprocess=saved", f"postprocess.folder={first}/postprocess"]
     _, second = evaluate(*common, *saved, *search, folder="second")
-    again = results_of(second)
+    again = read_json(second / "results.json")
     assert_same(again, {name: results[name] for name in ("sts", "retrieval")})
     assert again["settings"]["postprocess"] == {"name": "whitening", "fit_on": f"{first}/postprocess", "dim": 5}
     assert not (second / "postprocess").exists()
@@ -134,7 +120,7 @@ def test_a_postprocess_fitted_as_released(evaluate, make_model, tmp_path):
     bundle = write_bundle(tmp_path / "bundle")
     given = [f"encoder={make_model('bert')}", "pooling=mean", f"senteval_dir={bundle}", "tasks=STS-B"]
     _, folder = evaluate(*given, "postprocess=whitening", "postprocess.dim=5", "fit_on=released")
-    results, suite = results_of(folder), load_suite(["STS-B"], bundle)
+    results, suite = read_json(folder / "results.json"), load_suite(["STS-B"], bundle)
     encode, fit_on = load_encoder(str(make_model("bert")), pooling="mean").encode, released_fitting_sets(suite, bundle)
     expected = evaluate_suite(postprocessed(encode, Whitening(dim=5), fit_on=fit_on), suite).model_dump()
     assert_same(results, {"sts": expected["sts"]})
@@ -148,11 +134,8 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     rows = [f"{split}\t{number % 2}\t{number} dogs\n" for split in ("tr", "va", "te") for number in range(20)]
     (tmp_path / "probing" / "subj_number.txt").write_text("".join(rows))
     given = [f"encoder={make_model('bert')}", "pooling=mean", "label=me/mine", f"senteval_dir={bundle}"]
-    config = compose_config("evaluate", *given, "tasks=[probing,LocalSts]", "mteb.prompts={STS: 'word0 '}")
-    with read_write(config.hydra.runtime):
-        config.hydra.runtime.output_dir = str(tmp_path / "run")
-    HydraConfig.instance().set_config(config)
-    report = evaluate_encoder(config)
+    given.append(f"hydra.run.dir={tmp_path}/run")
+    report = simcse_pl.evaluate([*given, "tasks=[probing,LocalSts]", "mteb.prompts={STS: 'word0 '}"])
     encoder = load_encoder(str(make_model("bert")), pooling="mean")
     vectors = [encoder.encode([f"word0 {pair[side]}" for pair in PAIRS]) for side in (0, 1)]
     expected = spearmanr(torch.cosine_similarity(*vectors), [pair[2] for pair in PAIRS])[0]
@@ -161,6 +144,5 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     assert [task["task"] for task in report["transfer"]] == ["SubjNumber"]
     assert "cosine_spearman" in capsys.readouterr().out
     assert len([*(tmp_path / "run" / "mteb" / "results" / "me__mine").glob("*/LocalSts.json")]) == 1
-    fit = compose_config("evaluate", *given, "tasks=[LocalSts]", "postprocess=whitening")
     with pytest.raises(UserError, match="fit_on=target: with tasks of mteb"):
-        evaluate_encoder(fit)
+        simcse_pl.evaluate([*given, "tasks=[LocalSts]", "postprocess=whitening"])

@@ -29,7 +29,7 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
         "keep_checkpoints=true",
         *tiny(make_model("bert")),
     ]
-    done, folder = train(*given, fresh=True, FORCE_COLOR="1")
+    done, folder = train(*given, FORCE_COLOR="1")
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
     settings = re.findall(r"^(head|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)

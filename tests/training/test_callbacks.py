@@ -10,13 +10,10 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
-import yaml
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from torch import nn
 from torch.utils.data import DataLoader
 
-from simcse_pl.config import CONF
 from simcse_pl.cpu import Speed
 from simcse_pl.cpu.layers import FastDropout
 from simcse_pl.data.collator import ViewCollator
@@ -37,13 +34,11 @@ from simcse_pl.training.callbacks import (
     mean_similarities,
     share_of_duplicates,
 )
-from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.trainer import make_trainer
-from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, quiet_trainer, ready_data
+from tests.helpers import composed
 
-DEFAULT = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, "logger": False}
 
 
@@ -71,7 +66,7 @@ class Scripted(pl.LightningModule):
 
 def fit(folder, scores, steps=6, every=2, resume=None, **options):
     """Train for some steps with the checkpoints of the default config; an epoch has 4 steps."""
-    config = OmegaConf.create({"run_dir": str(folder), "monitor": "val/spearman", "callbacks": DEFAULT}).callbacks
+    config = composed(f"run_dir={folder}").callbacks
     made = [instantiate(config[name]) for name in ("steps", "best", "last")]
     intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
     trainer = make_trainer(accelerator="cpu", callbacks=made, **intervals, **QUIET | options)
@@ -102,8 +97,6 @@ def test_best_is_the_highest_and_last_is_written_at_every_validation(tmp_path, s
     assert checkpoint(tmp_path, "last")["global_step"] == 6
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
     assert "optimizer_states" not in checkpoint(tmp_path, "best") and "optimizer_states" in checkpoint(tmp_path, "last")
-    with pytest.raises(UserError, match="best.ckpt is not a checkpoint to resume from"):
-        find_checkpoint(str(tmp_path / "checkpoints" / "best.ckpt"), tmp_path / "another")
 
 
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")
@@ -202,22 +195,15 @@ def test_duplicates_are_rows_with_one_of_their_sentences_among_their_negatives(e
     assert share_of_duplicates(batch) == pytest.approx(4 / 5)
 
 
-def curves_of(encoder, folder, steps, every, **options):
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), **options)
+@pytest.mark.parametrize(("steps", "logged"), [(7, [3, 6, 7]), (6, [3, 6])])
+def test_curves_are_logged_with_the_loss_and_at_the_last_step(encoder, tmp_path, steps, logged):
     collate = ViewCollator(encoder.tokenizer, 16)
     loader = DataLoader([(text,) for text in SENTENCES], batch_size=2, collate_fn=collate)
-    trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=[CountSteps(), BatchCurves()])
-    trainer.loggers = [CurvesLogger(folder, name="", version="")]
-    trainer.log_every_n_steps = every
-    trainer.fit(module, loader)
-    return pandas.read_csv(folder / "metrics.csv").set_index("step")
-
-
-@pytest.mark.parametrize(("steps", "every", "logged"), [(7, 3, [3, 6, 7]), (6, 3, [3, 6])])
-def test_curves_are_logged_with_the_loss_and_at_the_last_step(encoder, tmp_path, steps, every, logged):
-    curves = curves_of(encoder, tmp_path, steps, every)
-    names = ("loss", "positive_similarity", "negative_similarity", "duplicates")
-    for name in names:
+    logs = {"logger": CurvesLogger(tmp_path, name="", version=""), "log_every_n_steps": 3}
+    trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=[CountSteps(), BatchCurves()], **logs)
+    trainer.fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), loader)
+    curves = pandas.read_csv(tmp_path / "metrics.csv").set_index("step")
+    for name in ("loss", "positive_similarity", "negative_similarity", "duplicates"):
         assert curves[f"train/{name}"].dropna().index.tolist() == logged, name
 
 

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-import yaml
 from hydra.utils import instantiate
 from lightning_fabric.utilities import move_data_to_device
-from omegaconf import OmegaConf
 
-from simcse_pl.config import CONF
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
@@ -22,6 +19,7 @@ from simcse_pl.training.checkpoints import RunMetadata
 from simcse_pl.training.fit import measure_tasks, train_and_test
 from simcse_pl.training.module import SimCSEModule
 from tests.conftest import SENTENCES, adamw
+from tests.helpers import composed
 from tests.losses.cases import CASES, attached, batch_of, load
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
 from tests.senteval_bundle import write_bundle
@@ -40,13 +38,6 @@ def test_encoding_waits_once_for_64_batches(make_model):
     torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=0)
 
 
-def default_callbacks(folder):
-    callbacks = yaml.safe_load((CONF / "callbacks" / "default.yaml").read_text())
-    options = {"run_dir": str(folder), "seed": 3, "monitor": "val/spearman", "speed": None}
-    config = OmegaConf.create(options | {"callbacks": callbacks})
-    return list(instantiate(config.callbacks).values())
-
-
 @pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:Found .* module")
 def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs):
     """With the default callbacks and a queue. The first steps fill caches and do not count."""
@@ -55,7 +46,7 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), queue=MomentumQueue(size=6))
     suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
-    record = RunMetadata()
+    record, callbacks = RunMetadata(), instantiate(composed(f"run_dir={tmp_path}").callbacks)
     with Pretend() as device:
         waits = []
         steps = pl.callbacks.LambdaCallback(
@@ -64,7 +55,7 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
         trainer = pl.Trainer(
             strategy=PretendStrategy(),
             inference_mode=False,
-            callbacks=[steps, *default_callbacks(tmp_path), record],
+            callbacks=[steps, *callbacks.values(), record],
             logger=CurvesLogger(tmp_path, name="", version=""),
             default_root_dir=tmp_path,
             **{"precision": "32-true", "max_steps": 9, "max_epochs": -1, "check_val_every_n_epoch": None},

@@ -30,24 +30,19 @@ REASONS = {FULL: "No space left on device", DENIED: "Permission denied"}
 
 
 @pytest.fixture
-def commands(make_model, sentences, pairs):
-    """Return the arguments of the commands that write, for a folder to write to."""
+def run(make_model, sentences, pairs, forks_of_session, tmp_path):
+    """Run a command that writes to a folder in tmp_path, with a fault."""
     model = make_model("bert")
     encoder = [model, "--pooling", "mean"]
     small = ["data.batch_size=4", "trainer=cpu", "trainer.max_steps=1", "val_every=1", "log_every=1", "resume=auto"]
     small += [f"data.validation={pairs}", f"data.test={pairs}"]
     train = ["train.py", "data=text", f"data.train={sentences}", *tiny(model), *small, "logger=csv"]
     encode = ["-m", "simcse_pl", "encode", *encoder, sentences, "--out"]
-    return {
+    commands = {
         "train": lambda to: [*train, f"hydra.run.dir={to}/run"],
         "encode": lambda to: [*encode, f"{to}/v.npy"],
         "index": lambda to: ["-m", "simcse_pl", "index", *encoder, sentences, f"{to}/index"],
     }
-
-
-@pytest.fixture
-def run(commands, forks_of_session, tmp_path):
-    """Run a command that writes to a folder in tmp_path, with a fault."""
 
     def run_(name, folder, fault=None):
         to = tmp_path / folder

@@ -18,9 +18,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.fsdp import FullyShardedStrategy, gather, weights_of_first_rank
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, linear, tiny
+from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, tiny
 from tests.forks import on_ranks
 from tests.runs import StopAfter, StoppedError
 
@@ -39,12 +38,9 @@ def make_parts(case, model, pairs, strategy, ranks, optimizer=SGD, callbacks=(),
     """Return a trainer of 3 steps, a module and batches of 7 pairs."""
     torch.manual_seed(0)
     _, options, of_module = CASES[case]
-    trainer = make_trainer(
-        **{"precision": "32-true", "accelerator": "cpu", "strategy": strategy, "devices": ranks, "max_steps": 3},
-        **{"callbacks": [SeedEveryStep(1), *callbacks], "default_root_dir": pairs.parent, "limit_val_batches": 0},
-        **dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False),
-        **{"use_distributed_sampler": False, "gradient_clip_val": 0.5},
-    )
+    how = {"strategy": strategy, "devices": ranks, "max_steps": 3, "limit_val_batches": 0, "gradient_clip_val": 0.5}
+    callbacks = [SeedEveryStep(1), *callbacks]
+    trainer = quiet_trainer(callbacks=callbacks, default_root_dir=pairs.parent, use_distributed_sampler=False, **how)
     if "adapter" in options:
         options = options | {"adapter": peft.LoraConfig(r=2, target_modules=options["adapter"])}
     with weights_of_first_rank(trainer):

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import os
 import re
 import signal
@@ -21,6 +20,7 @@ from safetensors.torch import load_file
 from simcse_pl.cli.entry_point import disable_hydra_output_on_other_ranks
 from simcse_pl.training.launch import Jobs, Share, share_of_job
 from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.files import read_json
 from tests.conftest import ROOT, environment, tiny
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
@@ -84,10 +84,6 @@ def given(sentences, pairs, make_model):
     """Return options of a short run."""
     common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert")), "~callbacks.progress"]
     return [*common, "data.batch_size=4", f"data.validation={pairs}"]
-
-
-def results_of(folder):
-    return json.loads((folder / "results.json").read_text())
 
 
 JOB = """
@@ -194,7 +190,7 @@ def test_a_sweep_runs_jobs_of_two_ranks(start, given, tmp_path):
     status, stderr = started.end()
     assert status == 1 and stderr.rstrip().endswith("error: 1 of 2 jobs failed: 0")
     assert "takes 2 sentences and a label in each row" in stderr
-    results = results_of(sweep / "1")
+    results = read_json(sweep / "1" / "results.json")
     assert results["steps"] == 6 and results["choices"]["objective"] == "simcse"
     assert {path.name for path in sweep.iterdir() if path.stem != "sweep"} == {"0", "1", "multirun.yaml"}
 
@@ -262,7 +258,7 @@ def test_two_nodes_train_like_one_process(start, run_command, given, tmp_path):
         nodes = [start(*words, *common, *two, f"hydra.run.dir={folder}", **variables) for variables, words in commands]
         ends = [node.end() for node in nodes]
         assert [status for status, _ in ends] == [0, 0], ends
-        assert results_of(folder)["steps"] == results_of(tmp_path / "one")["steps"] == 20
+        assert [read_json(place / "results.json")["steps"] for place in (folder, tmp_path / "one")] == [20, 20]
         weights = load_file(folder / "encoder" / "model.safetensors")
         torch.testing.assert_close(weights, expected, atol=1e-4, rtol=0)
 
@@ -276,7 +272,7 @@ def test_a_job_of_two_ranks_preempted_by_submitit_is_resumed(start, given, tmp_p
     run.kill("submitit.core._submit", signal.SIGUSR2)
     status, stderr = run.end(400)
     assert status == 0, stderr
-    assert results_of(sweep / "0")["steps"] == 300
+    assert read_json(sweep / "0" / "results.json")["steps"] == 300
     (log,) = (sweep / ".submitit").glob("*/*_log.err")
     step = re.search(r"stopped after step (\d+)", log.read_text())[1]
     why = "this is a job of a sweep, where resume=auto is the default"

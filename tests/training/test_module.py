@@ -1,7 +1,8 @@
-"""The Lightning module: views, losses, curves, clipping, held-out rows, the queue, and compilation."""
+"""The Lightning module: views, losses, curves, clipping, held-out rows, the queue, compilation, and NaN."""
 
 import itertools
 import math
+import re
 from functools import partial
 
 import pytest
@@ -20,7 +21,7 @@ from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, ready_data
+from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, ready_data, tiny
 
 STSB = ScoredPairs("sample")
 PAIRS = STSB.sets["validation"][""]
@@ -29,16 +30,6 @@ PAIRS = STSB.sets["validation"][""]
 @pytest.fixture
 def encoder(make_model):
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp_train_only")
-
-
-@pytest.fixture
-def module(encoder):
-    return SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear())
-
-
-@pytest.fixture
-def batch(encoder):
-    return ViewCollator(encoder.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
 
 
 def trainer(*callbacks, **options):
@@ -112,7 +103,8 @@ def test_losses_know_the_share_of_the_steps_that_are_done(encoder):
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
-def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(module, precision):
+def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(encoder, precision):
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear())
     norms, clipped, logged, rates = [], [], [], []
 
     def norm():
@@ -131,7 +123,7 @@ def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_r
             rates.append(trainer.callback_metrics["train/lr"].item())
 
     options = {"gradient_clip_val": 1e-3, "precision": precision}
-    trainer(Record(), max_steps=3, **options).fit(module, view_loader(module.encoder))
+    trainer(Record(), max_steps=3, **options).fit(module, view_loader(encoder))
     assert len(clipped) >= 2 and clipped == pytest.approx([1e-3] * len(clipped), rel=1e-3)
     assert logged == pytest.approx(norms, rel=1e-5)
     assert rates == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
@@ -147,11 +139,11 @@ class Norm(Loss):
         return self.scale * batch.embeddings[:, 0].norm()
 
 
-def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights(encoder, batch):
+def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights(encoder):
     terms = {"norm": Norm(0.25), "disabled": Norm(0.0)}
     module = SimCSEModule(encoder, ContrastiveLoss(weight=3.0), adamw(), auxiliary=terms).eval()
     assert list(module.auxiliary) == ["norm"] and not hasattr(terms["disabled"], "scale")
-    rows = module.batch_of(batch)
+    rows = module.batch_of(next(iter(view_loader(encoder))))
     loss = module.loss(rows)
     norm = 2 * rows.embeddings[:, 0].norm()
     torch.testing.assert_close(loss, 3 * ContrastiveLoss()(*rows.embeddings.unbind(dim=1)) + 0.25 * norm)
@@ -273,3 +265,22 @@ def test_data_without_the_encoders_template_are_an_error(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), **template)
     with pytest.raises(UserError, match="^the data does not have the encoder's template: "):
         trainer().fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), data(encoder))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, make_model, sentences):
+    given = ["optimizer.lr=1e30", "data=text", f"data.train={sentences}", "val_every=100", "logger=csv"]
+    done, folder = train(*tiny(make_model("bert")), *given, status=2)
+    said = rf"error: step 2: the loss is nan and its gradient's norm nan, in rows ([\d, ]+) of {sentences}: "
+    rows = re.match(said, done.stderr.splitlines()[-1])[1].split(", ")
+    assert {*rows} <= {*map(str, range(1, len(SENTENCES) + 1))} and len(rows) > 1
+    assert not (folder / "results.json").exists()
+
+
+class BadGradient(ContrastiveLoss):
+    def forward(self, encoder, batch):
+        return super().forward(encoder, batch) + (batch.embeddings.sum() * 0).sqrt()
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run(encoder):
+    with pytest.raises(UserError, match="^step 1: the loss is .* and its gradient's norm nan, in unknown rows"):
+        trainer().fit(SimCSEModule(encoder, BadGradient(), adamw()), view_loader(encoder))

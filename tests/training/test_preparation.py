@@ -1,11 +1,16 @@
-"""Frozen parameters, and runs of unsupervised SimCSE whose two views would be equal."""
+"""Frozen parameters, optimizers and schedules, and runs of unsupervised SimCSE whose two views would be equal."""
 
 import contextlib
+import math
 import re
+from functools import partial
 
 import peft
 import pytest
 import torch
+import transformers
+from hydra.utils import instantiate
+from torch import nn
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
@@ -13,11 +18,13 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.inner_layer import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.preparation import check_views_differ
+from simcse_pl.training.preparation import build_optimizer, build_schedule, check_views_differ
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw
+from tests.conftest import SENTENCES, adamw, linear
+from tests.helpers import composed
 
 EQUAL = "^model.dropout: the two views of a sentence of .* have equal vectors without dropout"
+COSINE = torch.optim.lr_scheduler.CosineAnnealingLR
 
 
 def load(folder, dropout, lora_dropout=None):
@@ -81,3 +88,53 @@ def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, poo
     module.loss(module.batch_of(views)).backward()
     for name, weight in module.named_parameters():
         assert (weight.grad is not None) == weight.requires_grad == (not re.search(unused, name)), name
+
+
+def one_weight():
+    return [nn.Parameter(torch.ones(1))]
+
+
+def rates(scheduler, steps):
+    """Return the learning rate, which begins with 1, of each step."""
+    optimizer = torch.optim.SGD(one_weight(), lr=1.0)
+    schedule = build_schedule(scheduler, optimizer, steps)
+    for _ in range(steps):
+        yield optimizer.param_groups[0]["lr"]
+        optimizer.step()
+        if schedule:
+            schedule.step()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        (linear(), [1.0, 0.75, 0.5, 0.25]),
+        (partial(transformers.get_cosine_schedule_with_warmup, num_warmup_steps=0), [1.0, 0.75, 0.25]),
+        (COSINE, [0.5 + 0.5 * math.cos(math.pi * step / 5) for step in range(5)]),
+        (partial(COSINE, T_max=2), [1.0, 0.5, 0.0]),
+        (None, [1.0, 1.0]),
+    ],
+)
+def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expected):
+    assert [*rates(scheduler, len(expected))] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "fused", "scaled"),
+    [
+        (adamw(), True, False),
+        (adamw(fused=False), False, False),
+        (torch.optim.SGD, None, None),
+        (partial(torch.optim.SGD, fused=True), True, False),
+    ],
+)
+def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
+    assert build_optimizer(optimizer, one_weight()).defaults["fused"] is fused
+    assert build_optimizer(optimizer, one_weight(), gradient_scaler=True).defaults["fused"] is scaled
+
+
+@pytest.mark.parametrize(("choice", "last"), [("linear", 0.2), ("cosine", 0.0955), ("constant", 1.0)])
+def test_every_schedule_warms_up_and_ends_as_its_name_says(choice, last):
+    make = instantiate(composed(f"scheduler={choice}", "scheduler.num_warmup_steps=2").scheduler)
+    first, second, third, *_, seventh = rates(make, 7)
+    assert (first, second, third) == (0.0, 0.5, 1.0) and seventh == pytest.approx(last, abs=1e-4)

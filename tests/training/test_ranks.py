@@ -13,8 +13,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.training.callbacks import SeedEveryStep
 from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preemption import Preemption
-from simcse_pl.training.trainer import make_trainer
-from tests.conftest import adamw
+from tests.conftest import adamw, quiet_trainer
 from tests.forks import on_ranks
 
 COUNTED = 2  # the last of the 4 steps of an epoch: before, DDP arranges its buckets
@@ -41,12 +40,9 @@ def _one_rank(number, results, folder, model, sentences, pairs):
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=2, max_length=8, **scored)
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     observer = Observer()
-    trainer = make_trainer(
-        **{"precision": "32-true", "accelerator": "cpu", "strategy": "ddp", "devices": 2, "max_steps": 10},
-        **{"callbacks": [SeedEveryStep(1), observer, Preemption(folder / "last.ckpt")], "default_root_dir": folder},
-        **dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "use_distributed_sampler"), False),
-        limit_val_batches=0,
-    )
+    callbacks = [SeedEveryStep(1), observer, Preemption(folder / "last.ckpt")]
+    how = {"strategy": "ddp", "devices": 2, "max_steps": 10, "limit_val_batches": 0, "default_root_dir": folder}
+    trainer = quiet_trainer(callbacks=callbacks, use_distributed_sampler=False, **how)
     try:
         trainer.fit(module, data)
     except SystemExit as stopped:

@@ -1,6 +1,6 @@
 """An error is one line, and the exit status tells a user's mistake from a failure."""
 
-import importlib.util
+import runpy
 import shlex
 
 import pytest
@@ -41,10 +41,8 @@ def test_an_option_can_be_copied_to_a_shell(folder):
 def test_an_error_in_code_of_ones_own_names_its_line(tmp_path, monkeypatch, capfd):
     (tmp_path / "my_losses.py").write_text("import json\ndef f(): json.loads('{')\n")
     monkeypatch.chdir(tmp_path)
-    spec = importlib.util.spec_from_file_location("my_losses", tmp_path / "my_losses.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    own = runpy.run_path("my_losses.py")
     with pytest.raises(Exception) as caught:  # noqa: PT011
-        module.f()
+        own["f"]()
     assert report_error(caught.value, debug=False, debug_option="debug=true") == 2
     assert capfd.readouterr().err.startswith("error: my_losses.py:2: JSONDecodeError: ")
