@@ -79,7 +79,7 @@ def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_p
 def test_the_command_measures_everything(run_command, tmp_path):
     page = tmp_path / "gpu.md"
     page.write_text((ROOT / PAGE).read_text())
-    run_command("-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--out", tmp_path, "--page", page, fresh=True)
+    run_command("-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--out", tmp_path, "--page", page)
     contents = {file.stem: json.loads(file.read_text()) for file in tmp_path.glob("*.json")}
     assert all(own["complete"] for own in contents.values()) and len(contents) == 7
     assert "Not measured" not in page.read_text() and "failed" not in page.read_text()
