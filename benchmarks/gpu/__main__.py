@@ -1,4 +1,4 @@
-"""Compare a GPU with the CPU, and measure its speed; write records and docs/gpu.md. It takes less than 9 minutes.
+"""Compare a GPU with the CPU, and measure its speed; write records and docs/gpu.md. It takes at most 13 minutes.
 
     python -m benchmarks.gpu                                              as `make gpu`
     python -m benchmarks.gpu --device cpu --tiny --out OUT --page PAGE    try the code out without a GPU
@@ -24,12 +24,11 @@ from typing import Any
 PAGE, RECORDS = Path("docs/gpu.md"), Path(__file__).parent / "records"
 STAGES = [  # parts that run at the same time, by their modules, and their time limit in seconds
     ({"losses": "correctness", "kernels": "correctness", "runs": "runs"}, 180),
-    ({"training": "speed"}, 150),
-    ({"encoding": "speed"}, 60),
-    ({"profiles": "speed"}, 60),
-    ({"compiled": "speed"}, 150),
+    ({"training": "speed"}, 180),
+    ({"encoding": "speed"}, 100),
+    ({"profiles": "speed"}, 90),
+    ({"compiled": "speed"}, 230),
 ]
-TOTAL = 530  # seconds, for all
 _SLOWER = 5  # factor of the limits for tiny sizes, which are for any CPU
 
 
@@ -79,7 +78,6 @@ def run_part(part: str, device: str, tiny: bool, out: Path) -> None:
 def run_stages(given: argparse.Namespace) -> None:
     """Run each part in a process of its own, until its time limit."""
     factor = _SLOWER if given.tiny else 1
-    end = time.monotonic() + factor * TOTAL
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.gpu", f"--out={given.out}", f"--device={given.device}"]
     for parts, limit in STAGES:
         environment = dict(os.environ)
@@ -88,7 +86,7 @@ def run_stages(given: argparse.Namespace) -> None:
         else:  # the speed of one card; transformers' trainer would use all
             environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         processes = {}
-        until = min(end, time.monotonic() + factor * limit)
+        until = time.monotonic() + factor * limit
         try:
             for part in parts:
                 (given.out / f"{part}.json").unlink(missing_ok=True)
