@@ -61,9 +61,7 @@ def fast_dropout(x: Tensor, p: float) -> Tensor:
     integer = _INTEGER[x.dtype]
     limits = torch.iinfo(integer)
     seed = int(torch.randint(torch.iinfo(torch.int64).max, ()))
-    words = np.random.Generator(np.random.SFC64(seed)).integers(
-        0, 2**64, -(-x.numel() * limits.bits // 64), dtype=np.uint64
-    )
+    words = np.random.SFC64(seed).random_raw(-(-x.numel() * limits.bits // 64))
     drawn = torch.from_numpy(words.view(np.int64)).view(integer)[: x.numel()].view(x.shape)
     below = drawn.bitwise_and_(limits.max).sub_(round(p * limits.max))  # negative: dropped
     kept = below.bitwise_right_shift_(limits.bits - 1).bitwise_not_()  # all bits set, or none
