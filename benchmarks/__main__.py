@@ -56,9 +56,10 @@ def commands(senteval_dir: str | None, triplets: str | None) -> dict[str, list[s
 
 def page(out: Path, run: dict[str, list[str]]) -> str:
     """Return the tables in Markdown, each with its command and its figure."""
-    about = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    cpu = next((line.partition(":")[2].strip() for line in about if line.startswith("model name")), "a CPU")
-    machine = f"{os.cpu_count()} cores of {cpu}"
+    about = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
+    cpu = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in about)}
+    known = ", ".join(f"{name} {cpu[name]}" for name in ("cpu family", "model") if name in cpu)
+    machine = f"{os.cpu_count()} cores of {cpu.get('model name', 'a CPU')} ({known or 'unknown'})"
     parts = [_HEAD.format(machine=machine, threads=torch.get_num_threads(), torch=torch.__version__)]
     for table, arguments in run.items():
         shown = [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simcse_pl.training.module import SimCSEModule as SimCSEModule
     from simcse_pl.training.trainer import make_trainer as make_trainer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 _MODULES = {
     "ContrastiveLoss": "losses.contrastive",
     "EmbeddedBatch": "losses.loss",

@@ -13,7 +13,6 @@ from rich.console import Console
 from torch import Tensor
 
 from simcse_pl.cpu import Speed
-from simcse_pl.cpu.memory import keep_freed_memory
 from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.losses.contrastive import duplicate_negatives
 from simcse_pl.losses.loss import EmbeddedBatch, select_views
@@ -143,16 +142,6 @@ class CpuSpeed(Callback):
             log.info("%-13s %s", "speed", ", ".join(f"{name}={value}" for name, value in vars(self.speed).items()))
         for encoder in [part for part in pl_module.modules() if isinstance(part, SentenceEncoder)]:
             self.speed.apply(encoder.backbone, encoder.groups)
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep freed memory for the next step."""
-        if trainer.strategy.root_device.type == "cpu":
-            keep_freed_memory()
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Return freed memory as before."""
-        if trainer.strategy.root_device.type == "cpu":
-            keep_freed_memory(False)
 
 
 class GeometryCurves(Callback):
