@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import fill
 
 import torch
 
@@ -23,18 +24,20 @@ _PAGE = Path("docs/benchmarks.md")
 _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
-`python -m benchmarks` measured these tables on {machine} ({threads} threads, torch {torch}).
-GPUs have [a page of their own](gpu.md).
+`python -m benchmarks` measured these tables on {machine},
+with {threads} threads and torch {torch}. GPUs have [a page of their own](gpu.md).
 
-In each round, every row of a table is measured once. `times the first` is the speed relative to the first
-row in the same round: the median over rounds. Compare times only within a table, because the load of the
-machine varies. GFLOP/s does not count padding.
+In each round, every row of a table is measured once. `times the first` is the speed relative to the
+first row in the same round: the median over rounds. Compare times only within a table, because the
+load of the machine varies. GFLOP/s does not count padding.
 
 - `plain loop` is PyTorch in float32, with the encoder, the loss and the linear layers of simcse_pl.
-- `simcse_pl` uses bf16 and the default [speed options](devices.md#what-determines-the-speed-on-a-cpu).
-  `padded` sets `speed.tokens_per_pass=inf`, `unpadded` sets `model.attn_implementation=unpadded`, and
-  `torch's dropout` sets `speed.fast_dropout=false`.
-- `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` writes snli.csv from the dev split of SNLI.
+- `simcse_pl` uses bf16 and the default [speed
+  options](devices.md#what-determines-the-speed-on-a-cpu). `padded` sets
+  `speed.tokens_per_pass=inf`, `unpadded` sets `model.attn_implementation=unpadded`, and `torch's
+  dropout` sets `speed.fast_dropout=false`.
+- `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` writes snli.csv from the dev split of
+  SNLI.
 """
 
 
@@ -64,7 +67,8 @@ def page(out: Path, run: dict[str, list[str]]) -> str:
     for table, arguments in run.items():
         shown = [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
         parts.append(f"    python -m benchmarks.{shlex.join(shown)}\n")
-        parts.append((out / f"{table}.md").read_text(encoding="utf-8"))
+        lines = (out / f"{table}.md").read_text(encoding="utf-8").splitlines()
+        parts.append("\n".join(line if line.startswith("|") else fill(line, 100) for line in lines) + "\n")
         parts.append(f"![{table}](figures/benchmark_{table}.png)\n")
     return "\n".join(parts)
 

@@ -83,7 +83,7 @@ def runs(device: str, tiny: bool) -> Iterator[Record]:
         one = reference if device == "cpu" else pool.submit(train, folder, "one", "trainer=gpu")
         again = pool.submit(resumed, folder, f"trainer={accelerator}")
         several = {}
-        for kind, devices in product(("ddp", "fsdp"), sorted({1, count})):
+        for kind, devices in product(("ddp", "fsdp"), {count} if tiny else sorted({1, count})):
             options = [f"trainer={kind}", f"trainer.devices={devices}"]
             accelerated = [*options, f"trainer.accelerator={accelerator}"]
             several[" ".join(options)] = pool.submit(train, folder, f"{kind}-{devices}", *accelerated)
