@@ -38,6 +38,8 @@ load of the machine varies. GFLOP/s does not count padding.
   dropout` sets `speed.fast_dropout=false`.
 - `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` writes snli.csv from the dev split of
   SNLI.
+
+The command of each table is above it.
 """
 
 

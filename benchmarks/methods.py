@@ -34,7 +34,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
 from benchmarks.common import QUIET, StepClock, in_turn, parser, save
-from simcse_pl.cli.train import build_module
+from simcse_pl.cli.train import build_data, build_module
 from simcse_pl.config import CONF
 from simcse_pl.data.datamodule import SentenceDataModule
 from simcse_pl.reports.published import methods_file, setting_of
@@ -134,10 +134,8 @@ def with_local_networks(node: Any, folder: Path | str) -> None:
 def built(config: DictConfig) -> tuple[SimCSEModule, SentenceDataModule]:
     """Return the module and the data of a config, as train.py builds them."""
     pl.seed_everything(config.seed, verbose=False)
-    encoder = instantiate(config.model)
-    evaluators = instantiate(config.evaluators)
-    data = instantiate(config.data, tokenizer=encoder.tokenizer, templates=encoder.templates, evaluators=evaluators)
-    return build_module(config, encoder), data
+    module = build_module(config, instantiate(config.model))
+    return module, build_data(config, module)
 
 
 def train(method: str, steps: int, memory: bool = True) -> Cost:

@@ -208,7 +208,10 @@ def tables(records: Sequence[Mapping[str, Any]], figures: Path) -> str:
                 job.mkdir(parents=True)
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
-                text += f"### {heading(sweep)}\n\n{sweep_table(group).markdown()}\n"
+                table = sweep_table(group).markdown()
+                if own[0]["sweep"]["size"] == "mini":
+                    table = table.replace(", which selects the checkpoint", " at the last step")  # see `scored`
+                text += f"### {heading(sweep)}\n\n{table}\n"
                 if figure := sweep_figure(group):
                     figure.savefig(figures / f"findings_{sweep}.png", dpi=150)
                     text += f"![Scores by {heading(sweep).partition(': ')[2]}](figures/findings_{sweep}.png)\n\n"

@@ -101,7 +101,7 @@ def methods_table(index: str) -> str:
 
 def methods_of_readme() -> str:
     """Return the table of the README: paper, config, example in Lightning, record of the official code, and scores."""
-    lines = [("Method", "Paper", "`method=`", "Lightning", "Official code", "BERT/RoBERTa"), ["---"] * 6]
+    lines = [("Method", "Paper", "`method=`", "Plain Lightning", "Official code", "BERT/RoBERTa"), ["---"] * 6]
     for page in sorted(PAGES.glob("*.md")):
         name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
         paper, example = PAPERS[name], {"sup_simcse": "supervised_simcse"}.get(name, name)

@@ -27,9 +27,8 @@ class StopAfter(pl.Callback):
 def build(config):
     """Return the module and the data, as train.py does."""
     pl.seed_everything(config.seed, verbose=False)
-    encoder = instantiate(config.model)
-    data = build_data(config, encoder)
-    return build_module(config, encoder), data
+    module = build_module(config, instantiate(config.model))
+    return module, build_data(config, module)
 
 
 def fit(config, *callbacks, checkpoint=None):

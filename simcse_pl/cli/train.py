@@ -92,11 +92,8 @@ def train_here(
 
     with weights_of_first_rank(trainer):
         encoder: SentenceEncoder = instantiate(config.model)
-    data = build_data(config, encoder)
     module = build_module(config, encoder)
-    if any(getattr(part, "whole_words", False) for part in module.modules()):
-        segment = instantiate(config.segmenter)
-        data.segment = None if getattr(segment, "func", segment) is spaces else segment
+    data = build_data(config, module)
     suite = read_test_tasks(config) if config.test_tasks else None
     data.setup()
     module.prepare(data.row_kinds)
@@ -136,10 +133,14 @@ def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Tr
     return trainer
 
 
-def build_data(config: DictConfig, encoder: SentenceEncoder) -> SentenceDataModule:
-    """Return the datamodule, which has not read its data yet."""
-    parts = {"templates": encoder.templates, "evaluators": instantiate(config.evaluators)}
-    data: SentenceDataModule = instantiate(config.data, tokenizer=encoder.tokenizer, **parts)
+def build_data(config: DictConfig, module: SimCSEModule) -> SentenceDataModule:
+    """Return the datamodule of what a module trains; it has not read its data yet."""
+    parts = {"templates": module.encoder.templates, "evaluators": instantiate(config.evaluators)}
+    if any(getattr(part, "whole_words", False) for part in module.modules()):
+        segment = instantiate(config.segmenter)
+        if getattr(segment, "func", segment) is not spaces:  # the tokenizer knows these words
+            parts["segment"] = segment
+    data: SentenceDataModule = instantiate(config.data, tokenizer=module.encoder.tokenizer, **parts)
     for name in config.objectives:
         if name not in data.sets:
             raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")

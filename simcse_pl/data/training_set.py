@@ -181,9 +181,18 @@ class TrainingSet:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._check_views()
         examples = [row[0] for row in self._tokens([int(row) for row in self.chosen[:_ROWS_TRIED]])]
-        labels = self.labels, label_range, len(self.classes) or None
-        known, used = () if self.streaming else self.rows, (self.chosen, self.held_out)
-        self.kind = RowKind(self.view_roles, *labels, examples, known, used, self._columns, self.key, self.name or "")
+        self.kind = RowKind(
+            self.view_roles,
+            labels=self.labels,
+            label_range=label_range,
+            classes=len(self.classes) or None,
+            examples=examples,
+            sentences=() if self.streaming else self.rows,
+            used=(self.chosen, self.held_out),
+            columns=self._columns,
+            key=self.key,
+            dataset=self.name or "",
+        )
         self.groups = self.sampler(self.kind) if self.sampler else None
         if self.streaming:
             self.chosen = range(sys.maxsize)
@@ -308,8 +317,7 @@ class TrainingSet:
                 if number and not view.shared_random:
                     seed += f"-{number}"
                 following = self.rows.following(place, view.num_following)
-                of_row = self.rows[place][0], following, random.Random(seed), row[0]
-                inputs.append(ViewInput(*of_row, *self._limits))
+                inputs.append(ViewInput(self.rows[place][0], following, random.Random(seed), row[0], *self._limits))
             sentences: Sequence[Any] = view(inputs)
             made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
         return [(*row[: self._width], *views) for row, *views in zip(tokens, *made, strict=True)]

@@ -50,7 +50,7 @@ def read_training(encoder: str) -> TrainedBy | None:
     results = read_shape(TrainingRun, folder / RESULTS_FILE)
     options = [_without_paths(option) for option in results.overrides]
     config = _without_paths(OmegaConf.to_container(OmegaConf.load(folder / RESOLVED_CONFIG)))
-    return TrainedBy(read_run(folder), results, " ".join(["python train.py", *options]), config)
+    return TrainedBy(read_run(folder), results, " ".join(["simcse train", *options]), config)
 
 
 def _without_paths(value: Any) -> Any:

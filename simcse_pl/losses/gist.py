@@ -44,14 +44,17 @@ class GISTLoss(ContrastiveLoss, TaughtLoss):
     def false_negatives(
         self, batch: EmbeddedBatch, comparisons: Sequence[Sequence[int]]
     ) -> Sequence[Mapping[int, Tensor]]:
-        """Return what the guide leaves out of the negatives of each comparison."""
+        """Return what the guide leaves out of the negatives of each comparison, and what `mask_duplicates` does."""
         guided = self.guide.embed(batch)
         gathered = batch.gather(guided)
         masks = []
-        for first, positive, *others in comparisons:
+        duplicates = super().false_negatives(batch, comparisons)
+        for (first, positive, *others), repeated in zip(comparisons, duplicates, strict=True):
             queries = guided[:, first]
             limit = paired_similarity(queries, guided[:, positive])[:, None]
             limit = limit - self.margin * (limit.abs() if self.relative_margin else 1)
             views = (positive, *others)
             masks.append({view: similarity_matrix(queries, gathered[:, view]) > limit for view in views})
+            for view, mask in (repeated or {}).items():
+                masks[-1][view] = masks[-1][view] | mask if view in masks[-1] else mask
         return masks

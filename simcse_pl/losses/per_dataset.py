@@ -1,4 +1,4 @@
-"""Another loss for each data set."""
+"""One loss for each data set."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
 
 
 class LossPerDataset(Loss):
-    """Another loss for each data set; a batch has the rows of one of them.
+    """One loss for each data set; a batch has the rows of one of them.
 
     Args:
         default: the loss of the data sets that are not named.
@@ -37,10 +36,6 @@ class LossPerDataset(Loss):
         """Prepare each loss."""
         for loss in (self.default, *self.losses):
             loss.attach(encoder)  # type: ignore[operator]
-
-    def check_rows(self, rows: RowKind) -> None:
-        """Check the rows of a data set that is not named."""
-        self.default.check_rows(rows)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the weighted loss of the batch's data set."""

@@ -94,13 +94,14 @@ class SpanMasking(SentenceView):
 
     shared_random = True
 
-    def __init__(self, rate: Rate = 0.2, role: str = "positive") -> None:
+    def __init__(self, rate: Rate = 0.2, role: Role = Role.POSITIVE) -> None:
         super().__init__(role)
         self.rate = rate
 
     def make(self, source: ViewInput) -> Tokens:
         """Return the tokens with the span masked."""
-        assert source.mask is not None, "the tokenizer has no mask token"
+        if source.mask is None:
+            raise UserError("SpanMasking: the tokenizer has no mask token; choose another model or view")
         inner = len(source.tokens) - sum(source.special)
         length = round(self.rate * inner)
         start = source.special[0] + int(source.random.random() * (inner - length + 1))

@@ -1,6 +1,7 @@
 """CARDS (Wang et al. 2022): the view in which some words have the other case."""
 
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
+from simcse_pl.models.roles import Role
 
 
 class SwitchCase(SentenceView):
@@ -15,7 +16,7 @@ class SwitchCase(SentenceView):
             integer, but at least 1.
     """
 
-    def __init__(self, probability: Rate = 0.05, independent: bool = True, role: str = "positive") -> None:
+    def __init__(self, probability: Rate = 0.05, independent: bool = True, role: Role = Role.POSITIVE) -> None:
         super().__init__(role)
         self.probability, self.independent = probability, independent
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
+from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import Tokens
 
 _RELEASED_LIMIT = 10
@@ -30,7 +31,7 @@ class TokenRepetition(SentenceView):
     """
 
     def __init__(
-        self, rate: Rate = 0.32, formula: Literal["paper", "released"] = "paper", role: str = "positive"
+        self, rate: Rate = 0.32, formula: Literal["paper", "released"] = "paper", role: Role = Role.POSITIVE
     ) -> None:
         super().__init__(role)
         self.rate = rate
@@ -64,7 +65,7 @@ class WordRepetition(SentenceView):
         segment: splits the sentence into words.
     """
 
-    def __init__(self, rate: Rate = 0.32, role: str = "positive", segment: Segmenter = spaces) -> None:
+    def __init__(self, rate: Rate = 0.32, role: Role = Role.POSITIVE, segment: Segmenter = spaces) -> None:
         super().__init__(role)
         self.rate, self.segment = rate, segment
 

@@ -132,7 +132,7 @@ class TokenDeletion(_InnerTokens):
         rate: the fraction of subwords to delete, rounded to the nearest number.
     """
 
-    def __init__(self, rate: Rate = 0.2, role: str = "positive") -> None:
+    def __init__(self, rate: Rate = 0.2, role: Role = Role.POSITIVE) -> None:
         super().__init__(role)
         self.rate = rate
 
@@ -152,7 +152,7 @@ class TokenInsertion(_InnerTokens):
             There are fewer copies in a longer view.
     """
 
-    def __init__(self, rate: Rate = 0.2, max_length: int | None = None, role: str = "positive") -> None:
+    def __init__(self, rate: Rate = 0.2, max_length: int | None = None, role: Role = Role.POSITIVE) -> None:
         super().__init__(role)
         self.rate, self.max_length = rate, max_length
 

@@ -149,7 +149,7 @@ class Negation(View):
             sentence without a match stays as it is.
     """
 
-    def __init__(self, spacy_model: str | None = None, role: str = "other", rules: str | None = None) -> None:
+    def __init__(self, spacy_model: str | None = None, role: Role = Role.OTHER, rules: str | None = None) -> None:
         super().__init__(role)
         self.is_english = rules is None
         self.rules = read_rules(rules or "en")

@@ -14,7 +14,7 @@ from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.backbone import run_backbone, run_with_attention
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import BatchNormHead, Head, projection_head
-from simcse_pl.models.pooling import OfLayers, Pooling, find_pooling, name_of
+from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
@@ -71,7 +71,7 @@ class SentenceEncoder(nn.Module):
         self,
         backbone: Backbone,
         tokenizer: PreTrainedTokenizerBase,
-        pooling: str | OfLayers = "cls",
+        pooling: str | PoolingFunction = "cls",
         postprocess: PostProcess | None = None,
         **settings: Any,
     ) -> None:
@@ -81,8 +81,14 @@ class SentenceEncoder(nn.Module):
         given = EncoderSettings(name_of(pooling), **settings)
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
         with_sentence_mask = self.pooling_layer.reads_sentence_mask or given.template_bias != "none"
-        how = given.template, with_sentence_mask, given.final_period, given.template_as_text, given.prompts
-        self.templates = Templates(tokenizer, *how)
+        self.templates = Templates(
+            tokenizer,
+            given.template,
+            with_sentence_mask=with_sentence_mask,
+            final_period=given.final_period,
+            as_text=given.template_as_text,
+            prompts=given.prompts,
+        )
         max_length = self.templates.checked_length(given.max_length, backbone)
         vars(self).update(vars(given) | {"max_length": max_length})
         tokenizer.model_max_length = max_length  # is saved with the tokenizer
@@ -96,8 +102,9 @@ class SentenceEncoder(nn.Module):
         self.groups = LengthGroups(ignores_padding(backbone, of_backbone))
         if packs_sequences(backbone) and not self.groups.ignores_padding:
             raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
-        uses = self.pooling, self.pooling_layer.masks, self.template_bias, self.groups.ignores_padding
-        self.templates.check_uses(*uses)
+        self.templates.check_uses(
+            self.pooling, self.pooling_layer.masks, self.template_bias, self.groups.ignores_padding
+        )
         self.projection = None
         self.pooled_dim: int = backbone.config.hidden_size
         if not isinstance(self.pooling_layer, Pooling):
@@ -118,7 +125,7 @@ class SentenceEncoder(nn.Module):
     def from_pretrained(
         cls,
         name: str | Path,
-        pooling: str | OfLayers | None = None,
+        pooling: str | PoolingFunction | None = None,
         head: Head | None = None,
         max_length: int | None = None,
         normalize: bool | None = None,
@@ -150,9 +157,10 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: the checkpoint does not exist or is damaged, or an option does not fit it.
         """
-        of_template = template, template_bias, final_period
-        values = pooling, head, max_length, normalize, *of_template, truncate_dim, template_as_text, prompts
-        return load_saved(cls, str(name), dict(zip(SETTINGS, values, strict=True)), backbone, options)
+        settings: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
+        settings |= {"template": template, "template_bias": template_bias, "final_period": final_period}
+        settings |= {"truncate_dim": truncate_dim, "template_as_text": template_as_text, "prompts": prompts}
+        return load_saved(cls, str(name), settings, backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.

@@ -30,7 +30,7 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
-OfLayers = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
+PoolingFunction = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
 
 
 def first_token(states: Tensor, mask: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ class CustomPooling(nn.Module):
     layers: tuple[int, ...] | None = None
     masks, reads_sentence_mask, reads_attention = 0, True, False
 
-    def __init__(self, function: OfLayers) -> None:
+    def __init__(self, function: PoolingFunction) -> None:
         super().__init__()
         self.function = function
 
@@ -217,7 +217,7 @@ CHOICES = (
 
 
 def find_pooling(
-    name: str | OfLayers, config: PreTrainedConfig, mask_token_id: int | None = None
+    name: str | PoolingFunction, config: PreTrainedConfig, mask_token_id: int | None = None
 ) -> Pooling | CustomPooling:
     """Return a pooling by its name.
 
@@ -271,7 +271,7 @@ def find_pooling(
     return pooling
 
 
-def name_of(pooling: str | OfLayers) -> str:
+def name_of(pooling: str | PoolingFunction) -> str:
     """Return the name of a pooling that is saved: its own, or the dotted name of a function or of a module's class."""
     if isinstance(pooling, str):
         return pooling

@@ -33,11 +33,12 @@ class MeanOfTemplates(SentenceEncoder):
         normalize = options.pop("normalize", None)
         texts: Sequence[str | None] = self.templates.texts or [None]
         whole, postprocess, vectors = self.templates, self.postprocess, []
-        how = whole.with_sentence_mask, whole.final_period, whole.as_text
         self.postprocess = None  # it is applied to the mean
         try:
             for text in texts:
-                self.templates = Templates(self.tokenizer, text, *how)
+                self.templates = Templates(
+                    self.tokenizer, text, whole.with_sentence_mask, whole.final_period, whole.as_text, whole.prompts
+                )
                 vectors.append(super().encode(sentences, *args, **options | {"normalize": False}))
         finally:
             self.templates, self.postprocess = whole, postprocess

@@ -18,7 +18,7 @@ _PREFIXES = {VALIDATION: "val", TEST: "test"}
 
 
 class EncoderModule(LightningModule):
-    """Measures an encoder during training; a subclass adds `training_step` and `configure_optimizers`.
+    """The part of SimCSEModule that measures the encoder, and completes checkpoints.
 
     Validation and test embed the sentences of the datamodule's evaluators, and log their metrics as val/NAME and
     test/NAME. Checkpoints get what `SentenceEncoder.from_pretrained` needs.

@@ -117,8 +117,7 @@ def run_settings(
     """Return what names, `auto` and -1 in the options became; `choices` are the files of Hydra's config groups."""
     encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
     steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
-    auxiliary = list(getattr(module, "auxiliary", ()))
-    parts = [choices.get("objective"), *auxiliary, choices.get("queue")]
+    parts = [choices.get("objective"), *module.auxiliary, choices.get("queue")]
     lr = options_of(module.optimizer).get("lr")
     return {
         "model": f"{config.name_or_path}, {config.num_hidden_layers} layers",

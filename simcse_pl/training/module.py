@@ -68,6 +68,7 @@ class SimCSEModule(EncoderModule):
         stop_asked: whether a signal asked this process to stop.
         stops: whether one had asked a process of the run, as of the last step.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
+        embedded_datasets: the names of the data sets whose loss asks for embeddings; None for a single one.
         sharded: whether each process holds a part of the weights (see fsdp.py).
     """
 
@@ -118,6 +119,7 @@ class SimCSEModule(EncoderModule):
         self.stop_asked = self.stops = False
         self.not_in_every_loss: list[nn.Parameter] = []
         self._prepared = self.sharded = False
+        self.embedded_datasets: set[str | None] = set()
 
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.

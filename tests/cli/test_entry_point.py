@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import json
+import shlex
 import sys
 import weakref
 from types import SimpleNamespace
@@ -171,13 +172,16 @@ MISTAKES = {  # the command's options, and what the line says
     "data.columns=[sent0,nothing]": "no column nothing in ",
     "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
+    "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
+    "auxiliary=mlm auxiliary.mlm.head=new auxiliary.mlm.whole_words=true segmenter=icu model.template_as_text=always "
+    "'model.template=A: {sentence}'": "template_as_text=always: words of a segmenter",
 }
 
 
 @pytest.mark.parametrize("options", MISTAKES)
 def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path, monkeypatch):
     monkeypatch.delenv("SENTEVAL_DIR", raising=False)
-    assert MISTAKES[options] in command("train", options, f"hydra.run.dir={tmp_path}/run", status=2).err
+    assert MISTAKES[options] in command("train", *shlex.split(options), f"hydra.run.dir={tmp_path}/run", status=2).err
     assert not (tmp_path / "run" / "results.json").exists()
 
 

@@ -71,7 +71,7 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
     assert re.search(r"\| best, step 9 of 10 \| dev +\| +50.00 \| +0.250 \| +-1.500 \|", card.text)
     assert 'SentenceTransformer("me/mine")' in card.text
     assert "my name" not in card.text and "/home/me" not in card.text and "/data/a" not in card.text
-    assert "python train.py data=text data.train=my_sentences.txt model=roberta" in card.text
+    assert "simcse train data=text data.train=my_sentences.txt model=roberta" in card.text
     recipe = yaml.safe_load(re.search("```yaml\n(.*?)```", card.text, re.DOTALL)[1])
     assert recipe == {
         "model": {"name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},

@@ -7,10 +7,13 @@ import pytest
 import torch
 from torch import nn
 
+from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.views.sentences import Dropout
 from simcse_pl.data.views.words import Crop
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.losses.gist import GISTLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.rankcse import RankingDistillation
@@ -37,6 +40,14 @@ def test_it_embeds_its_first_dimensions_like_encode_and_is_neither_trained_nor_s
     student = nn.functional.normalize(loss.float().projection(batch.embeddings), dim=-1)
     expected = (student - nn.functional.normalize(vectors, dim=-1)).square().mean()
     torch.testing.assert_close(value, expected)
+
+
+def test_a_guide_leaves_out_duplicates_too(teacher, make_model):
+    encoder = load(make_model("bert"))
+    batch = EmbeddedBatch(encoder, dict(ViewCollator(encoder.tokenizer, 32)([(SENTENCES[0], SENTENCES[1])] * 3)))
+    (guided,) = attached(GISTLoss(teacher, mask_duplicates=True), encoder).false_negatives(batch, [[0, 1]])
+    (repeated,) = ContrastiveLoss(mask_duplicates=True).false_negatives(batch, [[0, 1]])
+    assert repeated[1].any() and (guided[1] >= repeated[1]).all()
 
 
 @pytest.fixture(scope="module")

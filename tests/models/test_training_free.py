@@ -26,6 +26,10 @@ def test_vectors_are_the_means_over_all_templates(architecture, make_model):
     expected = torch.stack(expected)
     torch.testing.assert_close(encoder.encode(SENTENCES, 4), expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(encoder.encode(SENTENCES, normalize=True), F.normalize(expected), atol=1e-4, rtol=0)
+    options = {"template": TEMPLATES, "template_as_text": "always", "prompts": {"query": TEMPLATES[0]}}
+    prompted = MeanOfTemplates.from_pretrained(folder, "last_token", **options).encode(SENTENCES, prompt_name="query")
+    alone = MeanOfTemplates.from_pretrained(folder, "last_token", **options | {"template": TEMPLATES[0]})
+    torch.testing.assert_close(prompted, alone.encode(SENTENCES), atol=1e-5, rtol=0)
     encoder.postprocess = Whitening(dim=2).fit(expected)
     torch.testing.assert_close(encoder.encode(SENTENCES), encoder.postprocess.transform(expected), atol=1e-3, rtol=1e-3)
     assert encoder.templates.texts == TEMPLATES and fingerprint(encoder) is None

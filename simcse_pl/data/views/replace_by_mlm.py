@@ -16,6 +16,7 @@ from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, View, ViewInput
 from simcse_pl.data.views.words import MARKS, replace_word, strip_punctuation
 from simcse_pl.models.backbone import load_masked_language_model, longest_input
+from simcse_pl.models.roles import Role
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
 
@@ -41,7 +42,7 @@ class MaskedLanguageModel(View):
         UserError: the model does not exist or lacks a head.
     """
 
-    def __init__(self, name: str, rate: Rate = 0.15, role: str = "positive", segment: Segmenter = spaces) -> None:
+    def __init__(self, name: str, rate: Rate = 0.15, role: Role = Role.POSITIVE, segment: Segmenter = spaces) -> None:
         super().__init__(role)
         self.rate, self.segment = rate, segment
         model = load_masked_language_model(name)

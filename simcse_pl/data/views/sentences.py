@@ -3,6 +3,7 @@
 from pydantic import PositiveInt
 
 from simcse_pl.data.views.view import SentenceView, ViewInput
+from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import Tokens
 
 
@@ -25,7 +26,7 @@ class OneOfNextSentences(SentenceView):
         role: see View.
     """
 
-    def __init__(self, n: PositiveInt = 1, role: str = "positive") -> None:
+    def __init__(self, n: PositiveInt = 1, role: Role = Role.POSITIVE) -> None:
         super().__init__(role)
         self.num_following = n
 

@@ -9,6 +9,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from simcse_pl.data.views.view import SentenceView, ViewInput
 from simcse_pl.data.views.words import check_english, replace_word, strip_punctuation
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
 
 _FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
@@ -27,7 +28,7 @@ class Synonym(SentenceView):
         role: see View.
     """
 
-    def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: str = "positive") -> None:
+    def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: Role = Role.POSITIVE) -> None:
         super().__init__(role)
         self.thesaurus = read_thesaurus(wordnet)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import Tokens
 
 Rate = Annotated[float, Field(gt=0, le=1)]  # a share of the words or tokens of a sentence
@@ -53,10 +54,10 @@ class View(ABC):
     num_following: int = 0
     shared_random: bool = False
     once: bool = False
-    role: str = "positive"
+    role: Role = Role.POSITIVE
 
-    def __init__(self, role: str = "positive") -> None:
-        self.role = role
+    def __init__(self, role: Role = Role.POSITIVE) -> None:
+        self.role = Role(role)
 
     @property
     def roles(self) -> Sequence[str]:  # noqa: D102  see Attributes

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from simcse_pl.data.views.segmenters import Segmenter, spaces
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
+from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import UserError
 
 _ENGLISH = {"the", "and", "with", "from", "this", "that", "are"}  # no common words of other languages
@@ -62,7 +63,7 @@ class _RatedView(SentenceView):
         segment: splits the sentence into words.
     """
 
-    def __init__(self, rate: Rate = 0.1, role: str = "positive", segment: Segmenter = spaces) -> None:
+    def __init__(self, rate: Rate = 0.1, role: Role = Role.POSITIVE, segment: Segmenter = spaces) -> None:
         super().__init__(role)
         self.rate, self.segment = rate, segment
 
@@ -95,7 +96,7 @@ class DeleteOneWord(SentenceView):
         segment: splits the sentence into words.
     """
 
-    def __init__(self, role: str = "positive", segment: Segmenter = spaces) -> None:
+    def __init__(self, role: Role = Role.POSITIVE, segment: Segmenter = spaces) -> None:
         super().__init__(role)
         self.segment = segment
 
