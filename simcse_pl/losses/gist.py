@@ -54,7 +54,6 @@ class GISTLoss(ContrastiveLoss, TaughtLoss):
             limit = paired_similarity(queries, guided[:, positive])[:, None]
             limit = limit - self.margin * (limit.abs() if self.relative_margin else 1)
             views = (positive, *others)
-            masks.append({view: similarity_matrix(queries, gathered[:, view]) > limit for view in views})
-            for view, mask in (repeated or {}).items():
-                masks[-1][view] = masks[-1][view] | mask if view in masks[-1] else mask
+            left_out = {view: similarity_matrix(queries, gathered[:, view]) > limit for view in views}
+            masks.append({view: mask | repeated[view] if repeated else mask for view, mask in left_out.items()})
         return masks

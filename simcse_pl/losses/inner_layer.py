@@ -53,8 +53,6 @@ class InnerLayer(Loss):
         kind = encoder.backbone.config.model_type
         if kind not in CAN_BE_CUT:
             raise UserError(f"the layers of {kind} may not be last layers: choose {', '.join(CAN_BE_CUT)}")
-        if encoder.backbone.config.num_hidden_layers == 1:
-            raise UserError("num_layers=1: there is no layer before the last one")
 
     def check_rows(self, rows: RowKind) -> None:
         """Check the rows for the objective."""

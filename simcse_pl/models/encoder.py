@@ -82,12 +82,7 @@ class SentenceEncoder(nn.Module):
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
         with_sentence_mask = self.pooling_layer.reads_sentence_mask or given.template_bias != "none"
         self.templates = Templates(
-            tokenizer,
-            given.template,
-            with_sentence_mask=with_sentence_mask,
-            final_period=given.final_period,
-            as_text=given.template_as_text,
-            prompts=given.prompts,
+            tokenizer, given.template, with_sentence_mask, given.final_period, given.template_as_text, given.prompts
         )
         max_length = self.templates.checked_length(given.max_length, backbone)
         vars(self).update(vars(given) | {"max_length": max_length})

@@ -30,15 +30,16 @@ class MeanOfTemplates(SentenceEncoder):
 
     def encode(self, sentences: Sequence[str], *args: Any, **options: Any) -> Tensor:
         """Return vectors [n, dim] for n sentences in order; see `SentenceEncoder.encode`."""
+        if options.get("prompt_name"):  # it replaces the templates
+            return super().encode(sentences, *args, **options)
         normalize = options.pop("normalize", None)
         texts: Sequence[str | None] = self.templates.texts or [None]
         whole, postprocess, vectors = self.templates, self.postprocess, []
+        how = whole.with_sentence_mask, whole.final_period, whole.as_text
         self.postprocess = None  # it is applied to the mean
         try:
             for text in texts:
-                self.templates = Templates(
-                    self.tokenizer, text, whole.with_sentence_mask, whole.final_period, whole.as_text, whole.prompts
-                )
+                self.templates = Templates(self.tokenizer, text, *how)
                 vectors.append(super().encode(sentences, *args, **options | {"normalize": False}))
         finally:
             self.templates, self.postprocess = whole, postprocess

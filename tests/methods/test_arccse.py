@@ -8,6 +8,7 @@ import pytest
 
 from simcse_pl.data.views.view import ViewInput
 from simcse_pl.methods.arccse import SpanMasking
+from simcse_pl.utils.errors import UserError
 
 MASK = 999
 
@@ -39,3 +40,8 @@ def test_the_larger_span_of_a_row_contains_the_smaller_one():
         for of_row in zip(*views, strict=True):
             small, large, whole = ({place for place, token in enumerate(view) if token == MASK} for view in of_row)
             assert small <= large <= whole == set(range(1, inner + 1))
+
+
+def test_a_tokenizer_without_a_mask_token_is_an_error():
+    with pytest.raises(UserError, match="no mask token"):
+        SpanMasking()([ViewInput("", (), random.Random(0), np.arange(9))])
