@@ -26,7 +26,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from simcse_pl.cli.options import help_text, search
+from simcse_pl.cli.options import config_text, help_text, search
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options, name_in_full
 from simcse_pl.config.reference import entries
@@ -34,7 +34,7 @@ from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
 from simcse_pl.training.launch import end_with_parent
 from simcse_pl.utils.command_line import hydra_option, hydra_text, report_error
-from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
+from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.ranks import is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text
@@ -44,6 +44,17 @@ _DEBUG_OPTION = "debug=true"
 _VALUES = re.compile(
     r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
     r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
+)
+_REPLACED = (  # choices of version 0.3.0
+    (r"experiment=unsup_minilm", "data=wiki_sample trainer.max_steps=105"),
+    (r"experiment=unsup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=wiki"),
+    (r"experiment=sup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=nli"),
+    (r"experiment=syncse_partial_(roberta)(?:_base|(_large))", r"experiment=syncse_partial model=\1\2"),
+    (r"experiment=(\w+)_(roberta|bert)(?:_base|(_large))", r"method=\1 model=\2\3"),
+    (r"experiment=(llm2vec|prompteol)_.*", r"experiment=\1 model.name=NAME"),
+    (r"size=paper", "model=bert"),
+    (r"setting=mlm", "experiment=mlm"),
+    (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
 )
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
@@ -113,9 +124,13 @@ def main(command: str = "train") -> None:
     sys.argv[1:] = ["--config-name", command, *flags, *map(_for_hydra, options)]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
+        folders = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
         if {"-h", "--help", "--help-all"} & {*flags}:
-            folders = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
             print(help_text(command, [*map(_for_hydra, options), *folders], "--help-all" in flags))
+            return
+        if (values := dict(pairwise(flags))).get("--cfg", values.get("-c")) == "job":
+            package = values.get("--package", values.get("-p"))
+            print(config_text(command, [*map(_for_hydra, options), *folders], package, bool({"--resolve"} & {*flags})))
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
@@ -259,6 +274,11 @@ def _readable(error: Exception, command: str, config: DictConfig | None = None) 
         if isinstance(error, OverrideParseException):
             name, _, value = error.override.partition("=")
             text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
+        elif missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
+            option, names = f"{missing[1]}={missing[2]}", missing[3].split()
+            new = (re.sub(old, new, option) for old, new in _REPLACED if re.fullmatch(old, option))
+            hint = next((f"; write {new}" for new in new), did_you_mean(missing[2], names))
+            text = f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
         elif unknown := re.match(r"Could not override '([\w.]+)'", text):
             near = [entry.name for entry in search(unknown[1], entries(), command)[:2]]
             hint = f"; did you mean {' or '.join(near)}?" if near else ""

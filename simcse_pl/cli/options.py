@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.__main__ import COMMANDS
 from simcse_pl.config import CONF
 from simcse_pl.config.options import walk
 from simcse_pl.config.reference import HYDRA_COMMANDS, Entry, command_file, entries, group_files
+from simcse_pl.sweeps.rows import with_row, with_values
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
 
@@ -39,22 +41,42 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     """Return what --help prints, with the values of the chosen groups; `everything` is for --help-all."""
     config = _compose(command, *given)
     values, chosen = _values(config), dict(config.hydra.runtime.choices)
+    sample = command == "train" and not any(option.startswith("data=") for option in given)
+    of_own_data = _values(_compose(command, *given, "data=text")) if sample else values
     groups = {entry.name: entry for entry in command_file(command)[0]}
     known = [entry for entry in entries() if entry.name in values and entry.group in (command, *groups)]
     known.sort(key=lambda entry: str(chosen.get(entry.group)) != entry.choice)  # a chosen file explains its options
     meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name not in group_files()}
     names = [name for name in (values if everything else MOST_SET[command].split()) if name in meanings]
+
+    def default(name: str) -> str:
+        of_sample, own = values[name], of_own_data.get(name, "???")
+        return f" (default: {of_sample})" if own in ("???", of_sample) else f" (default: {own}; the sample: {of_sample})"
+
     texts = [
         f"simcse {command} [group=choice ...] [option=value ...]\n",
         _fill(config.hydra.help.header),
         textwrap.indent(f"\n{config.hydra.help.footer}", "  "),
         "All options:" if everything else "The options that most people set:",
-        *(_line(name, meanings[name], f" (default: {values[name]})", not everything) for name in names),
+        *(_line(name, meanings[name], default(name), not everything) for name in names),
         "\nThe groups, with the choices that are loaded:",
         *(_line(f"{name}={chosen.get(name, group.value) or 'null'}", group.meaning) for name, group in groups.items()),
         f"\n{_fill(_FLAGS)}",
     ]
     return "\n".join(texts)
+
+
+def config_text(command: str, given: Sequence[str], package: str | None, resolve: bool) -> str:
+    """Return what `--cfg job` prints: the config that runs, with the sweep's row, and ranges where a search has them."""
+    config = _compose(command, *given)
+    HydraConfig.instance().set_config(config)
+    if OmegaConf.select(config, "sweep.row") is not None:
+        config = with_row(config)
+    if space := OmegaConf.select(config, "search.space"):
+        config = with_values(config, OmegaConf.to_container(space))
+    config = OmegaConf.masked_copy(config, [name for name in config if name != "hydra"])
+    shown = OmegaConf.select(config, package) if package else config
+    return OmegaConf.to_yaml(shown, resolve=resolve).rstrip()
 
 
 def search(text: str, known: Sequence[Entry], command: str = "train") -> list[Entry]:
@@ -96,7 +118,7 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
     if " " in entry.name:  # a command
         call = f"{entry.name} --help"
     elif entry.name == _source(entry):
-        call += entry.name
+        call += f"{'-m ' * (entry.group == 'sweep')}{entry.name}"
     elif choices:
         call += next(other.name for other in choices if other.choice != entry.value)
         lines = [_line(f"  {choice.choice}", choice.meaning) for choice in choices]

@@ -38,6 +38,7 @@ from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
     from simcse_pl.evaluation.suite import Suite
+    from simcse_pl.results.evaluation_results import SuiteResults
     from simcse_pl.sweeps.optuna_search import OptunaTrial
 
 log = logging.getLogger("simcse_pl.train")
@@ -94,7 +95,7 @@ def train_here(
         encoder: SentenceEncoder = instantiate(config.model)
     module = build_module(config, encoder)
     data = build_data(config, module)
-    suite = read_test_tasks(config) if config.test_tasks else None
+    suite = read_test_tasks(config)
     data.setup()
     module.prepare(data.row_kinds)
     default_dropout = config.model.get("dropout") is config.model.get("attention_dropout") is None
@@ -173,11 +174,20 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     return module
 
 
-def read_test_tasks(config: DictConfig) -> "Suite":
-    """Read the tasks that are measured at the end, so that a damaged file ends the run before it trains."""
+def read_test_tasks(config: DictConfig) -> "Suite | None":
+    """Read the tasks that are measured at the end, so that a damaged file ends the run before it trains.
+
+    The paper's score, the mean of the STS tasks, is left out with a warning if the folder of SentEval is not known.
+    """
+    tasks = [config.test_tasks] if isinstance(config.test_tasks, str) else list(config.test_tasks)
+    if "sts" in tasks and not config.senteval_dir:
+        tasks.remove("sts")
+        log.warning("the mean of the STS tasks will not be measured: set SENTEVAL_DIR or senteval_dir=FOLDER")
+    if not tasks:
+        return None
     from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
 
-    suite = load_suite(config.test_tasks, config.senteval_dir, classifier=config.transfer.classifier)
+    suite = load_suite(tasks, config.senteval_dir, classifier=config.transfer.classifier)
     if suite.failed:
         raise UserError(f"test_tasks: {failures(suite.failed)}")
     return suite
@@ -210,9 +220,23 @@ def write_results(
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
     show(run_table(results).printed())
+    if suite and measured:
+        show_tasks(results, measured)
     show(run_places(folder, time.monotonic() - started, places))
     if results.get("failed"):
         raise UserError(failures(results["failed"]))
+
+
+def show_tasks(results: Mapping[str, Any], measured: "SuiteResults") -> None:
+    """Print the scores of the test tasks, with the paper's row of this run if there is one."""
+    from simcse_pl.reports.published import row_of_run
+    from simcse_pl.reports.tables.score_tables import sts_table, transfer_table
+    from simcse_pl.results.evaluation_results import Result
+
+    content = dict(measured) | {"sts": [scores for scores in measured.sts if scores.task in results["sts"]]}
+    result = Result(**content, label="this run", paper=row_of_run(results["choices"]))
+    for table in filter(None, (sts_table([result]), transfer_table([result]))):
+        show(table.printed())
 
 
 def failures(failed: Mapping[str, str]) -> str:

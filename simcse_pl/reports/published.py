@@ -83,6 +83,16 @@ def named_row(table: str, row: str) -> PaperRow:
     return PaperRow(label, dict(zip(content["columns"], content["rows"][matching[0]], strict=True)))
 
 
+def row_of_run(choices: Mapping[str, str | None]) -> dict[Literal["table", "row"], str] | None:
+    """Return the names of the row of Table 5 that a run with these choices of conf/ repeats; None if there is none."""
+    model, setting = methods_file()["models"].get(choices.get("model")), choices.get("setting")
+    row, table = f"{setting}/SimCSE-{model}", "table_5_sts"
+    others = choices.get("experiment") or choices.get("method") not in (None, *methods_file()["baselines"].values())
+    on_the_papers_data = choices.get("data") in ("wiki", "nli")
+    known = on_the_papers_data and not others and row in paper_file()["encoders"][table]["rows"]
+    return {"table": table, "row": row} if known else None
+
+
 def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: Aggregation | None) -> PaperRow | None:
     """Return the paper's row to compare a result with: the one that the user named, or the one that matches.
 

@@ -4,6 +4,7 @@ import pytest
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf, open_dict
 
+from simcse_pl.cli.options import config_text
 from simcse_pl.config.options import check_options
 from simcse_pl.reports.published import ablation
 from simcse_pl.sweeps.rows import in_sweep, job_name, row_names, sweep_group, with_row
@@ -11,8 +12,7 @@ from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config
 
 SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
-MINI = [name for name in SWEEPS if name.endswith("_mini")]
-TABLES = [name for name in SWEEPS if name.startswith("table_") and name not in ("table_a1_hyperparameters", *MINI)]
+TABLES = [name for name in SWEEPS if name.startswith("table_") and name != "table_a1_hyperparameters"]
 
 
 def composed(*overrides):
@@ -45,7 +45,7 @@ def test_all_rows_of_all_sweeps_compose(sweep):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_rows_and_columns_have_the_names_of_the_papers_table(table):
-    config = composed(f"sweep={table}", "size=paper")
+    config = composed(f"sweep={table}")
     paper = ablation(table)
     assert config.sweep.table == table
     assert [str(name) for name in config.sweep.rows] == list(paper.rows)
@@ -54,9 +54,53 @@ def test_rows_and_columns_have_the_names_of_the_papers_table(table):
         assert config.sweep.column in paper.settings
 
 
+def number(row):
+    """The number that ends a row's name, in percent or not."""
+    return float(row.split()[-1].removesuffix("%")) / (100 if row.endswith("%") else 1)
+
+
+SAID = {  # what the name of a row says
+    "table_1_augmentation": lambda row: {"views.rate": number(row)} if row.endswith("%") else {},
+    "table_3_dropout": lambda row: {
+        "model.dropout": number(row),
+        "module.shared_dropout_mask": row.startswith("fixed"),
+    },
+    "table_6_pooling": lambda row: {
+        "model.pooling": "first_last" if row.startswith("first") else "cls",
+        "model.head": "mlp_train_only" if row.endswith("only") else "mlp" if row.endswith("with MLP") else "none",
+    },
+    "table_7_hard_negative": lambda row: {
+        "objective.hard_negative_weight": 1.0 if row == "none" else number(row),
+        "data.columns": [0, 1, 2, 3][: 2 if row == "none" else 4 if "neutral" in row else 3],
+    },
+    "table_d1_temperature": lambda row: {
+        "objective.similarity": "dot" if row == "dot product" else "cosine",
+        "objective.temperature": 1.0 if row == "dot product" else number(row),
+    },
+    "table_d2_mlm": lambda row: {"auxiliary.mlm.weight": 0.0 if row == "none" else number(row)},
+}
+
+
+@pytest.mark.parametrize("table", SAID)
+def test_a_printed_config_has_what_its_row_says_and_table_a1(table):
+    """The tables are of BERT-base. `train.py sweep=TABLE 'sweep.row=ROW' --cfg job` prints this."""
+    given = [f"sweep={table}", *(["sweep.with_neutral=x"] if table == "table_7_hard_negative" else [])]
+    supervised = ablation(table).trained == "supervised"
+    for row in rows_of(composed(*given)):
+        printed = OmegaConf.create(config_text("train", [*given, f"sweep.row='{row}'"], None, False))
+        expected = {
+            "model.name": "bert-base-uncased",
+            "data.batch_size": 512 if supervised else 64,
+            "optimizer.lr": 5e-5 if supervised else 3e-5,
+            "trainer.max_epochs": 3 if supervised else 1,
+        }
+        for option, value in (expected | SAID[table](row)).items():
+            assert OmegaConf.select(printed, option) == value, (row, option)
+
+
 def test_a_row_sets_its_options_only():
     config = composed("sweep=table_3_dropout")
-    plain = OmegaConf.to_container(composed("setting=unsupervised", "size=paper"))
+    plain = OmegaConf.to_container(composed("data=wiki", "model=bert"))
     config.sweep.row = "fixed 0.1"
     job = OmegaConf.to_container(with_row(config))
     assert job["module"]["shared_dropout_mask"] and job["model"] == plain["model"] | {"dropout": 0.1}
@@ -71,9 +115,9 @@ def test_rows_that_need_a_missing_file_are_omitted(monkeypatch):
     of_no_file = [row for row in everything if row not in ("synonym replacement", "MLM 15%")]
     assert rows_of(composed("sweep=table_1_augmentation", "size=mini")) == of_no_file
     monkeypatch.setenv("WNSEARCHDIR", "wordnet")
-    given = ["sweep=table_1_augmentation", "size=paper", "sweep.mlm=bert-base-uncased"]
+    given = ["sweep=table_1_augmentation", "sweep.mlm=bert-base-uncased"]
     assert rows_of(composed(*given)) == everything
-    config = composed("sweep=table_4_supervised_data", "size=paper", "sweep.files.qqp=qqp.csv")
+    config = composed("sweep=table_4_supervised_data", "sweep.files.qqp=qqp.csv")
     config.sweep.row = "ParaNMT (5m)"
     with pytest.raises(UserError, match=r"^sweep.row=ParaNMT \(5m\): data.train has no value; see what the row needs"):
         with_row(config)
