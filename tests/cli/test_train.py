@@ -13,6 +13,7 @@ from transformers import AutoModelForMaskedLM
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import tiny
 from tests.offline_wandb import offline_runs
+from tests.senteval_bundle import write_bundle
 
 CURVES = [
     *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),
@@ -75,6 +76,20 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
         assert torch.equal(tensor, checkpoint[f"encoder.{name}"]), name
 
 
+def test_a_run_on_the_papers_data_ends_with_the_papers_score(train, make_model, tmp_path):
+    given = ["data=nli", "data.train=simcse_pl/data/sample/nli.csv", "data.limit=8", "logger=csv", "log_every=4"]
+    given += ["model=bert", *tiny(make_model("bert"))]
+    bundle = write_bundle(tmp_path / "bundle")
+    done, folder = train(*given, f"senteval_dir={bundle}")
+    assert "STS, test: Spearman x 100" in done.stdout and "will not be measured" not in done.stdout
+    assert "│ paper, Table 5: SimCSE-BERT-base (supervised) │  75.30 │ 84.67 │" in done.stdout
+    results = json.loads((folder / "results.json").read_text())
+    assert [*results["sts"]] == ["STS12", "STS13", "STS-B", "SICK-R"] and results["choices"]["setting"] == "supervised"
+    done, _ = train(*given, folder="without")
+    line = "the mean of the STS tasks will not be measured: set SENTEVAL_DIR or senteval_dir=FOLDER"
+    assert line in done.stdout.partition("step 0")[0] and "STS, test" not in done.stdout
+
+
 def test_a_damaged_test_task_ends_a_run_before_it_trains(train, sentences, make_model, tmp_path):
     (tmp_path / "MR").mkdir()
     for file in ("rt-polarity.pos", "rt-polarity.neg"):
@@ -112,7 +127,7 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
 def test_a_language_model_is_trained_on_whole_words_and_saved(train, sentences, make_masked_language_model):
     """ICU splits at the marks. To the tokenizer, a row is one word, which is an error without the segmenter."""
     sentences.write_text(sentences.read_text().replace(" ", "!"))
-    given = ["setting=mlm", f"data.train={sentences}", "data.hold_out=0.3", "logger=csv", "data.max_length=32"]
+    given = ["experiment=mlm", f"data.train={sentences}", "data.hold_out=0.3", "logger=csv", "data.max_length=32"]
     given += ["keep_checkpoints=true", "segmenter=icu", "objective.whole_words=true"]
     done, folder = train(*given, *tiny(make_masked_language_model("roberta")), folder="stage")
     results = json.loads((folder / "results.json").read_text())
