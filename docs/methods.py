@@ -92,9 +92,8 @@ def methods_table(index: str) -> str:
     lines = [HEAD, ["---"] * len(HEAD)]
     for page in sorted(PAGES.glob("*.md")):
         name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-        averages = [average_of(name, model) for model in ("BERT-base", "RoBERTa-base")]
         link, paper = f"[{title}](methods/{name}.md)", f"{PAPERS[name]['authors']} {PAPERS[name]['year']}"
-        figures = ["/".join(averages), difference(measured().get(name, {}).get("difference", ""))]
+        figures = [averages_of(name), difference(measured().get(name, {}).get("difference", ""))]
         lines.append([link, paper, f"`{name}`", differences.get(name, ""), *figures])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -110,8 +109,7 @@ def methods_of_readme() -> str:
         file = f"examples/lightning/{example}.py"
         lightning = f"[example]({file})" if (ROOT / file).exists() else ""
         equal = "equal" if (ROOT / f"tests/fidelity/records/{name}.safetensors").exists() else "–"
-        scores = "/".join(average_of(name, model) for model in ("BERT-base", "RoBERTa-base"))
-        lines.append((f"[{title}](docs/methods/{name}.md)", source, f"`{name}`", lightning, equal, scores))
+        lines.append((f"[{title}](docs/methods/{name}.md)", source, f"`{name}`", lightning, equal, averages_of(name)))
     return "".join(f"|{'|'.join(line)}|\n" for line in lines)
 
 
@@ -122,10 +120,15 @@ def difference(text: str) -> str:
     return f"**{mean}**" if low * high > 0 else mean or "–"
 
 
-def average_of(name: str, model: str) -> str:
-    """Return the first published average of a method and a model, with a question mark if it is not certain."""
-    score = next((score for score in published_scores()[name] if score.model == model), None)
-    return f"{score.average:.2f}{'?' * bool(score.doubt)}" if score else "–"
+def averages_of(name: str) -> str:
+    """Return the first published averages of a method with BERT-base and RoBERTa-base, and whether they are supervised.
+
+    A question mark marks an average that is not certain.
+    """
+    first = {score.model: score for score in reversed(published_scores()[name])}
+    scores = [first.get(model) for model in ("BERT-base", "RoBERTa-base")]
+    averages = "/".join(f"{score.average:.2f}{'?' * bool(score.doubt)}" if score else "–" for score in scores)
+    return averages + " supervised" * any(score.setting == "supervised" for score in scores if score)
 
 
 def updated(page: str, name: str | None = None) -> str:

@@ -169,9 +169,14 @@ def test_the_generated_parts_of_the_pages_of_methods_are_up_to_date(page):
 def test_the_readme_counts_its_methods():
     page = (ROOT / "README.md").read_text()
     rows = re.findall(r"^\|\[.*\]\(docs/methods/.*$", page, re.MULTILINE)
-    assert f"SimCSE and {len(rows) - 1} other methods" in page
+    simcse = sum("Gao, Yao and Chen" in row for row in rows)  # unsupervised and supervised
     equal = sum("|equal|" in row for row in rows)  # RankCSE's code is not official
-    assert f"gradients of {equal} methods equal those of published code, {equal - 1} of them official" in page
+    assert simcse == 2 and f"SimCSE and {len(rows) - simcse} other methods" in page
+    assert f"gradients of SimCSE and {equal - simcse} other methods equal those of published code" in page
+    for other in ("README.zh.md", "docs/methods.md"):
+        assert f" {len(rows) - simcse} " in (ROOT / other).read_text()[:200], other
+    supervised = {name for row in rows if row.endswith(" supervised|") for name in re.findall(r"`(\w+)`", row)}
+    assert supervised == {"angle", "sup_simcse"}
 
 
 def test_the_ablation_of_the_readme_is_that_of_the_findings():

@@ -48,7 +48,9 @@ def test_rows_and_columns_have_the_names_of_the_papers_table(table):
     config = composed(f"sweep={table}")
     paper = ablation(table)
     assert config.sweep.table == table
-    assert [str(name) for name in config.sweep.rows] == list(paper.rows)
+    places = [(str(name), row.get("sweep", {})) for name, row in config.sweep.rows.items()]
+    assert list(dict.fromkeys(place.get("row", name) for name, place in places)) == list(paper.rows)
+    assert {place.get("column") for _, place in places} <= {None, *paper.settings}
     assert (config.sweep.column is None) == (not paper.settings)
     if paper.settings:
         assert config.sweep.column in paper.settings
@@ -96,6 +98,40 @@ def test_a_printed_config_has_what_its_row_says_and_table_a1(table):
         }
         for option, value in (expected | SAID[table](row)).items():
             assert OmegaConf.select(printed, option) == value, (row, option)
+
+
+def resolved(config):
+    return OmegaConf.to_container(config, resolve=True)
+
+
+def cells_of_table_4(*overrides):
+    """Return the config of the job of each cell, which has one."""
+    config = composed(*overrides)
+    assert [*config.hydra.sweeper.params] == ["sweep.row"]
+    jobs = {}
+    for name in rows_of(config):
+        config.sweep.row = name
+        job = with_row(config)
+        assert jobs.setdefault((job.sweep.row, job.sweep.column), job) is job
+    return jobs
+
+
+def test_the_jobs_of_table_4_are_its_cells_with_a_number_and_qqp_is_trained_once():
+    files = ("qqp", "flickr30k", "paranmt", "entailment", "neutral", "contradiction", "all", "triplets_with_anli")
+    jobs = cells_of_table_4("sweep=table_4_supervised_data", *(f"sweep.files.{name}={name}" for name in files))
+    paper = ablation("table_4_supervised_data").rows
+    cells = {(row, column) for row, figures in paper.items() for column in figures}
+    assert jobs.keys() == cells - {("QQP (134k)", "134k pairs")} and len(jobs) == 17
+    for (row, column), job in jobs.items():
+        assert job.data.limit == (134000 if column == "134k pairs" else None)
+        assert job.data.train == jobs[row, "all pairs"].data.train
+    unsupervised, plain = jobs["unsupervised SimCSE (1m)", "all pairs"], composed("data=wiki", "model=bert")
+    plain.data.columns = [0]  # the file's only column
+    for name in ("model", "data", "views", "objective", "optimizer", "scheduler", "trainer", "module"):
+        assert resolved(unsupervised[name]) == resolved(plain[name])
+    jobs = cells_of_table_4("sweep=table_4_supervised_data", "size=mini")
+    assert len(jobs) == 11 and [job.data.limit for job in jobs.values()].count(400) == 4
+    assert {job.optimizer.lr for job in jobs.values()} == {1e-4}
 
 
 def test_a_row_sets_its_options_only():
