@@ -82,7 +82,7 @@ def test_a_run_on_the_papers_data_ends_with_the_papers_score(train, make_model, 
     bundle = write_bundle(tmp_path / "bundle")
     done, folder = train(*given, f"senteval_dir={bundle}")
     assert "STS, test: Spearman x 100" in done.stdout and "will not be measured" not in done.stdout
-    assert "│ paper, Table 5: SimCSE-BERT-base (supervised) │  75.30 │ 84.67 │" in done.stdout
+    assert "paper, Table 5" in done.stdout and "75.30 │ 84.67 │" in done.stdout
     results = json.loads((folder / "results.json").read_text())
     assert [*results["sts"]] == ["STS12", "STS13", "STS-B", "SICK-R"] and results["choices"]["setting"] == "supervised"
     done, _ = train(*given, folder="without")
