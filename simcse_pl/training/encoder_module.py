@@ -1,5 +1,6 @@
 """EncoderModule: what training an encoder needs apart from the loss, as a LightningModule."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -21,16 +22,21 @@ class EncoderModule(LightningModule):
     """The part of SimCSEModule that measures the encoder, and completes checkpoints.
 
     Validation and test embed the sentences of the datamodule's evaluators, and log their metrics as val/NAME and
-    test/NAME. Checkpoints get what `SentenceEncoder.from_pretrained` needs.
+    test/NAME. They compute in the precision of the weights, as `SentenceEncoder.encode` does. Checkpoints get what
+    `SentenceEncoder.from_pretrained` needs.
 
     Args:
         encoder: the encoder to train.
+
+    Attributes:
+        sharded: whether each process holds a part of the weights (see fsdp.py).
     """
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
         self.encoder = encoder
         self.strict_loading = not has_adapter(encoder.backbone)  # checkpoints lack the base model of an adapter
+        self.sharded = False
         self._batches: list[Tensor] = []
         self._vectors: Tensor | None = None
 
@@ -42,7 +48,9 @@ class EncoderModule(LightningModule):
 
     def validation_step(self, inputs: Batch, batch_idx: int) -> None:
         """Embed sentences, [batch, tokens]."""
-        vectors = self.encoder(inputs, in_groups=True)[:, : self.encoder.truncate_dim]
+        # Lightning turns on autocast. Sharded layers compute in bfloat16, and what follows them needs it.
+        with nullcontext() if self.sharded else torch.autocast(self.device.type, enabled=False):
+            vectors = self.encoder(inputs, in_groups=True)[:, : self.encoder.truncate_dim]
         self._batches.append(vectors.float())
 
     test_step = validation_step

@@ -63,7 +63,8 @@ def train_and_test(
 
     Returns:
         The first part of results.json. `before` and `best` are metrics on the validation sets, before
-        training and at the best step. `test_before` and `test` are those on the test sets.
+        training and at the best step. `test_before` and `test` are those on the test sets. `precision` is that of
+        training.
 
     Raises:
         UserError: if the best checkpoint's metric does not exist, or there is no step to train.

@@ -69,7 +69,6 @@ class SimCSEModule(EncoderModule):
         stops: whether one had asked a process of the run, as of the last step.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
         embedded_datasets: the names of the data sets whose loss asks for embeddings; None for a single one.
-        sharded: whether each process holds a part of the weights (see fsdp.py).
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class SimCSEModule(EncoderModule):
         self.batch: EmbeddedBatch | None = None
         self.stop_asked = self.stops = False
         self.not_in_every_loss: list[nn.Parameter] = []
-        self._prepared = self.sharded = False
+        self._prepared = False
         self.embedded_datasets: set[str | None] = set()
 
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:

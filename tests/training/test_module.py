@@ -3,17 +3,20 @@
 import itertools
 import math
 import re
-from functools import partial
+from functools import partial, partialmethod
 
+import peft
 import pytest
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
+from pytorch_lightning.plugins import MixedPrecision
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.data.evaluator import measure
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.losses.loss import Loss
@@ -34,6 +37,9 @@ def encoder(make_model):
 
 def trainer(*callbacks, **options):
     given = {"log_every_n_steps": 1, "max_epochs": 2, "check_val_every_n_epoch": None, **options}
+    if given.get("precision") == "16-mixed":  # which Lightning replaces by bf16-mixed on a CPU
+        scaler = torch.amp.GradScaler("cpu", init_scale=given.pop("scale", 2.0**10))
+        given["plugins"] = MixedPrecision(given.pop("precision"), "cpu", scaler)
     return quiet_trainer(callbacks=list(callbacks), **given)
 
 
@@ -102,7 +108,56 @@ def test_losses_know_the_share_of_the_steps_that_are_done(encoder):
     assert seen == [1.0, 0.0, 0.25, 0.5, 0.75]  # the first is outside of training
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize(
+    ("precision", "options", "rounding"),
+    [
+        ("bf16-mixed", {}, 1e-5),
+        ("16-mixed", {}, 1e-5),
+        ("bf16-mixed", {"dtype": "bfloat16", "adapter": peft.LoraConfig(target_modules=["query"])}, 1e-3),
+    ],
+)
+def test_validation_and_test_have_the_vectors_and_scores_of_encode(make_model, precision, options, rounding):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp", **options)
+    module, loaded, compared = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3)), data(encoder), []
+
+    class Compare(pl.Callback):
+        def on_validation_end(self, trainer, pl_module, split="validation", name="val/spearman"):
+            expected = encoder.encode(loaded.sentences[split].sentences)
+            torch.testing.assert_close(pl_module.vectors(), expected, atol=rounding, rtol=0)
+            score = measure({"sts": STSB}, encoder.encode, split)["spearman"]
+            assert trainer.callback_metrics[name].item() == pytest.approx(score, abs=rounding)
+            compared.append(split)
+
+        on_test_end = partialmethod(on_validation_end, split="test", name="test/spearman")
+
+    run = trainer(Compare(), max_steps=3, precision=precision)
+    run.fit(module, loaded)
+    run.test(module, loaded, verbose=False)
+    assert compared == ["validation", "test"] and run.precision == precision
+
+
+def test_fp16_skips_a_step_whose_gradient_overflows_and_halves_the_scale(encoder):
+    module, skipped, halved = SimCSEModule(encoder, ContrastiveLoss(), adamw()), [], []
+
+    class Record(pl.Callback):
+        def state(self, trainer):
+            weights = torch.cat([weight.detach().flatten() for weight in module.parameters()])
+            return weights, trainer.precision_plugin.scaler.get_scale()
+
+        def on_train_batch_start(self, trainer, *_):
+            self.before = self.state(trainer)
+
+        def on_train_batch_end(self, trainer, *_):
+            weights, scale = self.state(trainer)
+            skipped.append(weights.equal(self.before[0]))
+            halved.append(scale == self.before[1] / 2)
+
+    options = {"precision": "16-mixed", "scale": 2.0**24, "gradient_clip_val": 1.0}
+    trainer(Record(), max_epochs=-1, max_steps=12, **options).fit(module, view_loader(encoder))
+    assert skipped == halved and skipped[0] and not skipped[-1]
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
 def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(encoder, precision):
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear())
     norms, clipped, logged, rates = [], [], [], []
