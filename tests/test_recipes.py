@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from simcse_pl.config.options import check_options
-from simcse_pl.reports.published import paper_file
+from simcse_pl.reports.published import methods_file, paper_file
 from tests.conftest import ROOT
 from tests.helpers import composed
 
@@ -18,7 +18,7 @@ RECORDED = yaml.safe_load(Path(__file__).with_name("recipes.yaml").read_text())
 MODELS, SHARED = RECORDED.pop("models"), RECORDED.pop("shared")
 RECIPES = [(method, model) for method, recorded in RECORDED.items() for model in recorded if model in MODELS]
 TABLE_A1 = paper_file()["table_a1_hyperparameters"]
-PUBLISHED = {"bert": "BERT-base", "bert_large": "BERT-large", "roberta": "RoBERTa-base", "roberta_large": "RoBERTa-large"}
+PUBLISHED = methods_file()["models"]  # names in the table
 
 
 @pytest.mark.parametrize(("method", "model"), RECIPES, ids="-".join)
@@ -72,4 +72,3 @@ def test_the_prompt_of_a_recipe_is_in_the_documentation(options):
     printed = [shlex.split(option)[0] for option in re.findall(r"'model\.template=[^']*'", text)]
     values = [override.value() for override in OverridesParser.create().parse_overrides(printed)]
     assert composed(*options.split()).model.template in values
-

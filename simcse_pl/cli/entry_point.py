@@ -130,7 +130,7 @@ def main(command: str = "train") -> None:
             return
         if (values := dict(pairwise(flags))).get("--cfg", values.get("-c")) == "job":
             package = values.get("--package", values.get("-p"))
-            print(config_text(command, [*map(_for_hydra, options), *folders], package, bool({"--resolve"} & {*flags})))
+            print(config_text(command, [*map(_for_hydra, options), *folders], package, "--resolve" in flags))
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()

@@ -50,8 +50,9 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     names = [name for name in (values if everything else MOST_SET[command].split()) if name in meanings]
 
     def default(name: str) -> str:
-        of_sample, own = values[name], of_own_data.get(name, "???")
-        return f" (default: {of_sample})" if own in ("???", of_sample) else f" (default: {own}; the sample: {of_sample})"
+        own, of_sample = of_own_data.get(name, "???"), values[name]
+        text = of_sample if own in ("???", of_sample) else f"{own}; the sample: {of_sample}"
+        return f" (default: {text})"
 
     texts = [
         f"simcse {command} [group=choice ...] [option=value ...]\n",
@@ -67,7 +68,7 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
 
 
 def config_text(command: str, given: Sequence[str], package: str | None, resolve: bool) -> str:
-    """Return what `--cfg job` prints: the config that runs, with the sweep's row, and ranges where a search has them."""
+    """Return what `--cfg job` prints: the config that runs, with the sweep's row and the ranges of a search."""
     config = _compose(command, *given)
     HydraConfig.instance().set_config(config)
     if OmegaConf.select(config, "sweep.row") is not None:
