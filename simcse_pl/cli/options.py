@@ -69,15 +69,15 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
 
 def config_text(command: str, given: Sequence[str], package: str | None, resolve: bool) -> str:
     """Return what `--cfg job` prints: the config that runs, with the sweep's row and the ranges of a search."""
-    config = _compose(command, *given)
+    config = _compose(command, *given).copy()
     HydraConfig.instance().set_config(config)
     if OmegaConf.select(config, "sweep.row") is not None:
         config = with_row(config)
     if space := OmegaConf.select(config, "search.space"):
         config = with_values(config, OmegaConf.to_container(space))
-    config = OmegaConf.masked_copy(config, [name for name in config if name != "hydra"])
-    shown = OmegaConf.select(config, package) if package else config
-    return OmegaConf.to_yaml(shown, resolve=resolve).rstrip()
+    OmegaConf.set_struct(config, False)
+    del config["hydra"]
+    return OmegaConf.to_yaml(OmegaConf.select(config, package) if package else config, resolve=resolve).rstrip()
 
 
 def search(text: str, known: Sequence[Entry], command: str = "train") -> list[Entry]:
