@@ -30,8 +30,8 @@ def compared() -> tuple[str, str]:
     for name, record in RECORDS.items():
         pairs = differences(name)
         del pairs["tokens"]
-        official, here = pairs.pop("loss")
-        values = [abs(float(official - here)), max(float((there - own).abs().max()) for there, own in pairs.values())]
+        apart = {place: float((official - here).abs().max()) for place, (official, here) in pairs.items()}
+        values = [apart.pop("loss"), max(apart.values())]
         largest = [max(pair) for pair in zip(largest, values, strict=True)]
         repository, commit = record["repository"], record["commit"]
         code = f"[{repository}@{commit}](https://github.com/{repository}/tree/{commit})"

@@ -3,7 +3,7 @@
 import ast
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +38,7 @@ HYPERPARAMETERS = (
     "learning_rate", "per_device_train_batch_size", "batch_size", "nproc_per_node", "num_train_epochs", "epochs",
     "max_seq_length", "maxlen", "temp", "eval_steps",
 )  # fmt: skip
+_STEP = 1e-3  # the rate of gradient descent
 _SMALL = {
     "hidden_size": 8,
     "num_hidden_layers": 2,
@@ -149,6 +150,7 @@ class Record:
     scores: Sequence[float] = ()  # of the rows
     script: str = ""  # the file with the command that trains the published encoder
     section: str = ""  # where the part of the script for this method begins
+    steps: int = 1  # of gradient descent
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
     def column_names(self) -> dict[str, str | None]:
@@ -159,16 +161,15 @@ class Record:
     def run(self, model: nn.Module, inputs: dict[str, Tensor], loss: Callable[[nn.Module], Tensor]) -> "Record":
         """Record the inputs, the loss, its gradients, and the weights that are not the shared model's; return this."""
         model.double().train()
-        value = loss(model)
-        value.backward()
+        weights = dict(model.named_parameters())
+        start = {name: weight.detach().float() for name, weight in weights.items()}
+        losses, gradients = descend(lambda: loss(model), weights, self.steps)
         known = [*shared_model(self.architecture).state_dict().values()]
-        for name, weight in model.named_parameters():
-            if weight.grad is not None:
-                self.tensors[f"gradient/{name}"] = weight.grad
-                value_32 = weight.detach().float()
-                if not any(torch.equal(value_32, other) for other in known):
-                    self.tensors[f"weight/{name}"] = value_32
-        self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": value.detach()}
+        for name, gradient in gradients.items():
+            self.tensors[f"gradient/{name}"] = gradient
+            if not any(torch.equal(start[name], other) for other in known):
+                self.tensors[f"weight/{name}"] = start[name]
+        self.tensors |= {f"input/{name}": tensor for name, tensor in inputs.items()} | {"loss": losses}
         return self
 
     def script_options(self) -> dict[str, str]:
@@ -200,8 +201,23 @@ class Record:
             "script": self.script and self.script_options(),
             "repaired": self.repaired,
             "views": self.views,
+            "steps": self.steps > 1 and self.steps,
         }
         return {name: fact for name, fact in facts.items() if fact}
+
+
+def descend(
+    loss: Callable[[], Tensor], weights: Mapping[str, Tensor], steps: int = 1
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the loss at each step of gradient descent, a scalar for one step, and the gradients of the first."""
+    optimizer, losses, gradients = torch.optim.SGD(weights.values(), lr=_STEP), [], {}
+    for _ in range(steps):
+        optimizer.zero_grad()
+        losses.append(loss())
+        losses[-1].backward()
+        gradients = gradients or {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+        optimizer.step()
+    return torch.stack(losses).squeeze(0).detach(), gradients
 
 
 def shared_model(architecture: str) -> BertForMaskedLM | RobertaForMaskedLM:

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
+from benchmarks.fidelity.common import descend
 from simcse_pl.cli.train import build_module
 from simcse_pl.losses.mlm import TokenMaskingLoss
 from simcse_pl.methods import dclr, gs_infonce, whitenedcse
@@ -128,7 +129,7 @@ def random_numbers(tensors: Mapping[str, Tensor]) -> Iterator[None]:
 
 
 def differences(name: str) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return what the official code and this project compute: the token ids, the loss and the gradient of each weight.
+    """Return what the official code and this project compute: the token ids, the losses and the gradients of weights.
 
     A gradient that the official code does not have is 0.
     """
@@ -138,7 +139,8 @@ def differences(name: str) -> dict[str, tuple[Tensor, Tensor]]:
         kind, _, rest = key.partition("/")
         if kind in groups:
             place = rest if kind == "input" else _own_name(rest, record.get("names", {}))
-            groups[kind][place] = groups[kind].get(place, 0) + tensor  # two weights there may be one here
+            assert place not in groups[kind], f"{place} has two names there"
+            groups[kind][place] = tensor
     inputs = groups["input"]
     with tempfile.TemporaryDirectory() as folder:
         module, rows = built(record, Path(folder))
@@ -153,12 +155,13 @@ def differences(name: str) -> dict[str, tuple[Tensor, Tensor]]:
         for place, tensor in groups["weight"].items():
             weights[place].copy_(tensor)
     with random_numbers(inputs):
-        loss = module.loss(module.batch_of(rows, queue=inputs.get("queue")))
-    loss.backward()
-    compared = {"tokens": tokens, "loss": (tensors["loss"], loss.detach())}
+        losses, gradients = descend(
+            lambda: module.loss(module.batch_of(rows, queue=inputs.get("queue"))), weights, record.get("steps", 1)
+        )
+    compared = {"tokens": tokens, "loss": (tensors["loss"], losses)}
     for place, weight in weights.items():
-        here = torch.zeros_like(weight) if weight.grad is None else weight.grad
-        compared[place] = groups["gradient"].pop(place, torch.zeros_like(here)), here
+        none = torch.zeros_like(weight)
+        compared[place] = groups["gradient"].pop(place, none), gradients.get(place, none)
     assert not groups["gradient"], f"no weight is called {', '.join(groups['gradient'])}"
     return compared
 

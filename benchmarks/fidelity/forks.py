@@ -66,14 +66,18 @@ def with_masked(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def masked_language_modelling(folders: Path) -> Record:
-    """SimCSE with masked language modelling as an auxiliary loss (Table D.2)."""
+    """SimCSE with masked language modelling as an auxiliary loss (Table D.2).
+
+    The second step depends on whether the decoder is a parameter of its own.
+    """
     names = NAMES | {
         "lm_head.transform.": "auxiliary.mlm.head.model.cls.predictions.transform.",
-        "lm_head.decoder.weight": "encoder.backbone.embeddings.word_embeddings.weight",
-        "lm_head.bias": "auxiliary.mlm.head.model.cls.predictions.bias",
+        "lm_head.decoder.": "auxiliary.mlm.head.model.cls.predictions.decoder.",
+        "lm_head.bias": "auxiliary.mlm.head.model.cls.predictions.decoder.bias",
     }
     options = ["method=sup_simcse", "auxiliary=mlm"]
-    record = Record("sup_simcse_mlm", Repository(folders, "princeton-nlp/SimCSE", "49fa580"), options, names, TRIPLETS)
+    repository = Repository(folders, "princeton-nlp/SimCSE", "49fa580")
+    record = Record("sup_simcse_mlm", repository, options, names, TRIPLETS, steps=2)
     inputs = padded([[tokenizer()(sentence).input_ids for sentence in row] for row in TRIPLETS])
 
     def pretrained(model: nn.Module) -> None:
@@ -210,6 +214,7 @@ def infocse(folders: Path) -> Record:
     """InfoCSE (Wu et al. 2022)."""
     term = "auxiliary.sentence_mlm."
     names = {"c_head.": f"{term}head_layers.encoder.layer.", "lm_head.": f"{term}head.model.cls.predictions."}
+    names["lm_head.bias"] = f"{names['lm_head.']}decoder.bias"
     record = Record(
         "infocse", Repository(folders, "caskcsg/sentemb", "5eeec55", "InfoCSE"),
         ["method=infocse", f"{term}frozen_layers=1", f"{term}layers=1", f"{term}weight=0.5"], BATCH_NORM | names, PAIRS,

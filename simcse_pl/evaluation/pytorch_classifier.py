@@ -1,6 +1,6 @@
-"""SentEval's PyTorch classifier, a linear layer trained with Adam, with the settings of SimCSE's evaluation script.
+"""SentEval's PyTorch classifier, a trained linear layer, with the two settings of SimCSE's evaluation script.
 
-Table E.1 of the paper needs it: its predictions equal SentEval's, and differ from those of logistic regression.
+Tables E.1 and D.2 of the paper need it: its predictions equal SentEval's, and differ from those of logistic regression.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,31 @@ from torch import Tensor, nn
 
 WEIGHT_DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
 _SEED = 1111
-_BATCH_SIZE = 64
-_EPOCHS_PER_ROUND = 4
-_ROUNDS = 51  # SentEval begins rounds up to and including epoch 200
-_PATIENCE = 5  # rounds without improvement, not necessarily consecutive; the next such round ends training
+_LAST_EPOCH = 200  # a round may begin after it, none later
 _HELD_OUT = 0.05
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a classifier is trained.
+
+    Attributes:
+        optimizer: the optimizer's class, for its default options.
+        batch_size: rows of a step.
+        epochs: those of a round; early stopping scores after each round.
+        patience: rounds without improvement, not necessarily consecutive; the next such round ends training.
+        folds: those of cross-validation, of all splits.
+    """
+
+    optimizer: type[torch.optim.Adam] | type[torch.optim.RMSprop]
+    batch_size: int
+    epochs: int
+    patience: int
+    folds: int
+
+
+FULL = Training(torch.optim.Adam, batch_size=64, epochs=4, patience=5, folds=10)
+FAST = Training(torch.optim.RMSprop, batch_size=128, epochs=2, patience=3, folds=5)
 
 
 @dataclass(frozen=True)
@@ -31,7 +51,7 @@ class Problem:
 
 
 @torch.no_grad()
-def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -> np.ndarray:
+def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem], training: Training = FULL) -> np.ndarray:
     """Train the classifiers of all problems, and predict all rows with each.
 
     SentEval seeds each fit with the same seed. Fits on the same number of rows therefore have the same initial weights
@@ -41,6 +61,7 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
         features: [n, dim].
         labels: [n], classes numbered from 0.
         problems: all with the same number of weight decays.
+        training: how each is trained.
 
     Returns:
         The predicted classes, [problems, decays, n].
@@ -51,31 +72,31 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
     sizes = [(len(problem.rows), problem.stop_by is None) for problem in problems]
     for size in dict.fromkeys(sizes):
         together = [i for i, other in enumerate(sizes) if other == size]
-        predicted[together] = _fit_predict(x, targets, [problems[i] for i in together]).cpu()
+        predicted[together] = _fit_predict(x, targets, [problems[i] for i in together], training).cpu()
     return predicted
 
 
-def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Tensor:
+def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem], how: Training) -> Tensor:
     """Train and predict as `fit_predict` does, for problems with the same number of rows."""
     random = np.random.RandomState(_SEED)
     rows, stop_by = (tensor.to(x.device) for tensor in _split(problems, len(x), random))
     decays = torch.tensor([problem.grid for problem in problems])[..., None, None].to(x)
     weights = _initial_weights(x, targets).repeat(*decays.shape[:2], 1, 1)  # [problems, decays, classes, dim + 1]
-    adam, best = torch.optim.Adam([weights]), weights.clone()
+    optimizer, best = how.optimizer([weights]), weights.clone()
     most = torch.full(decays.shape[:2], -1, device=x.device)  # correct rows at the best round
     misses, training = torch.zeros_like(most), torch.ones_like(most, dtype=torch.bool)
     active = torch.arange(len(problems), device=x.device)  # the problems that are still trained
-    for _ in range(_ROUNDS):
-        for _ in range(_EPOCHS_PER_ROUND):
-            for batch in torch.from_numpy(random.permutation(rows.shape[1])).to(x.device).split(_BATCH_SIZE):
+    for _ in range(0, _LAST_EPOCH + 1, how.epochs):
+        for _ in range(how.epochs):
+            for batch in torch.from_numpy(random.permutation(rows.shape[1])).to(x.device).split(how.batch_size):
                 of_batch = rows[:, batch]
                 weights.grad = _gradient(weights, x[of_batch], targets[of_batch]) + decays * weights
-                adam.step()
+                optimizer.step()
         correct = ((_classes(x, weights) == targets.argmax(dim=1)) & stop_by).sum(dim=-1)
         better = training & (correct > most)
         most = torch.where(better, correct, most)
         best[active] = torch.where(better[..., None, None], weights, best[active])
-        training &= better | (misses < _PATIENCE)
+        training &= better | (misses < how.patience)
         misses += ~better
         left = training.any(dim=1)  # problems with a classifier that has not stopped
         if not left.any():
@@ -83,10 +104,8 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem]) -> Ten
         if not left.all():
             of_problems = rows, stop_by, decays, most, misses, training, active
             rows, stop_by, decays, most, misses, training, active = (tensor[left] for tensor in of_problems)
-            state = adam.state[weights]
-            weights.data, state["exp_avg"], state["exp_avg_sq"] = (
-                tensor[left] for tensor in (weights.data, state["exp_avg"], state["exp_avg_sq"])
-            )
+            weights.data, state = weights.data[left], optimizer.state[weights]
+            state.update({name: x[left] for name, x in state.items() if x.ndim})  # all but the number of steps
     return _classes(x, best)
 
 

@@ -1,10 +1,12 @@
 """The transfer protocol of SentEval (Conneau and Kiela 2018; Appendix E of the paper).
 
 Logistic regression classifies the fixed embeddings. Its regularization is chosen by cross-validation or on a dev split.
-SentEval has two classifiers, scikit-learn's and one in PyTorch, which SimCSE's evaluation script uses.
+SentEval has two classifiers, scikit-learn's and one in PyTorch. SimCSE's evaluation script uses the latter: with the
+settings FULL for the test sets of Table E.1, and with FAST for the development sets of Table D.2.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold
 from simcse_pl.data.evaluator import encode_columns
 from simcse_pl.data.senteval.transfer_sets import TransferTask
 from simcse_pl.evaluation import logistic_regression, pytorch_classifier
-from simcse_pl.evaluation.pytorch_classifier import WEIGHT_DECAYS, Problem
+from simcse_pl.evaluation.pytorch_classifier import FAST, FULL, WEIGHT_DECAYS, Problem
 from simcse_pl.results.evaluation_results import TransferScores
 from simcse_pl.utils.tensors import Encode
 
@@ -22,11 +24,13 @@ SEED = 1111  # the seed and both grids are SentEval's
 FOLDS = 10
 C_GRID = tuple(2.0**power for power in range(-2, 4))
 C_GRID_WITH_TEST = tuple(2.0**power for power in range(-1, 6))
-CLASSIFIERS = (SCIKIT_LEARN, PYTORCH) = ("scikit-learn", "pytorch")
+SCIKIT_LEARN = "scikit-learn"
+_TRAININGS = {"pytorch": FULL, "pytorch_fast": FAST}
+CLASSIFIERS = (SCIKIT_LEARN, *_TRAININGS)
 
 _PROTOCOLS = {
-    ("all",): (f"{FOLDS}-fold nested cross-validation", C_GRID),
-    ("train", "test"): (f"{FOLDS}-fold cross-validation", C_GRID_WITH_TEST),
+    ("all",): ("{}-fold nested cross-validation", C_GRID),
+    ("train", "test"): ("{}-fold cross-validation", C_GRID_WITH_TEST),
     ("train", "dev", "test"): ("dev split", C_GRID),
 }
 Rows = np.ndarray  # positions of examples
@@ -38,29 +42,32 @@ def evaluate_transfer(
 ) -> TransferScores:
     """Measure a task by SentEval's protocol for its splits.
 
-    - `all`: nested cross-validation, 10 folds within 10 folds (MR, CR, SUBJ, MPQA);
-    - `train` and `test`: 10-fold cross-validation on `train` (TREC, MRPC);
+    - `all`: nested cross-validation, folds within folds (MR, CR, SUBJ, MPQA);
+    - `train` and `test`: cross-validation on `train` (TREC, MRPC);
     - `train`, `dev` and `test`: the best regularization on `dev` (SST).
 
-    The folds are SentEval's (scikit-learn's, seed 1111). The features of a pair are |u - v| and u * v.
+    The folds are SentEval's (scikit-learn's, seed 1111), 10 or, for `pytorch_fast`, 5. The features of a pair are
+    |u - v| and u * v.
 
     Args:
         encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
         device: device of the classifiers.
-        classifier: `scikit-learn`, solved by a faster method; or `pytorch`, trained as SentEval trains it with the
-            settings of SimCSE's evaluation script.
+        classifier: `scikit-learn`, solved by a faster method; `pytorch` or `pytorch_fast`, trained as SentEval trains
+            it with the settings of SimCSE's evaluation script for test and for development sets.
     """
+    training = _TRAININGS.get(classifier)
+    folds = training.folds if training else FOLDS
     examples = [example for split in task.splits.values() for example in split]
     labels = np.array([example.label for example in examples])
     ends = np.cumsum([len(split) for split in task.splits.values()])
     rows = dict(zip(task.splits, np.split(np.arange(len(labels)), ends[:-1]), strict=True))
-    finals = _folds(rows["all"], labels) if "all" in rows else [(rows["train"], rows["test"])]
+    finals = _folds(rows["all"], labels, folds) if "all" in rows else [(rows["train"], rows["test"])]
     dev = rows.get("dev")
-    choices: list[list[Fit]] = [_folds(train, labels) if dev is None else [(train, dev)] for train, _ in finals]
+    choices: list[list[Fit]] = [_folds(train, labels, folds) if dev is None else [(train, dev)] for train, _ in finals]
     protocol, grid = _PROTOCOLS[tuple(rows)]
     fit_predict = logistic_regression.fit_predict
-    if classifier == PYTORCH:
-        fit_predict, grid = pytorch_classifier.fit_predict, WEIGHT_DECAYS
+    if training:
+        fit_predict, grid = partial(pytorch_classifier.fit_predict, training=training), WEIGHT_DECAYS
     columns = encode_columns(encode, *zip(*(example.sentences for example in examples), strict=True))
     features, *others = (column.to(device) for column in columns)
     if others:  # the tasks have pairs
@@ -79,7 +86,7 @@ def evaluate_transfer(
     test = finals[0][1]
     return TransferScores(
         task=task.name,
-        protocol=protocol,
+        protocol=protocol.format(folds),
         rows=sum(len(test) for _, test in finals),
         accuracy=float(_accuracies(predicted, labels, finals).mean()),
         f1=float(f1_score(labels[test], predicted[0, 0, test])) if others else None,
@@ -88,8 +95,8 @@ def evaluate_transfer(
     )
 
 
-def _folds(rows: Rows, labels: np.ndarray) -> list[Fit]:
-    splits = StratifiedKFold(n_splits=FOLDS, shuffle=True, random_state=SEED).split(rows, labels[rows])
+def _folds(rows: Rows, labels: np.ndarray, count: int) -> list[Fit]:
+    splits = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED).split(rows, labels[rows])
     return [(rows[train], rows[test]) for train, test in splits]
 
 

@@ -101,15 +101,17 @@ class MLMHead(nn.Module):
 
     The module holds the complete AutoModelForMaskedLM, with its backbone replaced by a stub that returns
     the given hidden states. It therefore works for every architecture, and scores only the chosen
-    positions. Tied weights, usually those of the decoder, are tied to the trained backbone.
+    positions.
 
     Args:
         backbone: the trained backbone.
         pretrained: load the head from the backbone's checkpoint, or else initialize it from torch's
             global random state.
+        tied: whether the weights that the architecture ties, usually those of the decoder, are the
+            backbone's own. If not, they start as copies of them, and are trained with the head.
     """
 
-    def __init__(self, backbone: PreTrainedModel, pretrained: bool = True) -> None:
+    def __init__(self, backbone: PreTrainedModel, pretrained: bool = True, tied: bool = True) -> None:
         super().__init__()
         config = copy.deepcopy(backbone.config)
         try:
@@ -123,6 +125,12 @@ class MLMHead(nn.Module):
         setattr(model, model.base_model_prefix, backbone)
         model.tie_weights()
         setattr(model, model.base_model_prefix, _GivenHiddenStates())
+        if not tied:
+            for name in model.all_tied_weights_keys:
+                owner, _, own = name.rpartition(".")
+                part = model.get_submodule(owner)
+                setattr(part, own, nn.Parameter(part.get_parameter(own).detach().clone()))
+            model.config.tie_word_embeddings = False  # a saved model is loaded with its own decoder
         self.model = nn.Module.to(model, backbone.dtype).train()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -151,9 +159,8 @@ class MaskedLanguageModeling(TokenMaskingLoss):
     """The loss of predicting masked tokens, as in BERT's pretraining (Devlin et al. 2019).
 
     As in the released code, all views of a batch are masked independently, and pass through the
-    backbone once more. The released code's decoder is a copy of BERT's. This one is tied to the
-    encoder's word embeddings, as in BERT. The masks are drawn from torch's global random state, on
-    the device of the batch.
+    backbone once more. The masks are drawn from torch's global random state, on the device of the
+    batch.
 
     The head is trained with the encoder. Training checkpoints contain it. If this loss is the objective, the saved
     encoder contains it too, so that AutoModelForMaskedLM loads it, and the perplexity of held-out rows is measured.
@@ -163,6 +170,8 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         probability, whole_words: see TokenMaskingLoss.
         head: `pretrained` for the checkpoint's own head, or `new` for one with random weights.
         anchors_only: mask the anchors alone, for continued pretraining before SimCSE.
+        tied: whether the head's decoder is the encoder's word embeddings, as in BERT's pretraining, or
+            starts as a copy of them, as in SimCSE's released code.
     """
 
     embeds = False
@@ -174,14 +183,15 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         head: Literal["pretrained", "new"] = "pretrained",
         whole_words: bool = False,
         anchors_only: bool = False,
+        tied: bool = True,
     ) -> None:
         super().__init__(weight, probability, whole_words)
-        self.head_is_new, self.anchors_only = head == "new", anchors_only
+        self.head_is_new, self.anchors_only, self.tied = head == "new", anchors_only, tied
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Load or initialize the head."""
         super().attach(encoder)
-        self.head = MLMHead(encoder.backbone, not self.head_is_new)
+        self.head = MLMHead(encoder.backbone, not self.head_is_new, self.tied)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""

@@ -1,6 +1,5 @@
 """InfoCSE (Wu et al. 2022): masked language modelling with the help of the sentence vector."""
 
-import copy
 from typing import Literal
 
 import torch
@@ -66,8 +65,7 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         check_width_is_kept(encoder)
         self.frozen = Frozen(first_layers(backbone, self.frozen_layers).train(self.frozen_dropout))
         self.head_layers = new_layers(backbone, self.layers).train()
-        copied = copy.deepcopy(backbone)  # the head's decoder is tied to its word embeddings, not to the encoder's
-        self.head = MLMHead(copied, not self.head_is_new)
+        self.head = MLMHead(backbone, not self.head_is_new, tied=False)
 
     def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""

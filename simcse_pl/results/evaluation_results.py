@@ -54,7 +54,7 @@ class TransferScores(Shape):
     accuracy: Number = math.nan  # in [0, 1]
     f1: float | None = None  # of class 1, in [0, 1], for tasks with pairs
     dev_accuracy: Number = math.nan  # by which the regularization was chosen, averaged over the outer folds
-    classifier: str = "scikit-learn"  # or pytorch
+    classifier: str = "scikit-learn"  # or pytorch, pytorch_fast
 
 
 class Geometry(Shape):

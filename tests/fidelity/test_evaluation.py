@@ -28,7 +28,7 @@ def encode(sentences):
     return word_sums(sentences, TENSORS["words"])
 
 
-@pytest.mark.parametrize("classifier", ["scikit-learn", "pytorch"])
+@pytest.mark.parametrize("classifier", ["scikit-learn", "pytorch", "pytorch_fast"])
 def test_transfer_tasks(classifier, bundle):
     official = RECORD["senteval"]["scores"][classifier]
     # scikit-learn's solver stops before the optimum, which changes one of the 2,700 predictions of `dev_accuracy`

@@ -124,12 +124,16 @@ def test_special_tokens_are_not_masked_and_the_ids_stay_as_they_are(encoder):
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_loss_and_its_gradient_are_those_of_transformers(tied, architecture, make_masked_language_model):
-    folder = make_masked_language_model(architecture, **{} if tied else {"tie_word_embeddings": False})
+@pytest.mark.parametrize("decoder", ["tied", "copied", "of the checkpoint"])
+def test_the_loss_and_its_gradient_are_those_of_transformers(decoder, architecture, make_masked_language_model):
+    settings = {"tie_word_embeddings": False} if decoder == "of the checkpoint" else {}
+    folder = make_masked_language_model(architecture, **settings)
     encoder = SentenceEncoder.from_pretrained(folder, pooling="mean")
     whole = AutoModelForMaskedLM.from_pretrained(folder).eval()
-    loss, batch = attached(MaskedLanguageModeling(), encoder), batch_of(encoder)
+    if decoder == "copied":
+        words = whole.get_input_embeddings()
+        words.weight = torch.nn.Parameter(words.weight.detach().clone())
+    loss, batch = attached(MaskedLanguageModeling(tied=decoder == "tied"), encoder), batch_of(encoder)
     inputs = {name: tensor.flatten(0, 1) for name, tensor in batch.inputs.items()}
     torch.manual_seed(5)
     masked, labels = loss.mask(inputs["input_ids"])
@@ -139,10 +143,20 @@ def test_the_loss_and_its_gradient_are_those_of_transformers(tied, architecture,
     assert value.shape == () and value.item() == pytest.approx(expected.item(), abs=1e-5)
     value.backward()
     expected.backward()
-    embeddings = encoder.backbone.get_input_embeddings().weight  # if tied, also of the decoder
-    torch.testing.assert_close(embeddings.grad, whole.get_input_embeddings().weight.grad, atol=1e-5, rtol=0)
-    if tied:  # DDP would wait for a gradient of every weight
+    own = encoder.backbone.get_input_embeddings().weight, loss.head.model.get_output_embeddings().weight
+    theirs = whole.get_input_embeddings().weight, whole.get_output_embeddings().weight
+    assert (own[0] is own[1]) == (theirs[0] is theirs[1]) == (decoder == "tied")
+    for here, there in zip(own, theirs, strict=True):
+        torch.testing.assert_close(here.grad, there.grad, atol=1e-5, rtol=0)
+    if decoder == "tied":  # DDP would wait for a gradient of every weight
         assert all(weight.grad is not None for weight in loss.parameters())
+
+
+def test_a_copied_decoder_is_trained_beside_frozen_embeddings(encoder):
+    encoder.requires_grad_(False)
+    loss = attached(MaskedLanguageModeling(tied=False), encoder)
+    loss(encoder, batch_of(encoder)).backward()
+    assert all(weight.grad.any() for weight in loss.head.model.get_output_embeddings().parameters())
 
 
 def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
@@ -163,8 +177,9 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     assert 0 < value.item() < 20 and value.requires_grad
 
 
-def test_the_saved_model_has_the_trained_backbone_and_head(encoder, tmp_path):
-    objective = attached(MaskedLanguageModeling(head="new"), encoder)
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_saved_model_has_the_trained_backbone_and_head(tied, encoder, tmp_path):
+    objective = attached(MaskedLanguageModeling(head="new", tied=tied), encoder)
     with torch.no_grad():
         for weight in [*encoder.backbone.parameters(), *objective.parameters()]:
             weight.add_(0.1 * torch.randn_like(weight))

@@ -120,7 +120,7 @@ def sweep_notes(sweep: Sweep) -> Iterator[str]:
     if tasks := sweep.tasks["transfer"]:
         classifier = _or(run.transfer_classifier for run in runs if run.transfer_dev)
         scored = f"transfer: mean accuracy x 100 on dev of {_tasks(tasks, TRANSFER_TASKS)}, {classifier} classifier"
-        yield f"{scored}; paper: pytorch classifier"
+        yield f"{scored}; paper: pytorch_fast classifier"
     yield _facts(sweep)
     if sweep.given:
         yield f"given: {sweep.given}"

@@ -45,8 +45,8 @@ def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metri
 def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | None:
     """Return transfer scores with one row per encoder and one column per task, as in Table E.1; None without scores.
 
-    With `probing`, the scores are those of the probing tasks. A column names SentEval's classifier, because scores of
-    the two differ by some points.
+    With `probing`, the scores are those of the probing tasks. A column names SentEval's classifier, because their
+    scores differ by some points.
     """
     tasks = PROBING_TASKS if probing else TRANSFER_TASKS
     paper = {} if probing else {result.label: find_row(result, "transfer", None) for result in results}
