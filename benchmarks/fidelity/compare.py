@@ -51,7 +51,8 @@ def composed(*options: str) -> DictConfig:
 
 def hyperparameters(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield each option that the official script sets, its value there, and its value here."""
-    config = composed(*(option for option in record["options"] if option.startswith(("method=", "experiment="))))
+    choices = ("method=", "model=", "experiment=")
+    config = composed(*(option for option in record["options"] if option.startswith(choices)))
     for option, names in HYPERPARAMETERS.items():
         if released := next((record["script"][name] for name in names if name in record.get("script", {})), None):
             node: Any = config

@@ -42,8 +42,11 @@ def records(folders: Path) -> Iterator[Record]:
         record = Record(name, promptbert, options, names, rows, script="run.sh", section=section)
         yield prompted(record, templates)
     repaired = "the position ids of the bias begin at 2, as those of the sentences, not at 0"
-    for name, templates, rows in (("roberta", ROBERTA, PAIRS), ("sup_roberta", ROBERTA[:1], TRIPLETS)):
-        record = Record(f"promptbert_{name}", promptbert, [f"{recipe}{name}_base"], NAMES, rows, repaired, "roberta")
+    for name, options, templates, rows in (
+        ("roberta", ["method=promptbert", "model=roberta"], ROBERTA, PAIRS),
+        ("sup_roberta", [f"{recipe}sup_roberta_base"], ROBERTA[:1], TRIPLETS),
+    ):
+        record = Record(f"promptbert_{name}", promptbert, options, NAMES, rows, repaired, "roberta")
         yield prompted(record, templates)
     yield sncse(folders)
     yield cot_bert(folders)

@@ -107,7 +107,7 @@ def prompted(method: str, code: Repository, name: str, templates: Sequence[str])
     set_templates(official, words, templates[:1])
     forward = code.nested("models.py" if path else "prompt_bert/models.py", "sentemb_forward", torch=torch)
     return record(
-        method, name, [f"experiment={method}_roberta_base", *_AS_TEXT[name]] if of_roberta else [], rows,
+        method, name, ["model=roberta", *_AS_TEXT[name]] if of_roberta else [], rows,
         validation=read(forward, official, model, **words(SENTENCES, padding=True, return_tensors="pt")),
         test=evaluated(code, name, path, templates[0].replace("|", " *sent 0*" if of_roberta else "*sent 0*")),
     )  # fmt: skip
@@ -138,7 +138,7 @@ def prompteol(code: Repository, name: str) -> dict[str, Any]:
     tokenize = code.nested("ft_llm.py", "tokenize", tokenizer=words, cutoff_len=32)
     rows = [[tokenize(prompt({"input": text}, words, 32, template), False)["input_ids"]] for text in SENTENCES]
     test = evaluated(code, name, template=template)
-    return record("prompteol", name, ["experiment=prompteol_opt_125m"], rows, test=test)
+    return record("prompteol", name, ["experiment=prompteol"], rows, test=test)
 
 
 def cards(code: Repository) -> dict[str, Any]:

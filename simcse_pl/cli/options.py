@@ -41,7 +41,7 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     """Return what --help prints, with the values of the chosen groups; `everything` is for --help-all."""
     config = _compose(command, *given)
     values, chosen = _values(config), dict(config.hydra.runtime.choices)
-    sample = command == "train" and not any(option.startswith("data=") for option in given)
+    sample = chosen.get("data") == "nli_sample"
     of_own_data = _values(_compose(command, *given, "data=text")) if sample else values
     groups = {entry.name: entry for entry in command_file(command)[0]}
     known = [entry for entry in entries() if entry.name in values and entry.group in (command, *groups)]
@@ -77,7 +77,9 @@ def config_text(command: str, given: Sequence[str], package: str | None, resolve
         config = with_values(config, OmegaConf.to_container(space))
     OmegaConf.set_struct(config, False)
     del config["hydra"]
-    return OmegaConf.to_yaml(OmegaConf.select(config, package) if package else config, resolve=resolve).rstrip()
+    if (shown := OmegaConf.select(config, package) if package else config) is None:
+        raise UserError(f"--package {package}: the config does not have it")
+    return OmegaConf.to_yaml(shown, resolve=resolve).rstrip()
 
 
 def search(text: str, known: Sequence[Entry], command: str = "train") -> list[Entry]:
@@ -116,6 +118,7 @@ def explain(entry: Entry, known: Sequence[Entry]) -> str:
     choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
     command = _command(entry)
     call = f"simcse {command} " + "encoder=FOLDER " * (command == "evaluate" and entry.name != "encoder")
+    call += "data=text data.train=FILE " * (entry.group == "setting" or entry.name == "setting")
     if " " in entry.name:  # a command
         call = f"{entry.name} --help"
     elif entry.name == _source(entry):

@@ -234,7 +234,7 @@ def show_tasks(results: Mapping[str, Any], measured: "SuiteResults") -> None:
     from simcse_pl.results.evaluation_results import Result
 
     content = dict(measured) | {"sts": [scores for scores in measured.sts if scores.task in results["sts"]]}
-    result = Result(**content, label="this run", paper=row_of_run(results["choices"]))
+    result = Result(**content, label="this run", paper=row_of_run(results))
     for table in filter(None, (sts_table([result]), transfer_table([result]))):
         show(table.printed())
 

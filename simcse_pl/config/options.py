@@ -114,7 +114,7 @@ def _check_sources(hydra: Any) -> None:
     """Raise UserError if Hydra would silently ignore an option that + adds, or a file in --config-dir."""
     choices, given = hydra.runtime.choices, [option.partition("=")[0] for option in hydra.overrides.task]
     if choices.get("setting") and choices.data == "nli_sample" and "data" not in given:
-        hint = "data=wiki and data=nli have their own; for your own, add data=text data.train=FILE"
+        hint = "add data=wiki, data=nli or data=text data.train=FILE; in a config, override /data, too"
         raise UserError(f"setting={choices.setting}: no data is chosen: {hint}")
     known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}
     for option in hydra.overrides.task:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from simcse_pl.config import CONF
 
 HYDRA_COMMANDS = ("train", "evaluate")
+OF_TWO_GROUPS = ("setting/model", "method/model", "size/sweep")  # what the choices of two groups have together
 _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
 _GROUP = re.compile(r"  - (?:optional )?(?P<name>[\w/]+): (?P<choice>[^#$]*?)(?:\s+# (?P<comment>.*))?")
 
@@ -61,7 +62,7 @@ def group_files() -> dict[str, dict[str, str]]:
     texts = {file: file.read_text(encoding="utf-8") for file in sorted(CONF.glob("*/**/*.yaml"))}
     for file in sorted(texts, key=lambda file: (file.parent, "# @package _global_" in texts[file])):
         group = file.parent.relative_to(CONF).as_posix()
-        if not group.startswith(("hydra", "local", "sweep/base", "setting/model", "method/model", "size/sweep")):
+        if not group.startswith(("hydra", "local", "sweep/base", *OF_TWO_GROUPS)):
             files.setdefault(group, {})[file.stem] = texts[file]
     return files
 

@@ -83,13 +83,18 @@ def named_row(table: str, row: str) -> PaperRow:
     return PaperRow(label, dict(zip(content["columns"], content["rows"][matching[0]], strict=True)))
 
 
-def row_of_run(choices: Mapping[str, str | None]) -> dict[Literal["table", "row"], str] | None:
-    """Return the names of the row of Table 5 that a run with these choices of conf/ repeats; None if there is none."""
-    model, setting = methods_file()["models"].get(choices.get("model")), choices.get("setting")
-    row, table = f"{setting}/SimCSE-{model}", "table_5_sts"
-    others = choices.get("experiment") or choices.get("method") not in (None, *methods_file()["baselines"].values())
-    on_the_papers_data = choices.get("data") in ("wiki", "nli")
-    known = on_the_papers_data and not others and row in paper_file()["encoders"][table]["rows"]
+def row_of_run(results: Mapping[str, Any]) -> dict[Literal["table", "row"], str] | None:
+    """Return the names of the row of Table 5 that a run repeats, by its results.json; None if it is another run."""
+    choices, table = results["choices"], "table_5_sts"
+    row = f"{choices.get('setting')}/SimCSE-{methods_file()['models'].get(choices.get('model'))}"
+    known = (
+        row in paper_file()["encoders"][table]["rows"]
+        and (choices["data"], choices["setting"]) in (("wiki", "unsupervised"), ("nli", "supervised"))
+        and choices.get("method") in (None, *methods_file()["baselines"].values())
+        and (results["settings"]["objective"], choices["views"]) == ("simcse", "dropout")
+        and not (choices.get("experiment") or results["sweep"])
+        and not any(option.startswith("model.name=") for option in results["overrides"])
+    )
     return {"table": table, "row": row} if known else None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from simcse_pl.config.reference import OF_TWO_GROUPS
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import SweepError, reraise_as
 
@@ -62,9 +63,9 @@ def describe_job(config: DictConfig, hydra: Any) -> dict[str, Any]:
     """Return the part of results.json that describes a run: choices of groups, options, seed, and row of the sweep."""
     sweep = config.get("sweep") or {}
     place = {name: sweep.get(name) for name in ("table", "column", "row")}
-    choices = {group: choice for group, choice in hydra.runtime.choices.items() if choice and "hydra" not in group}
+    choices = {group: choice for group, choice in hydra.runtime.choices.items() if "hydra" not in group}
     return {
-        "choices": {group: choice for group, choice in choices.items() if "/" not in choice},  # with one: setting/model
+        "choices": {group: choice for group, choice in choices.items() if choice and group not in OF_TWO_GROUPS},
         "overrides": list(hydra.overrides.task),
         "seed": config.seed,
         "sweep": place | {"size": config.get("size")} if sweep else None,

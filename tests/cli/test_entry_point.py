@@ -175,9 +175,10 @@ MISTAKES = {  # the command's options, and what the line says
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
     "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
     "method=simsce": "method=simsce: there is no such choice; did you mean simcse or esimcse? (method has angle, ",
-    "experiment=sup_roberta_large": "; write model=roberta_large data=nli (",
+    "experiment=sup_roberta_large": "; write model=roberta_large data=wiki (unsup) or data=nli (sup) (",
+    "sweep=table_4_supervised_data sweep.pairs=all": "no option sweep.pairs; write 'sweep.row=ROW, sampled' or ",
     "experiment=gs_infonce_bert_base": "; write method=gs_infonce model=bert (",
-    "experiment=prompteol_opt_1_3b": "; write experiment=prompteol model.name=NAME (",
+    "experiment=prompteol_opt_1_3b": "; write experiment=prompteol model.name=NAME model/quantization=nf4_double (",
     "setting=mlm": "; write experiment=mlm (",
     "sweep=methods_mini": "; write sweep=methods size=mini (",
     "auxiliary=mlm auxiliary.mlm.head=new auxiliary.mlm.whole_words=true segmenter=icu model.template_as_text=always "

@@ -76,13 +76,13 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
         assert torch.equal(tensor, checkpoint[f"encoder.{name}"]), name
 
 
-def test_a_run_on_the_papers_data_ends_with_the_papers_score(train, make_model, tmp_path):
+def test_a_run_on_the_papers_data_ends_with_the_sts_tasks(train, make_model, tmp_path):
     given = ["data=nli", "data.train=simcse_pl/data/sample/nli.csv", "data.limit=8", "logger=csv", "log_every=4"]
     given += ["model=bert", *tiny(make_model("bert"))]
     bundle = write_bundle(tmp_path / "bundle")
     done, folder = train(*given, f"senteval_dir={bundle}")
     assert "STS, test: Spearman x 100" in done.stdout and "will not be measured" not in done.stdout
-    assert "paper, Table 5" in done.stdout and "75.30 │ 84.67 │" in done.stdout
+    assert "paper, Table 5" not in done.stdout, "model.name is another model"
     results = json.loads((folder / "results.json").read_text())
     assert [*results["sts"]] == ["STS12", "STS13", "STS-B", "SICK-R"] and results["choices"]["setting"] == "supervised"
     done, _ = train(*given, folder="without")

@@ -15,6 +15,7 @@ from simcse_pl.reports.published import (
     paper_file,
     published_score,
     published_scores,
+    row_of_run,
 )
 from simcse_pl.utils.errors import UserError
 from tests.reports.invented import make_result
@@ -42,6 +43,32 @@ def test_every_row_is_complete_and_its_average_is_over_its_tasks():
             assert [*figures] == [*tasks, "Avg"]
             average = MISPRINTED.get((table, row), figures["Avg"])
             assert average == pytest.approx(fmean(figures[task] for task in tasks), abs=0.0051), row
+
+
+OF_THE_PAPER = {
+    "choices": {"model": "bert", "data": "nli", "setting": "supervised", "views": "dropout", "method": "sup_simcse"},
+    **{"settings": {"objective": "simcse"}, "sweep": None, "overrides": ["model=bert", "data=nli"]},
+}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": "distilbert"},
+        {"model": "bert_large"},  # Table 5 does not have it
+        {"setting": "unsupervised"},
+        {"data": "text"},
+        {"views": "crop"},
+        {"method": "promptbert"},
+        {"experiment": "mine"},
+    ],
+)
+def test_the_row_of_a_run_is_that_of_its_model_and_setting_if_all_else_is_the_papers(other):
+    assert row_of_run(OF_THE_PAPER) == {"table": "table_5_sts", "row": "supervised/SimCSE-BERT-base"}
+    assert row_of_run(OF_THE_PAPER | {"choices": OF_THE_PAPER["choices"] | other}) is None
+    for further in ({"sweep": {"table": "seeds"}}, {"settings": {"objective": "simcse, mlm"}}):
+        assert row_of_run(OF_THE_PAPER | further) is None
+    assert row_of_run(OF_THE_PAPER | {"overrides": ["model=bert", "model.name=mine"]}) is None
 
 
 def test_every_match_is_a_row_of_a_table():
