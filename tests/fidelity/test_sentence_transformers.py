@@ -46,7 +46,7 @@ def compare(make, loss, tmp_path, chunk_size=None):
     loss.attach(encoder)
     given = labels if isinstance(loss, MarginMSE) else None
     batch = EmbeddedBatch(encoder, inputs, roles=default_roles(3), labels=given, chunk_size=chunk_size)
-    here = loss(encoder, batch)
+    here = loss(batch)
     here.backward()
     views = [{name: x[:, view] for name, x in inputs.items()} for view in range(3)]
     there = make(model)(views, labels)
