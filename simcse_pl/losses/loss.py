@@ -81,8 +81,7 @@ class EmbeddedBatch:
         embeddings = torch.stack([anchors, positives, *others], dim=1)
         if hard_negatives is not None:
             embeddings = torch.cat([embeddings, hard_negatives[:, None].flatten(1, -2)], dim=1)
-        roles = tuple(roles or default_roles(embeddings.shape[1]))
-        batch = cls(None, {}, roles, labels, queue=queue)  # type: ignore[arg-type]
+        batch = cls(None, {}, tuple(roles or default_roles(embeddings.shape[1])), labels, queue=queue)  # type: ignore[arg-type]
         return batch.replaced(embeddings=embeddings, pooled=embeddings)
 
     def replaced(self, **attributes: Any) -> "EmbeddedBatch":

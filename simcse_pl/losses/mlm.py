@@ -190,12 +190,12 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         return self.mean_over_chosen(batch, batch.encoder.backbone, inputs)
 
     def mean_over_chosen(
-        self, batch: EmbeddedBatch, backbone: PreTrainedModel, inputs: Batch, **more: Tensor
+        self, batch: EmbeddedBatch, backbone: PreTrainedModel, inputs: Batch, **further: Tensor
     ) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
         Args:
-            backbone, more: for `self.states`, `more` as further inputs, each [batch * views, 1, ...].
+            backbone, further: for `self.states`, `further` as more inputs, each [batch * views, 1, ...].
             inputs: tensors [batch, views, tokens]; with `labels`, the ids are masked already.
         """
         views = inputs["input_ids"].shape[1]
@@ -206,7 +206,7 @@ class MaskedLanguageModeling(TokenMaskingLoss):
             begins = inputs[BEGINS_WORD].flatten(0, 1) if BEGINS_WORD in inputs else None
             sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"], begins)
         of_chunk = partial(self._sum, backbone, batch.encoder.groups)
-        total = apply_in_chunks(of_chunk, sequences | more, batch.chunk_size and batch.chunk_size * views)
+        total = apply_in_chunks(of_chunk, sequences | further, batch.chunk_size and batch.chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
         return total.sum() * world_size() / chosen.clamp(min=1)
 

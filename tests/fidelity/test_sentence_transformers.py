@@ -88,7 +88,7 @@ def test_contrastive_tension_with_negatives_of_the_batch(tmp_path):
         weight.data *= 1.5
     inputs = ViewCollator(encoders[0].tokenizer, 32)([row[:1] for row in TRIPLETS])
     ours = ContrastiveLoss(0.05, symmetric=True, trainable_temperature=True).double()
-    here = ours(encoders[0], EmbeddedBatch(encoders[0], inputs, positive_encoder=encoders[1]))
+    here = ours(EmbeddedBatch(encoders[0], inputs, positive_encoder=encoders[1]))
     model = SentenceTransformer(str(tmp_path), device="cpu").double()
     theirs = official.ContrastiveTensionLossInBatchNegatives(copy.deepcopy(model)).double()
     for network, encoder in zip((theirs.model1, theirs.model2), encoders, strict=True):
