@@ -42,8 +42,8 @@ class DiffCSE(pl.LightningModule):
     def training_step(self, views: Batch, batch_idx: int) -> Tensor:
         """Return the loss of a batch, tensors [batch, views, tokens]."""
         batch = EmbeddedBatch(self.encoder, views)  # both losses read its embeddings
-        loss = self.criterion(self.encoder, batch)
-        loss = loss + self.detection.weight * self.detection(self.encoder, batch)
+        loss = self.criterion(batch)
+        loss = loss + self.detection.weight * self.detection(batch)
         self.log("train/loss", loss)
         return loss
 

@@ -22,9 +22,9 @@ class WarmUpOfTerms(SimCSEModule):
     def loss(self, batch: EmbeddedBatch) -> Tensor:
         """Return the objective plus the auxiliary losses with their current weights."""
         share = min(1.0, batch.progress / self.warmup)
-        loss: Tensor = self.objective.weight * self.objective(self.encoder, batch)
+        loss: Tensor = self.objective.weight * self.objective(batch)
         for name, term in self.auxiliary.items():
-            value = term(self.encoder, batch)
+            value = term(batch)
             batch.log(name, value)
             loss = loss + term.weight * value * share
         return loss

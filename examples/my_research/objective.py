@@ -5,7 +5,6 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
 
@@ -26,9 +25,9 @@ class ScoreRegression(Loss):
         if Role.POSITIVE not in rows.roles or rows.labels != "scores":
             raise UserError("a row needs a positive and a score: set data.roles and data.score_column")
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's pairs, weighted by their share of the whole batch."""
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over this device's pairs."""
         positive, *_ = batch.views(Role.POSITIVE)
         cosines = F.cosine_similarity(batch.embeddings[:, 0], batch.embeddings[:, positive])
         assert batch.labels is not None
-        return batch.split.weight * F.huber_loss(cosines, batch.labels.to(cosines) / self.highest)
+        return F.huber_loss(cosines, batch.labels.to(cosines) / self.highest)

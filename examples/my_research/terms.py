@@ -7,7 +7,6 @@ from torch import Tensor
 
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, select_views
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
@@ -26,12 +25,12 @@ class TeacherSimilarities(TaughtLoss):
         super().__init__(weight)
         self.teacher = FrozenEncoder(teacher, pooling, anchors_only=True)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors with those of all devices."""
         student = unit_vectors(batch.embeddings[:, 0])  # the anchors
         taught = unit_vectors(self.teacher.embed(batch)[:, 0])
         students, teachers = batch.gather(student), batch.gather(taught)
-        return batch.split.weight * F.mse_loss(student @ students.T, taught @ teachers.T)
+        return F.mse_loss(student @ students.T, taught @ teachers.T)
 
 
 class NegativeMargin(Loss):
@@ -46,10 +45,10 @@ class NegativeMargin(Loss):
         if not {Role.POSITIVE, Role.NEGATIVE} <= set(rows.roles):
             raise UserError("a row needs a positive and a negative: name them in data.roles")
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's rows, weighted by their share of the whole batch."""
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean over this device's rows."""
         negative, *_ = batch.views(Role.NEGATIVE)
         anchors, negatives = batch.embeddings[:, :1], batch.embeddings[:, negative, None]
         positives = select_views(batch.embeddings, batch.views(Role.POSITIVE))
         closer = F.cosine_similarity(anchors, negatives, dim=-1) - F.cosine_similarity(anchors, positives, dim=-1)
-        return batch.split.weight * torch.relu(closer + self.margin).mean()
+        return torch.relu(closer + self.margin).mean()

@@ -10,7 +10,6 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.utils.tensors import Similarity, similarity_matrix
@@ -176,7 +175,7 @@ class ContrastiveLoss(Loss):
         """The temperature; a scalar tensor if it is trained."""
         return self._temperature if self.log_scale is None else (-self.log_scale[0]).exp()
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
 
         With several positives per row, the loss is the mean over them. Each is compared without the row's other
@@ -194,12 +193,11 @@ class ContrastiveLoss(Loss):
         ]
         if self.symmetric:
             comparisons += [[positive, 0, *positives_too] for positive in positives]
-        left_out = self.false_negatives(batch, comparisons)
         losses = [
-            self.loss_of_views(batch, views, _negative_mask(batch, views, {0, *positives}, false))
-            for views, false in zip(comparisons, left_out, strict=True)
+            self.loss_of_views(batch, views, _negative_mask(batch, views, false))
+            for views, false in zip(comparisons, self.false_negatives(batch, comparisons), strict=True)
         ]
-        return batch.split.weight * torch.stack(losses).mean()
+        return torch.stack(losses).mean()
 
     def false_negatives(
         self, batch: EmbeddedBatch, comparisons: Sequence[Sequence[int]]
@@ -225,7 +223,7 @@ class ContrastiveLoss(Loss):
     def loss_of_views(
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
-        """Return the loss of anchors and one of their positives. A subclass can override it to change similarities.
+        """Return the mean loss of anchors and a positive of each. A subclass can override it to change similarities.
 
         Args:
             batch: this device's rows.
@@ -236,9 +234,6 @@ class ContrastiveLoss(Loss):
             mask: the `negative_mask` of `contrastive_loss`, or None.
             changed: tensors that `contrastive_loss` gets in place of those of the batch, or in addition, such as
                 `positive_similarities` [batch].
-
-        Returns:
-            The mean over this device's rows, a scalar, without `batch.split.weight`.
         """
         anchor, positive, *negatives = views
         tensors: dict[str, Any] = {
@@ -258,17 +253,14 @@ class ContrastiveLoss(Loss):
         )
 
 
-def _negative_mask(
-    batch: EmbeddedBatch, views: Sequence[int], own: set[int], false: Mapping[int, Tensor] | None
-) -> Tensor | None:
-    """Return the `negative_mask` of a comparison: the `false` negatives, and a row's `own` views but its positive."""
+def _negative_mask(batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None) -> Tensor | None:
+    """Return the `negative_mask` of a comparison: the `false` negatives, and a row's own views but its positive."""
     positive, *others = keys = views[1:]
-    if false is None and own.isdisjoint(others):
+    own = {view for view in others if batch.roles[view] != Role.NEGATIVE}
+    if false is None and not own:
         return None
     itself = batch.is_itself()
-    masks = {view: torch.zeros_like(itself) if false is None else false[view] for view in keys}
-    masks[positive] = masks[positive] & ~itself
-    for view in own.intersection(others):
-        masks[view] = masks[view] | itself
-    by_view = torch.stack([masks[view] for view in keys], dim=2)
+    false = false or dict.fromkeys(keys, torch.zeros_like(itself))
+    masks = [false[positive] & ~itself, *(false[view] | itself if view in own else false[view] for view in others)]
+    by_view = torch.stack(masks, dim=2)
     return torch.cat([by_view[:, :, 0], by_view[:, :, 1:].flatten(1)], dim=1)

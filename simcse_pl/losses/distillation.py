@@ -70,13 +70,13 @@ class EmbeddingDistillation(_Distillation):
         if self.teacher.dim != encoder.pooled_dim:
             self.projection = nn.Linear(encoder.pooled_dim, self.teacher.dim)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over the views of this device's rows."""
         vectors = self.scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
         taught = self.scaled(self.teacher.embed(batch))
         if self.loss == "cosine":
-            return batch.split.weight * (1 - paired_similarity(vectors, taught).mean())
-        return batch.split.weight * (vectors - taught).square().mean()
+            return 1 - paired_similarity(vectors, taught).mean()
+        return (vectors - taught).square().mean()
 
 
 class MarginMSE(_Distillation):
@@ -119,7 +119,7 @@ class MarginMSE(_Distillation):
         if self.similarity == "cosine" and max(-lowest, highest) > 2:
             raise UserError(f"similarity=cosine: no cosines have margins of {lowest:g} to {highest:g}: set it to dot")
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows."""
         margins = self._margins(batch, batch.embeddings)
         if self.teacher is None:
@@ -127,7 +127,7 @@ class MarginMSE(_Distillation):
             taught = batch.labels[:, None]
         else:
             taught = self._margins(batch, self.teacher.embed(batch))
-        return batch.split.weight * (margins - taught).square().mean()
+        return (margins - taught).square().mean()
 
     def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:
         """Return the margins [batch, negatives] of vectors [batch, views, dim]."""
@@ -186,7 +186,7 @@ class ListwiseDistillation(_Distillation):
         if self.teacher is None and rows.labels != "score_lists":
             raise UserError("teacher=null: set data.score_column=[...], a column for each positive and hard negative")
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""
         views = candidates(batch.roles)
         anchors = self.scaled(batch.embeddings[:, 0])
@@ -201,7 +201,7 @@ class ListwiseDistillation(_Distillation):
             scores = self._of_all(anchors, self.scaled(batch.gathered), views)
         log_q = (taught.to(scores) / self.teacher_temperature).log_softmax(dim=1)
         log_p = (scores / self.temperature).log_softmax(dim=1)
-        return batch.split.weight * F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)
+        return F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)
 
     def _of_all(self, anchors: Tensor, rows: Tensor, views: list[int]) -> Tensor:
         """Return the similarities [n, m views] of anchors [n, dim] with some views of rows [m, all views, dim]."""

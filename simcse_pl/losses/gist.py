@@ -49,11 +49,10 @@ class GISTLoss(ContrastiveLoss, TaughtLoss):
         gathered = batch.gather(guided)
         masks = []
         duplicates = super().false_negatives(batch, comparisons)
-        for (first, positive, *others), repeated in zip(comparisons, duplicates, strict=True):
+        for (first, *views), repeated in zip(comparisons, duplicates, strict=True):
             queries = guided[:, first]
-            limit = paired_similarity(queries, guided[:, positive])[:, None]
+            limit = paired_similarity(queries, guided[:, views[0]])[:, None]
             limit = limit - self.margin * (limit.abs() if self.relative_margin else 1)
-            views = (positive, *others)
             left_out = {view: similarity_matrix(queries, gathered[:, view]) > limit for view in views}
             masks.append({view: mask | repeated[view] if repeated else mask for view, mask in left_out.items()})
         return masks

@@ -37,6 +37,8 @@ class InnerLayer(Loss):
         UserError: from `attach`, if inner layers may not be the last layers of cut encoders.
     """
 
+    mean_of_rows = False  # the objective's call is weighed
+
     def __init__(
         self,
         objective: Loss,
@@ -58,19 +60,20 @@ class InnerLayer(Loss):
         """Check the rows for the objective."""
         self.objective.check_rows(rows)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of a layer that the first device draws."""
-        last = encoder.backbone.config.num_hidden_layers
+        last = batch.encoder.backbone.config.num_hidden_layers
         layer = int(from_first_rank(torch.randint(1, last, (1,), device=batch.embeddings.device)))
 
         def pool(inputs: Batch) -> Tensor:
             rows, views = inputs["input_ids"].shape[:2]
             sequences = {name: x.flatten(0, 1) for name, x in inputs.items()}
-            return encoder.pool(sequences, num_layers=layer).view(rows, views, -1)
+            return batch.encoder.pool(sequences, num_layers=layer).view(rows, views, -1)
 
         pooled = apply_in_chunks(pool, batch.inputs, batch.chunk_size)
-        inner = batch.replaced(embeddings=encoder.project(pooled, batch.split), pooled=pooled, queue=None, curves={})
-        loss = self.objective.weight * self.objective(encoder, inner)
+        embeddings = batch.encoder.project(pooled, batch.split)
+        inner = batch.replaced(embeddings=embeddings, pooled=pooled, queue=None, curves={})
+        loss = self.objective.weight * self.objective(inner)
         to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
         divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()
         return loss + self.kl_weight * self.temperature * batch.split.weight * divergence

@@ -1,6 +1,7 @@
 """A training batch as losses see it, and the base class of SimCSE's contrastive loss and of all other losses."""
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ class EmbeddedBatch:
     """This device's rows of a batch. The first loss that needs their embeddings calls `embed`; see Loss.embeds.
 
     Args:
-        encoder: the trained encoder.
+        encoder: the trained encoder. A batch of given embeddings has none.
         inputs: the tokenizer's tensors, each [batch, views, tokens]. `sentence_mask` is there if the views have
             different templates, or if the pooling reads it (see templates.py).
         roles: the role of each view; the first is the anchor.
@@ -48,7 +49,7 @@ class EmbeddedBatch:
         embeddings: the embeddings after the projection head, [batch, views, dim].
     """
 
-    encoder: SentenceEncoder | None
+    encoder: SentenceEncoder
     inputs: Batch
     roles: tuple[Role, ...] = default_roles(2)
     labels: Tensor | None = None
@@ -68,14 +69,19 @@ class EmbeddedBatch:
     @classmethod
     def of(
         cls,
-        *views: Tensor,
+        anchors: Tensor,
+        positives: Tensor,
+        *others: Tensor,
+        hard_negatives: Tensor | None = None,
         labels: Tensor | None = None,
         roles: Sequence[Role] | None = None,
         queue: Tensor | None = None,
     ) -> "EmbeddedBatch":
-        """Return a batch of given embeddings, each [n, dim]: anchors, positives, hard negatives, or those of roles."""
-        embeddings = torch.stack(views, dim=1)
-        batch = cls(None, {}, tuple(roles or default_roles(len(views))), labels, queue=queue)
+        """Return a batch of embeddings [n, dim], `hard_negatives` also [n, k, dim], which have the `roles` in order."""
+        embeddings = torch.stack([anchors, positives, *others], dim=1)
+        if hard_negatives is not None:
+            embeddings = torch.cat([embeddings, hard_negatives[:, None].flatten(1, -2)], dim=1)
+        batch = cls(None, {}, tuple(roles or default_roles(embeddings.shape[1])), labels, queue=queue)  # type: ignore[arg-type]
         return batch.replaced(embeddings=embeddings, pooled=embeddings)
 
     def replaced(self, **attributes: Any) -> "EmbeddedBatch":
@@ -90,7 +96,6 @@ class EmbeddedBatch:
     def embed(self) -> None:
         """Embed the rows with the encoder, in chunks if they are given."""
         encoder, other = self.encoder, self.positive_encoder
-        assert encoder is not None
         self.embedded = True
         if other is None:
             self.pooled = encoder.pool_views(self.inputs, self.chunk_size, self.shared_dropout)
@@ -120,8 +125,7 @@ class EmbeddedBatch:
         own longest sentence. One collective exchanges rows without a gradient, such as labels, and the embeddings, if
         those are not in `gathered` yet.
 
-        The gradient of the mean loss of this device's rows, times `split.weight`, is that of the whole batch on one
-        device after DDP averages the gradients.
+        After DDP averages the gradients, that of a Loss of this device's rows is that of the whole batch on one device.
         """
         if rows.requires_grad or not self.embedded or "gathered" in vars(self):
             return all_gather_with_grad(rows, split=self.split)[0]
@@ -189,9 +193,8 @@ class Needs:
 class Loss(nn.Module, ABC):
     """A loss of a training batch. A subclass writes `forward`.
 
-    Two calls are possible. `loss(encoder, batch)` is that of training. A loss of embeddings alone also takes plain
-    tensors, each [n, dim]: `loss(anchors, positives, *hard_negatives, labels=None, queue=None)`, or other views with
-    their `roles`.
+    `loss(batch)` is the call of training. A loss of embeddings alone also takes plain tensors [n, dim], by position or
+    by name: `loss(anchors, positives, *hard_negatives, labels=None, queue=None)` (see EmbeddedBatch.of).
 
     A subclass may have networks of its own. They are trained, and saved in training checkpoints, but not with the
     encoder. A FrozenEncoder (see TaughtLoss) is neither trained nor saved. A loss keeps no state of a step.
@@ -201,6 +204,7 @@ class Loss(nn.Module, ABC):
 
     Attributes:
         embeds: whether the loss reads the embeddings of the batch, so that a call embeds it unless an earlier one has.
+        mean_of_rows: whether `forward` returns the mean over this device's rows, which a call weighs by their number.
         contrasts: whether the other rows of a batch are negatives.
         truncatable: whether the loss depends on the embeddings alone, so that it is defined for their first
             dimensions too (see MatryoshkaLoss).
@@ -212,6 +216,7 @@ class Loss(nn.Module, ABC):
     """
 
     embeds: ClassVar[bool] = True
+    mean_of_rows: ClassVar[bool] = True
     contrasts: ClassVar[bool] = False
     truncatable: ClassVar[bool] = False
     needs: Needs | None = None
@@ -219,6 +224,12 @@ class Loss(nn.Module, ABC):
     def __init__(self, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__()
         self.weight = weight
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Raise TypeError if `forward` is not that of a batch alone."""
+        super().__init_subclass__(**options)
+        if len(inspect.signature(cls.forward).parameters) != 2:
+            raise TypeError(f"{cls.__name__}: write forward(self, batch) with batch.encoder and no batch.split.weight")
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare for an encoder, once before training. It may add parameters, or raise UserError."""
@@ -233,25 +244,31 @@ class Loss(nn.Module, ABC):
         return self
 
     @abstractmethod
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's rows without its weight, a scalar.
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the mean loss over this device's rows, a scalar, without the factor `self.weight`.
 
-        Its mean over devices is the loss of the whole batch. The loss is also called once before training, with two
-        equal rows, to find the parameters that get gradients; `batch.progress` is 1 then.
+        A call multiplies it by `batch.split.weight`, because devices may have different numbers of rows. A loss of the
+        rows of all devices, equal on each, needs no exception. A loss that calls other losses, or divides by a count
+        over all devices, sets `mean_of_rows = False`: the mean over devices is then the loss of the whole batch.
+
+        The loss is also called once before training, with two equal rows, to find the parameters that get gradients;
+        `batch.progress` is 1 then.
 
         Args:
-            encoder: the encoder given to `attach`.
-            batch: the rows, embedded unless `embeds` is false.
+            batch: the rows, embedded unless `embeds` is false; `batch.encoder` is the encoder given to `attach`.
         """
 
-    def __call__(self, encoder: Any, batch: Any, *views: Tensor, **further: Any) -> Tensor:
+    def __call__(self, *given: Any, **tensors: Any) -> Tensor:
         """Return the loss of a batch, which is embedded first, or of plain tensors (see EmbeddedBatch.of)."""
-        if isinstance(encoder, Tensor):
-            encoder, batch = None, EmbeddedBatch.of(encoder, batch, *views, **further)
+        batch = given[-1] if given else None
+        if not isinstance(batch, EmbeddedBatch):
+            batch = EmbeddedBatch.of(*given, **tensors)
+        elif tensors or len(given) > 1:
+            raise TypeError("a loss takes a batch alone, which has the encoder: loss(batch)")
         if self.embeds and not batch.embedded:
             batch.embed()
-        loss: Tensor = super().__call__(encoder, batch)
-        return loss
+        loss: Tensor = super().__call__(batch)
+        return loss * batch.split.weight if self.mean_of_rows else loss
 
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:
         """Return the metrics of held-out rows, given their mean loss."""

@@ -29,6 +29,8 @@ class MatryoshkaLoss(Loss):
             time, or the objective is not defined for the first dimensions.
     """
 
+    mean_of_rows = False  # the objective's calls are weighed
+
     def __init__(
         self,
         objective: Loss,
@@ -64,13 +66,13 @@ class MatryoshkaLoss(Loss):
         """Check the rows for the objective."""
         self.objective.check_rows(rows)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the weighted sum."""
         total: Any = 0
         for dim, weight in self.weights.items():
             first = {name: getattr(batch, name)[..., :dim] for name in ("embeddings", "gathered")}
             queue = None if batch.queue is None else batch.queue[:, :dim]
-            loss = self.objective(encoder, batch.replaced(**first, queue=queue))
+            loss = self.objective(batch.replaced(**first, queue=queue))
             batch.log(f"objective/{dim}", loss)
             total = total + weight * self.objective.weight * loss
         return torch.as_tensor(total)

@@ -175,6 +175,7 @@ class MaskedLanguageModeling(TokenMaskingLoss):
     """
 
     embeds = False
+    mean_of_rows = False  # but of tokens
 
     def __init__(
         self,
@@ -193,35 +194,29 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         super().attach(encoder)
         self.head = MLMHead(encoder.backbone, not self.head_is_new, self.tied)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
         inputs = {name: x[:, :1] if self.anchors_only else x for name, x in batch.inputs.items()}
-        return self.mean_over_chosen(encoder, encoder.backbone, inputs, batch.chunk_size)
+        return self.mean_over_chosen(batch, batch.encoder.backbone, inputs)
 
     def mean_over_chosen(
-        self,
-        encoder: SentenceEncoder,
-        backbone: PreTrainedModel,
-        inputs: Batch,
-        chunk_size: float | None = None,
-        **further: Tensor,
+        self, batch: EmbeddedBatch, backbone: PreTrainedModel, inputs: Batch, **further: Tensor
     ) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
         Args:
-            encoder, chunk_size: see EmbeddedBatch.
             backbone, further: for `self.states`, `further` as more inputs, each [batch * views, 1, ...].
             inputs: tensors [batch, views, tokens]; with `labels`, the ids are masked already.
         """
         views = inputs["input_ids"].shape[1]
-        sequences = {name: inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
+        sequences = {name: inputs[name].flatten(0, 1) for name in batch.encoder.tokenizer.model_input_names}
         if "labels" in inputs:
             sequences["labels"] = inputs["labels"].flatten(0, 1)
         else:
             begins = inputs[BEGINS_WORD].flatten(0, 1) if BEGINS_WORD in inputs else None
             sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"], begins)
-        of_chunk = partial(self._sum, backbone, encoder.groups)
-        total = apply_in_chunks(of_chunk, sequences | further, chunk_size and chunk_size * views)
+        of_chunk = partial(self._sum, backbone, batch.encoder.groups)
+        total = apply_in_chunks(of_chunk, sequences | further, batch.chunk_size and batch.chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
         return total.sum() * world_size() / chosen.clamp(min=1)
 

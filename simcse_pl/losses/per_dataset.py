@@ -17,7 +17,7 @@ class LossPerDataset(Loss):
         objectives: the losses by the name of the data set.
     """
 
-    embeds = False  # the chosen loss does, if it needs to
+    embeds = mean_of_rows = False  # the chosen loss embeds and is weighed, if it needs to
 
     def __init__(self, default: Loss, objectives: Mapping[str, Loss]) -> None:
         super().__init__()
@@ -37,11 +37,10 @@ class LossPerDataset(Loss):
         for loss in (self.default, *self.losses):
             loss.attach(encoder)  # type: ignore[operator]
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the weighted loss of the batch's data set."""
         chosen = self.for_dataset(batch.dataset)
-        loss: Tensor = chosen.weight * chosen(encoder, batch)
-        return loss
+        return chosen.weight * chosen(batch)
 
     def save(self, encoder: SentenceEncoder, folder: Path) -> None:
         """Save the encoder as the default loss does."""

@@ -29,6 +29,7 @@ class SentenceReconstruction(Loss):
         predicts_next: whether the state of a token predicts the next one, and not the token itself.
     """
 
+    mean_of_rows = False  # but of tokens
     needs = Needs(positives=1)
     predicts_next: ClassVar[bool] = False
 
@@ -41,19 +42,19 @@ class SentenceReconstruction(Loss):
         check_width_is_kept(encoder)
         self.head = MLMHead(encoder.backbone, not self.head_is_new)
 
-    def mean_over_tokens(self, encoder: SentenceEncoder, batch: EmbeddedBatch, view: int, sentence: Tensor) -> Tensor:
+    def mean_over_tokens(self, batch: EmbeddedBatch, view: int, sentence: Tensor) -> Tensor:
         """Return the mean cross-entropy over the tokens of a view on all devices.
 
         Args:
             view: the position of the view to rebuild.
             sentence: the vectors to rebuild it from, [batch, 1, dim].
         """
-        sequences = {name: batch.inputs[name][:, view] for name in encoder.tokenizer.model_input_names}
+        sequences = {name: batch.inputs[name][:, view] for name in batch.encoder.tokenizer.model_input_names}
         labels = sequences["input_ids"].masked_fill(sequences["attention_mask"] == 0, NOT_CHOSEN)
         if self.predicts_next:
             labels = F.pad(labels[:, 1:], (0, 1), value=NOT_CHOSEN)
         sequences |= {"labels": labels, "sentence": sentence}
-        total = apply_in_chunks(partial(self._sum, encoder.backbone), sequences, batch.chunk_size).sum()
+        total = apply_in_chunks(partial(self._sum, batch.encoder.backbone), sequences, batch.chunk_size).sum()
         return total * world_size() / sum_over_ranks((labels != NOT_CHOSEN).sum()).clamp(min=1)
 
     def _sum(self, backbone: PreTrainedModel, sequences: Batch) -> Tensor:

@@ -4,7 +4,6 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import paired_similarity
@@ -36,9 +35,9 @@ class CosineMSELoss(Loss):
                 f"max_score={self.max_score:g}: the rows have scores {lowest:g} to {highest:g}: set it to the largest"
             )
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's pairs."""
         assert batch.labels is not None
         cosines = paired_similarity(batch.embeddings[:, 0], batch.embeddings[:, 1])
         errors = cosines - batch.labels.to(cosines.dtype) / self.max_score
-        return batch.split.weight * errors.square().mean()
+        return errors.square().mean()

@@ -49,11 +49,11 @@ class SoftmaxLoss(Loss):
                 "set it to the number of classes, or choose another data.label_column"
             )
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's labelled pairs."""
         assert batch.labels is not None
         with torch.autocast(batch.embeddings.device.type, enabled=False):  # it would multiply in half precision
             first, second = at_least_float32(batch.embeddings).unbind(dim=1)
             features = torch.cat([first, second, (first - second).abs()], dim=-1)
             scores = features @ at_least_float32(self.classifier.weight).T
-            return batch.split.weight * F.cross_entropy(scores, batch.labels)
+            return F.cross_entropy(scores, batch.labels)

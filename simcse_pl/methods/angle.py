@@ -9,7 +9,6 @@ from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.methods.cosent import cosent_loss
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix, unit_vectors
 
 
@@ -82,7 +81,7 @@ class AngleLoss(Loss):
         self.temperature = temperature
         self.weights = {"angle": angle_weight, "in_batch": in_batch_weight, "cosine": cosine_weight}
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the pairs of all devices. The embeddings need an even number of dimensions."""
         assert batch.labels is not None
         scores = batch.gather(batch.labels)

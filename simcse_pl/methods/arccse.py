@@ -11,7 +11,6 @@ from torch import Tensor
 from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, select_views
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError
@@ -74,12 +73,12 @@ class TripletMargin(Loss):
         if rows.roles[0] != Role.ANCHOR or rows.roles.count(Role.OTHER) < 2:
             raise UserError("it compares one anchor with two or more views with role=other: add them")
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
         others = select_views(batch.embeddings, batch.views(Role.OTHER))
         anchors = batch.embeddings[:, :1].expand_as(others)
         cosines = paired_similarity(anchors, others)
-        return batch.split.weight * (cosines[:, 1:] - cosines[:, :-1] + self.margin).relu().mean()
+        return (cosines[:, 1:] - cosines[:, :-1] + self.margin).relu().mean()
 
 
 class SpanMasking(SentenceView):

@@ -8,7 +8,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import similarity_matrix
 
@@ -36,7 +35,7 @@ class ContrastiveTension(Loss):
         super().__init__(weight)
         self.negatives = negatives
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors."""
         anchors, others = batch.embeddings[:, 0], batch.gathered[:, batch.views(Role.POSITIVE)[0]]
         rows = batch.split.label_offset + torch.arange(len(anchors), device=anchors.device)
@@ -44,7 +43,7 @@ class ContrastiveTension(Loss):
         pairs = (rows[:, None] + steps).remainder(len(others))
         similarities = similarity_matrix(anchors, others, "dot").gather(1, pairs)
         labels = (steps == 0).to(similarities).expand_as(similarities)
-        return batch.split.weight * F.binary_cross_entropy_with_logits(similarities, labels)
+        return F.binary_cross_entropy_with_logits(similarities, labels)
 
 
 def stepwise_schedule(

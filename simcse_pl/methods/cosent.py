@@ -7,7 +7,6 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.tensors import paired_similarity
 
 
@@ -43,7 +42,7 @@ class CoSENTLoss(Loss):
         super().__init__(weight)
         self.temperature = temperature
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the pairs of all devices."""
         assert batch.labels is not None
         scores = batch.gather(batch.labels)

@@ -11,7 +11,6 @@ from torch import Tensor
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Needs
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
@@ -66,7 +65,7 @@ class DebiasedLoss(TaughtLoss):
         self.noise_steps, self.noise_step_size = noise_steps, noise_step_size
         self.guide = FrozenEncoder(guide)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""
         if batch.queue is not None:
             raise UserError("this loss has noise in place of a queue: set queue=null")
@@ -81,7 +80,7 @@ class DebiasedLoss(TaughtLoss):
         scores = torch.cat([cosines[0].masked_fill(near, 0), cosines[1]], dim=1) / self.temperature
         log_p = scores.log_softmax(dim=1)
         log_not_p = torch.log1p(-log_p.exp().clamp(max=1 - torch.finfo(log_p.dtype).eps))  # log(0) is infinite
-        return -batch.split.weight * torch.where(F.pad(is_positive, (0, len(noise))), log_p, log_not_p).mean()
+        return -torch.where(F.pad(is_positive, (0, len(noise))), log_p, log_not_p).mean()
 
     def _noise(self, anchors: Tensor, positives: Tensor) -> Tensor:
         """Return the noise vectors after the ascent steps, [k, dim], for the rows of all devices."""

@@ -87,6 +87,7 @@ class DeCLUTRLoss(ContrastiveLoss):
     """
 
     embeds = False  # it masks the anchors before it embeds the batch
+    mean_of_rows = False  # but also of tokens
     truncatable = False
     needs = Needs(negatives=False)
 
@@ -108,7 +109,7 @@ class DeCLUTRLoss(ContrastiveLoss):
                 f"rows need anchors with equally many positives, not {', '.join(rows.roles)}: set views=spans"
             )
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows; without the tokens if their vectors are given."""
         group, masked = 1 + len(batch.views(Role.POSITIVE)), None
         if not batch.embedded:
@@ -124,9 +125,9 @@ class DeCLUTRLoss(ContrastiveLoss):
             roles=(Role.ANCHOR, Role.POSITIVE),
             split=split_of(tuple(rows * (len(batch.roles) // group) for rows in batch.split.rows)),
         )
-        loss = super().forward(encoder, contrasted)
+        loss = contrasted.split.weight * super().forward(contrasted)
         if masked is None:
             return loss
-        of_tokens = self.mlm.mean_over_chosen(encoder, encoder.backbone, masked, batch.chunk_size)
+        of_tokens = self.mlm.mean_over_chosen(batch, batch.encoder.backbone, masked)
         batch.log("objective/mlm", of_tokens)
         return loss + self.mlm.weight * of_tokens

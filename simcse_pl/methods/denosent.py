@@ -59,10 +59,10 @@ class NoisyReconstruction(SentenceReconstruction):
                 nn.init.normal_(part.weight, std=getattr(encoder.backbone.config, "initializer_range", 0.02))
                 nn.init.zeros_(part.bias)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens of the positives on all devices."""
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
-        return self.mean_over_tokens(encoder, batch, positive, batch.embeddings[:, anchor : anchor + 1])
+        return self.mean_over_tokens(batch, positive, batch.embeddings[:, anchor : anchor + 1])
 
     def states(self, backbone: PreTrainedModel, inputs: Batch, sentence: Tensor) -> Tensor:
         """Return the decoder's states of the noisy tokens, each of which attends to all of them and to the vector."""

@@ -69,17 +69,17 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         self.discriminator = copy.deepcopy(encoder.backbone).requires_grad_(True).train()
         self.classifier = nn.Linear(encoder.pooled_dim, 2)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens of this device's rows."""
         views = batch.inputs["input_ids"].shape[1]
         chunk_size = batch.chunk_size and batch.chunk_size * views
-        sequences = {name: batch.inputs[name].flatten(0, 1) for name in encoder.tokenizer.model_input_names}
+        sequences = {name: batch.inputs[name].flatten(0, 1) for name in batch.encoder.tokenizer.model_input_names}
         ids, attended = sequences["input_ids"], sequences["attention_mask"] != 0
         edited = torch.where(attended, self.edit(ids, sequences["attention_mask"], chunk_size), ids)
         edited[:, 0] = ids[:, 0]
         sequences |= {"input_ids": edited, "labels": (edited != ids).long()}
         sequences["sentence"] = batch.embeddings.flatten(0, 1).unsqueeze(1)
-        return batch.split.weight * apply_in_chunks(self._losses, sequences, chunk_size).mean()
+        return apply_in_chunks(self._losses, sequences, chunk_size).mean()
 
     @torch.no_grad()
     def edit(self, ids: Tensor, attention_mask: Tensor, chunk_size: float | None = None) -> Tensor:

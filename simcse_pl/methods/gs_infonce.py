@@ -8,7 +8,6 @@ from torch import Tensor
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import from_first_rank
 
 
@@ -31,9 +30,9 @@ class GaussianNegatives(ContrastiveLoss):
         super().__init__(**contrast)
         self.size, self.std = size, std
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors; draw the noise from the first device's random state."""
         drawn = self.std * torch.randn(self.size, batch.embeddings.shape[-1], device=batch.embeddings.device)
         noise = from_first_rank(drawn)
         queue = noise if batch.queue is None else torch.cat([batch.queue, noise])
-        return super().forward(encoder, batch.replaced(queue=queue))
+        return super().forward(batch.replaced(queue=queue))

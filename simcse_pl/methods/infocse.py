@@ -67,11 +67,11 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         self.head_layers = new_layers(backbone, self.layers).train()
         self.head = MLMHead(backbone, not self.head_is_new, tied=False)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
         assert isinstance(self.frozen.network, PreTrainedModel)
         sentence = batch.pooled.flatten(0, 1).unsqueeze(1)
-        return self.mean_over_chosen(encoder, self.frozen.network, batch.inputs, batch.chunk_size, sentence=sentence)
+        return self.mean_over_chosen(batch, self.frozen.network, batch.inputs, sentence=sentence)
 
     def states(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:
         """Return the states of the trained layers; position 0 begins as the sentence vector."""

@@ -58,11 +58,11 @@ class PeerNetwork(Loss):
         self.peer.projection = None
         self.pooler = projection_head(encoder.backbone, "mlp", encoder.pooled_dim)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
         views = batch.views(Role.POSITIVE, Role.OTHER)
         pooled = self.peer.pool_views(batch.inputs, batch.chunk_size)
-        networks = batch.embeddings, encoder.project(self.pooler(pooled), batch.split)
+        networks = batch.embeddings, batch.encoder.project(self.pooler(pooled), batch.split)
         anchors = [embeddings[:, 0] for embeddings in networks]
         of_peer = batch.gather(select_views(networks[1], [0, views[0]]))
         gathered = [batch.gathered[:, 0], of_peer[:, 0]]
@@ -83,7 +83,7 @@ class PeerNetwork(Loss):
         for p, q in ((scores[0, 1], scores[1, 0]), (scores[0, 0], scores[1, 1])):
             log_p, log_q = p.masked_fill(itself, 0), q.masked_fill(itself, 0)
             loss = loss + _mean_without(itself, log_q.exp() * (log_q - log_p))
-        return batch.split.weight * loss
+        return loss
 
 
 def _mean_without(masked: Tensor, terms: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import similarity_matrix
 
@@ -71,7 +70,7 @@ class RankingConsistency(Loss):
         super().__init__(weight)
         self.temperature = temperature
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's rows."""
         anchor, positive, *_ = batch.views(Role.ANCHOR, Role.POSITIVE)
         log_p, log_q = (
@@ -80,7 +79,7 @@ class RankingConsistency(Loss):
         )
         log_mean = torch.logaddexp(log_p, log_q) - math.log(2)
         divergences = (F.kl_div(log_mean, log, reduction="none", log_target=True) for log in (log_p, log_q))
-        return batch.split.weight * torch.stack(list(divergences)).mean(dim=0).sum(dim=1).mean()
+        return torch.stack(list(divergences)).mean(dim=0).sum(dim=1).mean()
 
 
 class RankingDistillation(TaughtLoss):
@@ -117,7 +116,7 @@ class RankingDistillation(TaughtLoss):
         self.shares = [alpha, 1 - alpha] if len(teachers) == 2 else [1.0]
         self.teachers = nn.ModuleList(FrozenEncoder(name, pooling) for name in teachers)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors."""
         anchor, positive, *_ = batch.views(Role.ANCHOR, Role.POSITIVE)
         taught = [teacher.embed(batch) for teacher in self.teachers if isinstance(teacher, FrozenEncoder)]
@@ -129,4 +128,4 @@ class RankingDistillation(TaughtLoss):
             teacher_scores += share * similarity_matrix(vectors[:, anchor], others) / self.teacher_temperature
         labels = batch.split.label_offset + torch.arange(len(scores), device=scores.device)
         rank = list_net if self.loss == "list_net" else list_mle
-        return batch.split.weight * rank(scores, teacher_scores, labels)
+        return rank(scores, teacher_scores, labels)

@@ -63,7 +63,7 @@ class DimensionContrast(Loss):
         super().__init__(weight)
         self.temperature = temperature
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of the batch of all devices, without the weight."""
         anchors, positives = batch.gathered[:, 0], batch.views(Role.POSITIVE)
         losses = [dimension_contrast(anchors, batch.gathered[:, view], self.temperature) for view in positives]
@@ -89,7 +89,6 @@ class NegativesWithoutDropout(ContrastiveLoss):
         self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
     ) -> Tensor:
         """Return the loss, where the negatives are embeddings of `views[0]` without dropout."""
-        assert batch.encoder is not None
         similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
         inputs = {name: tensor[:, views[0], None] for name, tensor in batch.inputs.items()}
         pooled = apply_in_chunks(partial(_pool_without_dropout, batch.encoder), inputs, batch.chunk_size)

@@ -13,7 +13,6 @@ from torch import Tensor
 from simcse_pl.data.views.view import View, ViewInput
 from simcse_pl.data.views.words import check_english
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines
@@ -48,13 +47,12 @@ class BidirectionalMargin(Loss):
                 f"{', '.join(rows.roles)}: set views=[dropout,negation]"
             )
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's rows, without the weight."""
         anchor, positive, other = batch.views(Role.ANCHOR, Role.POSITIVE, Role.OTHER)
         unit = unit_vectors(batch.embeddings)
         difference = (unit[:, anchor] * (unit[:, other] - unit[:, positive])).sum(dim=-1)
-        losses = torch.relu(difference + self.alpha) + torch.relu(-difference - self.beta)
-        return batch.split.weight * losses.mean()
+        return (torch.relu(difference + self.alpha) + torch.relu(-difference - self.beta)).mean()
 
 
 _BE = {"am", "is", "was", "are", "were"}

@@ -51,11 +51,11 @@ class DenoisingAutoEncoder(SentenceReconstruction):
             # transformers' layers use it if they get the vector; no submodule of the encoder, which is saved without it
             vars(layer).update(crossattention=attention, is_decoder=True)
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens of the anchors on all devices."""
         anchor, damaged = batch.views(Role.ANCHOR, Role.POSITIVE)
         views = {name: x[:, damaged : damaged + 1] for name, x in batch.inputs.items()}
-        return self.mean_over_tokens(encoder, batch, anchor, encoder.embed(views, batch.chunk_size))
+        return self.mean_over_tokens(batch, anchor, batch.encoder.embed(views, batch.chunk_size))
 
     def states(self, backbone: PreTrainedModel, inputs: Batch, sentence: Tensor) -> Tensor:
         """Return the states of the tokens, each of which attends to the tokens up to itself and to the vector."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import BatchSplit, from_first_rank
 from simcse_pl.utils.errors import UserError
@@ -94,14 +93,14 @@ class WhitenedContrastiveLoss(Loss):
         super().__init__(weight)
         self.temperature, self.groups = temperature, groups
 
-    def forward(self, encoder: SentenceEncoder, batch: EmbeddedBatch) -> Tensor:
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""
         if batch.queue is not None:
             raise UserError("the embeddings of a queue are not whitened: set queue=null")
         pooled = batch.gather(select_views(batch.pooled, batch.views(Role.ANCHOR, Role.POSITIVE))).unbind(dim=1)
         orders = from_first_rank(torch.rand(len(pooled), pooled[0].shape[1], device=pooled[0].device).argsort(dim=1))
         whitened = [group_whitening(*view, self.groups) for view in zip(pooled, orders, strict=True)]
-        projected = encoder.project(torch.stack(whitened, dim=1), BatchSplit((len(whitened[0]),)))
+        projected = batch.encoder.project(torch.stack(whitened, dim=1), BatchSplit((len(whitened[0]),)))
         anchors, *views = projected.unbind(dim=1)
         offset = batch.split.label_offset
         anchors = anchors[offset : offset + len(batch.pooled)]
@@ -109,4 +108,4 @@ class WhitenedContrastiveLoss(Loss):
             contrastive_loss(anchors, positives, temperature=self.temperature, label_offset=offset)
             for positives in views
         ]
-        return batch.split.weight * torch.stack(losses).sum()
+        return torch.stack(losses).sum()

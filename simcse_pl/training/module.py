@@ -190,9 +190,9 @@ class SimCSEModule(EncoderModule):
         The mean over devices is the loss of the whole batch. A subclass must not need a trainer here: `training_step`
         has one.
         """
-        loss: Tensor = self.objective.weight * self.objective(self.encoder, batch)
+        loss: Tensor = self.objective.weight * self.objective(batch)
         for name, term in self.auxiliary.items():
-            value = term(self.encoder, batch)
+            value = term(batch)
             batch.log(name, value)
             loss = loss + term.weight * value
         return loss
@@ -290,6 +290,6 @@ class SimCSEModule(EncoderModule):
             torch.manual_seed(rank())
             for batch in map(self.trainer.strategy.batch_to_device, map(dict, batches)):
                 count = sum(batch["counts"])
-                total += count * objective(self.encoder, self.batch_of(batch))
+                total += count * objective(self.batch_of(batch))
                 rows += count
         return mean_over_ranks(total / rows)

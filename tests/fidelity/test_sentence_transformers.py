@@ -46,7 +46,7 @@ def compare(make, loss, tmp_path, chunk_size=None):
     loss.attach(encoder)
     given = labels if isinstance(loss, MarginMSE) else None
     batch = EmbeddedBatch(encoder, inputs, roles=default_roles(3), labels=given, chunk_size=chunk_size)
-    here = loss(encoder, batch)
+    here = loss(batch)
     here.backward()
     views = [{name: x[:, view] for name, x in inputs.items()} for view in range(3)]
     there = make(model)(views, labels)
@@ -88,7 +88,7 @@ def test_contrastive_tension_with_negatives_of_the_batch(tmp_path):
         weight.data *= 1.5
     inputs = ViewCollator(encoders[0].tokenizer, 32)([row[:1] for row in TRIPLETS])
     ours = ContrastiveLoss(0.05, symmetric=True, trainable_temperature=True).double()
-    here = ours(encoders[0], EmbeddedBatch(encoders[0], inputs, positive_encoder=encoders[1]))
+    here = ours(EmbeddedBatch(encoders[0], inputs, positive_encoder=encoders[1]))
     model = SentenceTransformer(str(tmp_path), device="cpu").double()
     theirs = official.ContrastiveTensionLossInBatchNegatives(copy.deepcopy(model)).double()
     for network, encoder in zip((theirs.model1, theirs.model2), encoders, strict=True):

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 import simcse_pl.losses
 import simcse_pl.methods
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.mlm import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
@@ -25,6 +26,7 @@ from tests.losses.cases import (
     OTHER,
     PAIR,
     TRIPLET,
+    Case,
     attached,
     batch_of,
     given_vectors,
@@ -81,7 +83,7 @@ def test_the_loss_without_its_weight_and_its_gradient_are_those_of_the_formula(c
     batch = batch_of(encoder, case.roles, case.labels, **given)
     loss.weight = 7.0
     torch.manual_seed(5)
-    value = loss(encoder, batch)
+    value = loss(batch)
     torch.manual_seed(5)
     expected = case.formula(loss, encoder, batch)
     torch.testing.assert_close(value, expected.to(value), rtol=1e-9, atol=1e-12)
@@ -96,7 +98,7 @@ def without_and_with_autocast(loss, encoder, case, **given):
     for enabled in (False, True):
         torch.manual_seed(5)
         with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            yield loss(encoder, batch_of(encoder, case.roles, case.labels, **given))
+            yield loss(batch_of(encoder, case.roles, case.labels, **given))
 
 
 def test_half_precision_has_a_finite_loss_in_float32(case, folder, teacher):
@@ -126,7 +128,7 @@ def test_a_batch_without_negatives_or_of_equal_vectors_has_finite_gradients(kind
         vectors = {"opposite views": vectors[:, :1] * signs, "zeros": 0 * vectors}.get(kind, vectors)
         given[name] = vectors.clone().requires_grad_()
     batch = batch_of(encoder, case.roles, case.labels, len(given["pooled"]), **given)
-    value = loss(encoder, batch)
+    value = loss(batch)
     assert value.isfinite()
     assert all(gradient.isfinite().all() for gradient in gradients(value, [given["embeddings"], given["pooled"]]))
 
@@ -141,10 +143,17 @@ def edited_by_content(ids, *_):
     return ids - (ids % 3 == 0).long()
 
 
+class Own(Loss):
+    """A user's loss, which returns the plain mean over the rows of a device."""
+
+    def forward(self, batch):
+        return (batch.embeddings[:, 0] - batch.embeddings[:, 1]).abs().mean()
+
+
 def results_of(rows, folder, teacher, seed=0, chunk_size=None):
     """Return the loss of some rows of a batch of 5, and its gradient as one vector, of each case."""
     results = {}
-    for name, case in CASES.items():
+    for name, case in (CASES | {"own": Case(lambda _: Own(), None)}).items():
         torch.manual_seed(0)
         encoder = load(folder).double()
         loss = attached(case.make(teacher), encoder)
@@ -160,7 +169,7 @@ def results_of(rows, folder, teacher, seed=0, chunk_size=None):
         batch.counts = (3, 2) if dist.is_initialized() else (5,)
         torch.manual_seed(seed)  # what ranks share must be that of the first
         trained = [x for x in (*encoder.parameters(), *loss.parameters()) if x.requires_grad]
-        value = loss(encoder, batch)
+        value = loss(batch)
         results[name] = value.detach(), torch.cat([x.flatten() for x in gradients(value, trained)])
     return results
 
@@ -190,7 +199,31 @@ def test_plain_tensors_are_a_batch(name, encoder, teacher):
     torch.manual_seed(5)
     value = loss(*given["embeddings"].unbind(dim=1), labels=batch.labels, roles=case.roles)
     torch.manual_seed(5)
-    torch.testing.assert_close(value, loss(encoder, batch), rtol=0, atol=0)
+    torch.testing.assert_close(value, loss(batch), rtol=0, atol=0)
+
+
+def test_plain_tensors_have_names():
+    anchors, positives, *hard = vectors = torch.randn(4, 5, 3).unbind()
+    queue, expected = torch.randn(2, 3), ContrastiveLoss()(*vectors)
+    for negatives in ({}, {"hard_negatives": torch.stack(hard, dim=1)}):
+        found = ContrastiveLoss()(anchors=anchors, positives=positives, queue=queue, **negatives)
+        assert found == ContrastiveLoss()(anchors, positives, *(hard if negatives else ()), queue=queue) != expected
+    assert ContrastiveLoss()(*vectors[:2], hard_negatives=hard[0]) == ContrastiveLoss()(*vectors[:3])
+
+
+@pytest.mark.parametrize("more", [{"labels": torch.ones(4)}, {}])
+def test_a_batch_is_given_alone(more, encoder):
+    with pytest.raises(TypeError, match=r"has the encoder: loss\(batch\)$"):
+        Own()(*([] if more else [encoder]), batch_of(encoder), **more)
+
+
+def test_a_loss_of_version_0_3_is_an_error_that_says_what_to_write():
+    expected = r"^Old: write forward\(self, batch\) with batch.encoder and no batch.split.weight$"
+    with pytest.raises(TypeError, match=expected):
+
+        class Old(Loss):
+            def forward(self, encoder, batch):
+                return batch.split.weight * batch.embeddings.mean()
 
 
 WITHOUT_POSITIVE = RowKind((ANCHOR, NEGATIVE, OTHER))

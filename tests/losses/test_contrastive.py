@@ -40,7 +40,7 @@ def test_a_trained_temperature_is_at_least_a_hundredth_and_rises_from_it():
     loss, vectors = ContrastiveLoss(trainable_temperature=True), torch.eye(4)
     torch.nn.init.constant_(loss.log_scale, 5.0)
     batch = EmbeddedBatch.of(vectors, vectors.flip(0))
-    loss(None, batch).backward()
+    loss(batch).backward()
     assert batch.curves["temperature"].item() == pytest.approx(0.01)
     torch.optim.SGD(loss.parameters(), lr=0.01).step()
     assert loss.temperature > 0.011, "others are nearer than the positives, so cosines should count less"
@@ -51,7 +51,7 @@ def test_a_trained_temperature_is_at_least_a_hundredth_and_rises_from_it():
 def test_a_queue_that_would_be_ignored_is_an_error(make, teacher, make_model):
     encoder = load(make_model("bert"))
     with pytest.raises(UserError, match="queue=null"):
-        attached(make(teacher), encoder)(encoder, batch_of(encoder, queue=torch.randn(3, encoder.dim)))
+        attached(make(teacher), encoder)(batch_of(encoder, queue=torch.randn(3, encoder.dim)))
 
 
 def test_only_equal_sentences_have_equal_hashes_whatever_their_padding(make_model):

@@ -32,7 +32,7 @@ def test_it_embeds_its_first_dimensions_like_encode_and_is_neither_trained_nor_s
     encoder = load(make_model("bert"), normalize=True)
     loss = attached(EmbeddingDistillation(tmp_path / "short"), encoder)
     batch = batch_of(encoder, chunk_size=3)
-    value, vectors = loss(encoder, batch), loss.teacher.embed(batch)
+    value, vectors = loss(batch), loss.teacher.embed(batch)
     plain = loss.teacher.network({name: x[:, 0] for name, x in batch.inputs.items()})[:, :5]
     torch.testing.assert_close(vectors[:, 0], plain)
     assert not vectors.requires_grad and loss.double().teacher.embed(batch).dtype == torch.float64
@@ -149,7 +149,7 @@ def test_every_loss_with_a_teacher_takes_its_vectors(make, teacher, make_model, 
     values = []
     for loss in (live, stored):
         torch.manual_seed(5)
-        values.append(loss(encoder, batch))
+        values.append(loss(batch))
     torch.testing.assert_close(*values, atol=1e-6, rtol=1e-6)
 
 

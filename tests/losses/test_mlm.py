@@ -139,7 +139,7 @@ def test_the_loss_and_its_gradient_are_those_of_transformers(decoder, architectu
     masked, labels = loss.mask(inputs["input_ids"])
     expected = whole(**inputs | {"input_ids": masked}, labels=labels).loss
     torch.manual_seed(5)
-    value = loss(encoder, batch)
+    value = loss(batch)
     assert value.shape == () and value.item() == pytest.approx(expected.item(), abs=1e-5)
     value.backward()
     expected.backward()
@@ -162,7 +162,7 @@ def test_a_copied_decoder_is_trained_beside_frozen_embeddings(encoder):
 def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(encoder):
     loss, batch = attached(MaskedLanguageModeling(), encoder), batch_of(encoder)
     batch.inputs = {name: x[..., :1] for name, x in batch.inputs.items()}  # [CLS]
-    value = loss(encoder, batch)
+    value = loss(batch)
     assert value.item() == 0
     value.backward()
     both = torch.nn.ModuleList([encoder.backbone, loss])
@@ -173,7 +173,7 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
     with pytest.raises(UserError, match="has no masked-language-model head .*head=new initializes"):
         attached(MaskedLanguageModeling(), encoder)
-    value = attached(MaskedLanguageModeling(head="new"), encoder)(encoder, batch_of(encoder))
+    value = attached(MaskedLanguageModeling(head="new"), encoder)(batch_of(encoder))
     assert 0 < value.item() < 20 and value.requires_grad
 
 

@@ -18,7 +18,7 @@ def test_negatives_are_the_anchors_without_dropout(how, make_model):
         recompute_layers(encoder.backbone)
     loss, weights = NegativesWithoutDropout(0.3), list(encoder.backbone.parameters())
     batch = batch_of(encoder, chunk_size=3 if how == "in chunks" else None)
-    value = loss(encoder, batch)
+    value = loss(batch)
     assert not loss.state_dict() and encoder.backbone.training, "dropout is on again"
     encoder.backbone.eval()
     plain = encoder({name: x[:, 0] for name, x in batch.inputs.items()})

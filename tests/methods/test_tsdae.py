@@ -31,7 +31,7 @@ def results(architecture, make_masked_language_model, prepare=lambda backbone: N
     loss = attached(DenoisingAutoEncoder(), encoder)
     prepare(encoder.backbone)
     torch.manual_seed(3)
-    value = loss(encoder, batch_of(encoder))
+    value = loss(batch_of(encoder))
     trained = [*encoder.parameters(), *loss.parameters()]
     gradients = torch.autograd.grad(value, list(dict.fromkeys(trained)))
     return value.detach(), torch.cat([gradient.flatten() for gradient in gradients])

@@ -105,7 +105,7 @@ def test_every_loss_stays_on_the_device_and_has_the_value_of_the_cpu(name, make_
 
     def step(moved):
         inputs, labels, queue = moved
-        value = loss(encoder, batch.replaced(inputs=inputs, labels=labels, queue=queue))
+        value = loss(batch.replaced(inputs=inputs, labels=labels, queue=queue))
         value.backward()
         return value.detach()
 

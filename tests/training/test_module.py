@@ -98,9 +98,9 @@ def test_losses_know_the_share_of_the_steps_that_are_done(encoder):
     seen = []
 
     class Recording(ContrastiveLoss):
-        def forward(self, encoder, batch):
+        def forward(self, batch):
             seen.append(batch.progress)
-            return super().forward(encoder, batch)
+            return super().forward(batch)
 
     module = SimCSEModule(encoder, Recording(), adamw(), linear())
     module.prepare()
@@ -190,7 +190,7 @@ class Norm(Loss):
     def attach(self, encoder):
         self.scale = torch.nn.Parameter(torch.tensor(2.0))
 
-    def forward(self, encoder, batch):
+    def forward(self, batch):
         return self.scale * batch.embeddings[:, 0].norm()
 
 
@@ -262,9 +262,9 @@ def test_the_queue_follows_the_released_code_of_esimcse(make_model):
             weights.append({name: x.detach().clone() for name, x in module.encoder.state_dict().items()})
 
     class Recorded(ContrastiveLoss):
-        def forward(self, encoder, batch):
+        def forward(self, batch):
             queues.append(batch.queue.clone())
-            return super().forward(encoder, batch)
+            return super().forward(batch)
 
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=0.05), queue=MomentumQueue(size=5, momentum=0.9))
     module.prepare()
@@ -332,8 +332,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, ma
 
 
 class BadGradient(ContrastiveLoss):
-    def forward(self, encoder, batch):
-        return super().forward(encoder, batch) + (batch.embeddings.sum() * 0).sqrt()
+    def forward(self, batch):
+        return super().forward(batch) + (batch.embeddings.sum() * 0).sqrt()
 
 
 def test_a_gradient_that_is_not_finite_ends_the_run(encoder):
