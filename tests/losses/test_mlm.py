@@ -155,7 +155,7 @@ def test_the_loss_and_its_gradient_are_those_of_transformers(decoder, architectu
 def test_a_copied_decoder_is_trained_beside_frozen_embeddings(encoder):
     encoder.requires_grad_(False)
     loss = attached(MaskedLanguageModeling(tied=False), encoder)
-    loss(encoder, batch_of(encoder)).backward()
+    loss(batch_of(encoder)).backward()
     assert all(weight.grad.any() for weight in loss.head.model.get_output_embeddings().parameters())
 
 
