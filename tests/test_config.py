@@ -13,10 +13,10 @@ from packaging.utils import canonicalize_name
 
 from simcse_pl.config import CONF
 from simcse_pl.config.options import check_options
-from simcse_pl.config.reference import OF_TWO_GROUPS
 from simcse_pl.data.views.view import View
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.sweeps.jobs import OF_TWO_GROUPS
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config
 from tests.helpers import composed

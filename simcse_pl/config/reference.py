@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from simcse_pl.config import CONF
+from simcse_pl.sweeps.jobs import OF_TWO_GROUPS
 
 HYDRA_COMMANDS = ("train", "evaluate")
-OF_TWO_GROUPS = ("setting/model", "method/model", "size/sweep")  # what the choices of two groups have together
 _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
 _GROUP = re.compile(r"  - (?:optional )?(?P<name>[\w/]+): (?P<choice>[^#$]*?)(?:\s+# (?P<comment>.*))?")
 

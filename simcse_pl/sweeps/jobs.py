@@ -8,9 +8,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from simcse_pl.config.reference import OF_TWO_GROUPS
 from simcse_pl.results.run_files import RESULTS_FILE
 from simcse_pl.utils.errors import SweepError, reraise_as
+
+OF_TWO_GROUPS = ("setting/model", "method/model", "size/sweep")  # what the choices of two groups have together
 
 
 def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
