@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from simcse_pl.training.module import SimCSEModule
 from simcse_pl.training.preparation import check_views_differ
 from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.files import atomic_write, write_json
+from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.ranks import is_one_of_several
 from simcse_pl.utils.terminal import show
 
@@ -42,11 +43,10 @@ if TYPE_CHECKING:
     from simcse_pl.sweeps.optuna_search import OptunaTrial
 
 log = logging.getLogger("simcse_pl.train")
-logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)  # importing it sets INFO
-logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-logging.getLogger("lightning_fabric.strategies.launchers").setLevel(logging.INFO)  # says which rank was killed
 
 
+@quiet("pytorch_lightning", "lightning_fabric", level=logging.WARNING)  # importing Lightning sets INFO
+@quiet("lightning_fabric.strategies.launchers", level=logging.INFO)  # says which rank was killed
 def train(config: DictConfig) -> dict[str, Any]:
     """Train an encoder, test and save the best checkpoint, and return the content of results.json.
 
@@ -73,7 +73,8 @@ def train(config: DictConfig) -> dict[str, Any]:
             if share.at_once == 1:
                 JOBS.wait()
             return finished() or {}
-    with locked(folder):
+    with locked(folder), ExitStack() as restored:
+        restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
         trial: OptunaTrial | None = instantiate(config.get("search"))
         return train_here(with_values(config, trial.values) if trial else config, description, checkpoint, trial)

@@ -19,10 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.types import Backbone
 
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
-_ATTENTION = "sdpa_with_fast_dropout"
+_SDPA = "sdpa_without_synchronization"  # our names of implementations of attention: "sdpa" is for other models, too
+_FAST_DROPOUT = "sdpa_with_fast_dropout"
 _ATTENTION_OPTIONS = ("position_bias", "cache", "softcap")
 _CPU_INFO = Path("/proc/cpuinfo")  # of Linux
 _ZEN_5 = 26  # its CPU family; on earlier ones, AVX-512 is not faster than AVX2
@@ -30,17 +32,11 @@ _ZEN_5 = 26  # its CPU family; on earlier ones, AVX-512 is not faster than AVX2
 
 def use_fast_dropout(backbone: Backbone) -> None:
     """Replace a backbone's nn.Dropout modules and sdpa attention by faster ones."""
-    from transformers import AttentionInterface  # slow, and not needed before there is a model
-    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-
     for module in list(backbone.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Dropout:
                 setattr(module, name, FastDropout(child.p).train(child.training))
-    if backbone.config._attn_implementation == "sdpa":
-        AttentionInterface.register(_ATTENTION, attention_with_fast_dropout)
-        AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
-        backbone.set_attn_implementation(_ATTENTION)
+    use_sdpa(backbone, _FAST_DROPOUT)
 
 
 class FastDropout(nn.Dropout):
@@ -98,21 +94,31 @@ def attention_with_fast_dropout(
     return (fast_dropout(scores.softmax(dim=-1), dropout) @ value).transpose(1, 2).contiguous(), None
 
 
-def use_masks_without_synchronization() -> None:
-    """Build the masks of sdpa attention as transformers does, without waiting for a GPU.
+def use_sdpa(model: Backbone, name: str = _SDPA) -> None:
+    """Give a model with sdpa attention one of ours, whose masks are those of `mask_without_synchronization`."""
+    from transformers import AttentionInterface  # slow, and not needed before there is a model
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import AttentionMaskInterface
+
+    for ours, attention in ((_SDPA, sdpa_attention_forward), (_FAST_DROPOUT, attention_with_fast_dropout)):
+        AttentionInterface.register(ours, attention)
+        AttentionMaskInterface.register(ours, mask_without_synchronization)
+    if model.config._attn_implementation in ("sdpa", _SDPA):
+        with quiet("transformers.modeling_utils"):  # a model with attention of its own, such as Falcon, keeps it
+            model.set_attn_implementation(name)
+
+
+def mask_without_synchronization(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+    """Return the mask of sdpa attention that transformers makes, without waiting for a GPU.
 
     transformers omits the mask of a batch without padding. To find out whether there is padding, it waits for the GPU.
     On a GPU, the mask is therefore never omitted.
     """
-    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask  # slow, as in use_fast_dropout
+    from transformers.masking_utils import sdpa_mask  # slow, as above
 
-    def mask(
-        *, attention_mask: Tensor | None = None, allow_is_bidirectional_skip: bool = False, **options: Any
-    ) -> Tensor | None:
-        skip = allow_is_bidirectional_skip and (attention_mask is None or attention_mask.is_cpu)
-        return sdpa_mask(attention_mask=attention_mask, allow_is_bidirectional_skip=skip, **options)
-
-    AttentionMaskInterface.register("sdpa", mask)
+    if attention_mask is not None and not attention_mask.is_cpu:
+        options["allow_is_bidirectional_skip"] = False
+    return sdpa_mask(attention_mask=attention_mask, **options)
 
 
 def use_onednn_linear(model: nn.Module) -> None:

@@ -1,13 +1,14 @@
 """Which rows are trained on, the rows of each contrastive batch, this rank's part of them, and where a run resumes."""
 
-import atexit
+import copy
 import logging
-import multiprocessing.util
+import multiprocessing
 import random
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing.util import Finalize
 from typing import Any, Literal
 
 import numpy as np
@@ -246,6 +247,7 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
 
 def loader_options(num_workers: int, pin_memory: bool) -> dict[str, Any]:
     """Return the options of a DataLoader whose data set makes whole batches."""
+    vars(context := copy.copy(multiprocessing.get_context()))["Process"] = _Worker
     return {
         "batch_size": None,
         "collate_fn": dict,  # the batch as it is
@@ -253,6 +255,7 @@ def loader_options(num_workers: int, pin_memory: bool) -> dict[str, Any]:
         "pin_memory": pin_memory,
         "persistent_workers": num_workers > 0,
         "worker_init_fn": _ignore_sigterm,
+        "multiprocessing_context": context if num_workers else None,
     }
 
 
@@ -261,11 +264,14 @@ def _ignore_sigterm(worker: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-@atexit.register  # so it runs before multiprocessing's own exit, which sends SIGTERM to its processes and waits
-def _end_workers() -> None:
-    """Kill the workers of a loader that an error keeps alive."""
-    workers = multiprocessing.active_children()
-    if workers:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler reports their end as a failure
-    for worker in workers:
-        worker.kill()
+class _Worker(multiprocessing.Process):
+    """A worker that this process kills at its end. Otherwise multiprocessing would send SIGTERM, and wait."""
+
+    def start(self) -> None:
+        super().start()
+        Finalize(None, self._end, exitpriority=0)
+
+    def _end(self) -> None:
+        if self.is_alive():  # because of an error that keeps its loader
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler reports its end as a failure
+            self.kill()

@@ -9,6 +9,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils.generic import is_flash_attention_requested
 
+from simcse_pl.cpu.layers import use_sdpa
 from simcse_pl.models.adapters import add_adapter, load_adapter
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
 from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
@@ -194,6 +195,7 @@ def load_masked_language_model(name: str, config: PreTrainedConfig | None = None
         model, missing = _load_weights(AutoModelForMaskedLM, source, config or load_config(source))
     if missing:
         raise UserError(f"{name} has no masked-language-model head (no {missing[0]})")
+    use_sdpa(model)
     return model
 
 

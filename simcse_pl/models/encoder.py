@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.cpu.layers import use_masks_without_synchronization, use_onednn_linear
+from simcse_pl.cpu.layers import use_onednn_linear, use_sdpa
 from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.backbone import run_backbone, run_with_attention
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
@@ -91,7 +91,7 @@ class SentenceEncoder(nn.Module):
         examples = to_device(self.templates.batch(tokens), backbone.device)
         if self.pooling_layer.reads_attention:
             backbone.set_attn_implementation("eager")  # the others return no attention
-        use_masks_without_synchronization()
+        use_sdpa(backbone)
         use_onednn_linear(backbone)
         of_backbone = {name: x for name, x in examples.items() if name != SENTENCE_MASK}
         self.groups = LengthGroups(ignores_padding(backbone, of_backbone))
@@ -110,6 +110,11 @@ class SentenceEncoder(nn.Module):
             self.pooled_dim = shape[1]
         if self.head != "none":
             self.projection = projection_head(backbone, self.head, self.pooled_dim).to(backbone.device)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle an encoder, perhaps in a process where transformers does not know its attention."""
+        super().__setstate__(state)
+        use_sdpa(self.backbone)
 
     @property
     def settings(self) -> EncoderSettings:

@@ -200,15 +200,15 @@ class Concatenation(CustomPooling):
 
 
 POOLINGS = {
-    "cls": Pooling(first_token),
-    "mean": Pooling(mean_over_tokens),
-    "first_last": Pooling(mean_over_tokens, layers=(1, -1)),  # not the word embeddings, which are layer 0
-    "first_last_embedding": Pooling(mean_over_tokens, layers=(0, -1)),
-    "top2": Pooling(mean_over_tokens, layers=(-2, -1)),
-    "max": Pooling(max_over_tokens),
-    "last_token": Pooling(last_token),
-    "weighted_mean": Pooling(weighted_mean_over_tokens),
-    "span": Pooling(mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
+    "cls": partial(Pooling, first_token),
+    "mean": partial(Pooling, mean_over_tokens),
+    "first_last": partial(Pooling, mean_over_tokens, layers=(1, -1)),  # not the word embeddings, which are layer 0
+    "first_last_embedding": partial(Pooling, mean_over_tokens, layers=(0, -1)),
+    "top2": partial(Pooling, mean_over_tokens, layers=(-2, -1)),
+    "max": partial(Pooling, max_over_tokens),
+    "last_token": partial(Pooling, last_token),
+    "weighted_mean": partial(Pooling, weighted_mean_over_tokens),
+    "span": partial(Pooling, mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
 CHOICES = (
     f"{', '.join(POOLINGS)}, pooler, latent_attention, mask, mask_2, layers like layers_1_2 or last_token_2, a head of "
@@ -219,7 +219,7 @@ CHOICES = (
 def find_pooling(
     name: str | PoolingFunction, config: PreTrainedConfig, mask_token_id: int | None = None
 ) -> Pooling | CustomPooling:
-    """Return a pooling by its name.
+    """Return a new pooling by its name.
 
     Args:
         name: one of `POOLINGS`; `pooler`; `latent_attention`, or `latent_attention_64` for 64 latents in place of 512;
@@ -245,7 +245,7 @@ def find_pooling(
             return CustomPooling(function(config) if isinstance(function, type) else function)
     layers = config.num_hidden_layers
     if name in POOLINGS:
-        pooling = POOLINGS[name]
+        pooling = POOLINGS[name]()
     elif name == "pooler":
         pooling = PoolerOutput(config.hidden_size)
     elif match := re.fullmatch(r"latent_attention(?:_([1-9][0-9]{0,4}))?", name):

@@ -232,7 +232,7 @@ def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
         options = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
         modules.append(("WeightedLayerPooling", options, {"layer_weights": layer_weights}))
     reductions = [part.over_tokens for part in parts]
-    switches = {switch: POOLINGS[name].over_tokens in reductions for name, switch in _SWITCHES.items()}
+    switches = {switch: POOLINGS[name]().over_tokens in reductions for name, switch in _SWITCHES.items()}
     modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
     width = len(parts) * dim
     if isinstance(pooling, PoolerOutput):

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.cpu.layers import attention_with_fast_dropout
+from simcse_pl.cpu.layers import attention_with_fast_dropout, mask_without_synchronization
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone
 
@@ -140,19 +140,15 @@ def _mask(
     *, batch_size: int, q_length: int, of_kernel: Callable[..., Tensor | None] | None = None, **options: Any
 ) -> Tensor | None:
     """Return the mask for `_attention`: for packed sequences that of padded ones, which a kernel does not need."""
-    from transformers.masking_utils import AttentionMaskInterface
-
-    make = AttentionMaskInterface()["sdpa"]
-    if of_kernel and _has_kernels(options["device"], options["dtype"]):
-        make = of_kernel
+    has_kernels = _has_kernels(options["device"], options["dtype"])
+    make = of_kernel if of_kernel and has_kernels else mask_without_synchronization
     mask = options["attention_mask"]
     if mask is not None and mask.shape != (batch_size, q_length):
         if make is of_kernel:
             return None
         batch_size, q_length = mask.shape
         options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}  # which waits for a GPU
-    made: Tensor | None = make(batch_size=batch_size, q_length=q_length, **options)
-    return made
+    return make(batch_size=batch_size, q_length=q_length, **options)
 
 
 def _has_kernels(device: torch.device, dtype: torch.dtype) -> bool:

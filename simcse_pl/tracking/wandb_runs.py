@@ -108,16 +108,17 @@ def where_to_look(run: "wandb.Run") -> str:
 
 @contextmanager
 def closing_run() -> Iterator[None]:
-    """Finish the W&B run at the end of the block; it is failed after an exception, and preempted after `Stopped`."""
+    """Finish a W&B run of the block at its end; it is failed after an exception, and preempted after `Stopped`."""
+    before = _current_run()  # a user's
     try:
         yield
     except BaseException as error:
         if isinstance(error, Stopped):
             mark_preempted()
-        if run := _current_run():
+        if (run := _current_run()) and run is not before:
             run.finish(exit_code=1)
         raise
-    if run := _current_run():
+    if (run := _current_run()) and run is not before:
         _remember(run)
         run.finish()
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -39,6 +40,8 @@ class Preemption(Callback):
         the ranks already communicate. In each step, Lightning also asks rank 0 whether its handler was called.
         """
         trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+        if current_thread() is not main_thread():
+            return  # Python allows no handlers there
         signal.signal(signal.SIGINT, self._note)
         signal.signal(signal.SIGTERM, self._note)
         if submitits := submitits_signal():
@@ -49,7 +52,7 @@ class Preemption(Callback):
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let SIGTERM stop the run at once before and after training, when there is nothing to save."""
-        if trainer.state.fn != "fit" and not submitits_signal():
+        if trainer.state.fn != "fit" and not submitits_signal() and current_thread() is main_thread():
             signal.signal(signal.SIGTERM, _stop_at_once)
 
     on_test_start = on_validation_start

@@ -67,10 +67,10 @@ def download(repository: str, file: str, repo_type: str = "model") -> Path:
 
 
 @contextmanager
-def quiet(*names: str) -> Iterator[None]:
-    """Silence the loggers of these libraries below errors."""
+def quiet(*names: str, level: int = logging.ERROR) -> Iterator[None]:
+    """Silence the loggers of these libraries below a level."""
     with ExitStack() as stack:
         for logger in map(logging.getLogger, names):
             stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(logging.ERROR)
+            logger.setLevel(level)
         yield

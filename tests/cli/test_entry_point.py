@@ -3,13 +3,18 @@
 import contextlib
 import gc
 import json
+import logging
 import shlex
+import signal
 import sys
+import warnings
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import torch
 import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -157,6 +162,22 @@ def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make
     measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
     assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]
     assert sys.argv == arguments and not HydraConfig.initialized()
+
+
+def test_python_trains_in_a_thread_and_leaves_the_process_as_it_was(sentences, pairs, make_model, tmp_path):
+    def state():
+        names = ("pytorch_lightning", "lightning_fabric", "lightning_fabric.strategies.launchers")
+        levels = [logging.getLogger(name).level for name in names]
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        return levels, handlers, torch.get_float32_matmul_precision(), list(warnings.filters)
+
+    given = [*tiny(make_model("bert")), "data=text", f"data.train={sentences}", f"data.validation={pairs}"]
+    given += ["queue=null", "logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
+    before = state()
+    with ThreadPoolExecutor() as pool:
+        run = pool.submit(simcse_pl.train, [*given, f"hydra.run.dir={tmp_path}/thread"]).result()
+    again = simcse_pl.train([*given, f"hydra.run.dir={tmp_path}/main"])
+    assert run["best"] == again["best"] and state() == before
 
 
 def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():

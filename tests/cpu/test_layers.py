@@ -1,15 +1,20 @@
 """Fast dropout: rate, scale, gradient, attention, seeding. Linear layers by oneDNN, compared with float64."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import nn
+from transformers import AttentionInterface, AutoModel, FalconConfig
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from simcse_pl.cpu import layers
-from simcse_pl.cpu.layers import FastDropout, OneDNNLinear, fast_dropout, use_fast_dropout, use_onednn_linear
+from simcse_pl.cpu.layers import FastDropout, OneDNNLinear, fast_dropout, use_fast_dropout, use_onednn_linear, use_sdpa
 from simcse_pl.models.encoder import SentenceEncoder
-from tests.conftest import SENTENCES
+from tests.conftest import ROOT, SENTENCES
 
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -55,6 +60,51 @@ def test_a_backbone_changes_its_vectors_in_training_alone_unless_the_rate_is_alm
     torch.testing.assert_close(encoder.encode(SENTENCES), before, atol=1e-6, rtol=0)
     trained = encoder.train()(encoder.tokenizer(SENTENCES, padding=True, return_tensors="pt"))
     assert torch.allclose(trained, before, atol=1e-5, rtol=0) == (rate < 0.3)
+
+
+def test_an_encoder_changes_its_own_attention_only(make_model, tmp_path):
+    """Other models of the process, before and after it, keep transformers' functions."""
+    folder, functions = make_model("bert"), (AttentionInterface(), AttentionMaskInterface())
+    of_transformers = [dict(functions[0]._global_mapping), dict(functions[1]._global_mapping)]
+    before = AutoModel.from_pretrained(folder)
+    encoder = SentenceEncoder.from_pretrained(folder, "cls")
+    after = AutoModel.from_pretrained(folder)
+    use_fast_dropout(SentenceEncoder.from_pretrained(folder, "cls").backbone)
+    assert [functions[0]["sdpa"], functions[1]["sdpa"]] == [sdpa_attention_forward, sdpa_mask]
+    for mapping, names in zip(functions, of_transformers, strict=True):
+        assert {name: mapping[name] for name in names} == names
+    implementations = [model.config._attn_implementation for model in (before, after, encoder.backbone)]
+    assert implementations == ["sdpa", "sdpa", "sdpa_without_synchronization"]
+    encoder.save_pretrained(tmp_path)
+    assert "sdpa_" not in (tmp_path / "config.json").read_text()
+    assert AutoModel.from_pretrained(tmp_path).config._attn_implementation == "sdpa"
+
+
+def test_the_mask_of_an_encoder_is_omitted_on_a_cpu_alone(make_model, monkeypatch):
+    asked = []
+    monkeypatch.setattr("transformers.masking_utils.sdpa_mask", lambda **options: asked.append(options))
+    backbone = SentenceEncoder.from_pretrained(make_model("bert"), "cls").backbone
+    asked.clear()
+    backbone(input_ids=torch.ones(2, 3, dtype=torch.int64), attention_mask=torch.ones(2, 3))
+    backbone.to("meta")(input_ids=torch.ones(2, 3, dtype=torch.int64, device="meta"))
+    backbone(**dict.fromkeys(("input_ids", "attention_mask"), torch.ones(2, 3, dtype=torch.int64, device="meta")))
+    assert [options["allow_is_bidirectional_skip"] for options in asked] == [True, True, False]
+
+
+def test_an_encoder_can_be_sent_to_another_process(make_model, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls")
+    torch.save(encoder, tmp_path / "encoder.pt")
+    code = "import sys, torch; torch.save(torch.load(sys.argv[1], weights_only=False).encode(['A dog.']), sys.argv[2])"
+    command = [sys.executable, "-c", code, tmp_path / "encoder.pt", tmp_path / "vectors.pt"]
+    subprocess.run(command, check=True, cwd=ROOT)
+    assert torch.equal(torch.load(tmp_path / "vectors.pt"), encoder.encode(["A dog."]))
+
+
+def test_a_model_with_attention_of_its_own_keeps_it_without_a_warning(caplog):
+    model = AutoModel.from_config(FalconConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    caplog.clear()
+    use_sdpa(model)
+    assert model.config._attn_implementation == "sdpa" and caplog.text == ""
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Orders of rows and contrastive batches: their randomness, the parts of the ranks, and resuming an epoch."""
 
 import itertools
+import os
 import random
 import subprocess
 import sys
@@ -138,3 +139,37 @@ sys.exit(143)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (143, "{0: None, 'counts': ()}\n", "")
+
+
+@pytest.mark.parametrize("where", ["this process", "a child"])
+def test_only_the_workers_of_a_loader_are_killed(where, tmp_path):
+    code = f"""
+import multiprocessing, pathlib, sys, time
+from simcse_pl.data.sampler import Batches, ContrastiveDataLoader, loader_options
+
+def write_later():
+    time.sleep(2)
+    pathlib.Path("written").touch()
+
+def fail():
+    keys = [("", [0], ()), ("", [1], ()), ("", [2], ())]
+    loader = ContrastiveDataLoader(Batches({{"": dict.fromkeys}}), sampler=keys, **loader_options(2, False))
+    global batches  # which multiprocessing would wait for
+    batches = iter(loader)
+    next(batches)
+    sys.exit(143)
+
+multiprocessing.set_start_method("fork")
+multiprocessing.Process(target=write_later).start()
+if {where == "a child"}:
+    child = multiprocessing.Process(target=fail)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+fail()
+"""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stderr) == (143, "")
+    assert (tmp_path / "written").exists()

@@ -78,7 +78,13 @@ def test_named_poolings_equal_layers_by_number():
         "mean": "layers_3",
     }.items():
         assert torch.equal(find_pooling(name, BERT)(states, inputs), find_pooling(layers, BERT)(states, inputs))
-    assert torch.equal(POOLINGS["first_last"](states[:2], inputs), POOLINGS["mean"](states[:2], inputs))
+    assert torch.equal(POOLINGS["first_last"]()(states[:2], inputs), POOLINGS["mean"]()(states[:2], inputs))
+
+
+@pytest.mark.parametrize("name", [*POOLINGS, "cls+mean"])
+def test_each_encoder_has_a_pooling_of_its_own(name):
+    first, second = (find_pooling(name, BERT) for _ in range(2))
+    assert not {*first.modules()} & {*second.modules()}, "a hook on one would be called for the other"
 
 
 @pytest.mark.parametrize("name", ["average", "mask_0", "layers_4", "torch.no_such_function", "ditto_4_1", "ditto_1_5"])

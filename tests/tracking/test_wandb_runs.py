@@ -1,5 +1,6 @@
 """W&B runs: their mode, one run per folder, and how they end."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -19,11 +20,11 @@ def _finish():
 def test_each_folder_has_one_run_which_is_continued(tmp_path):
     for step, folder in enumerate(["first", "second", "first"]):
         (tmp_path / folder).mkdir(exist_ok=True)
-        run = start_run(tmp_path / folder, "offline", project=f"project {folder}", name=folder, group="g", tags=["t"])
-        assert where_to_look(run) == f"wandb sync {tmp_path / folder}/wandb"
-        run.log({"step": step})
+        given = {"project": f"project {folder}", "name": folder, "group": "g", "tags": ["t"]}
         with closing_run():
-            pass
+            run = start_run(tmp_path / folder, "offline", **given)
+            assert where_to_look(run) == f"wandb sync {tmp_path / folder}/wandb"
+            run.log({"step": step})
         offline_runs(tmp_path / folder)  # waits until the run has ended
     before, after = offline_runs(tmp_path / "first")
     (other,) = offline_runs(tmp_path / "second")
@@ -37,12 +38,24 @@ def test_each_folder_has_one_run_which_is_continued(tmp_path):
 
 @pytest.mark.parametrize(("error", "preempted"), [(ValueError("no"), False), (Stopped(15), True)])
 def test_an_exception_marks_the_run_as_failed_and_stopped_as_preempted(tmp_path, error, preempted):
-    start_run(tmp_path, "offline")
-    with pytest.raises(type(error)), closing_run():
+    def fail():
+        start_run(tmp_path, "offline")
         raise error
+
+    with pytest.raises(type(error)), closing_run():
+        fail()
     (run,) = offline_runs(tmp_path)
     assert (run.exit, run.preempting) == (1, preempted)
     assert wandb.run is None
+
+
+@pytest.mark.parametrize("error", [None, ValueError])
+def test_a_run_of_the_user_goes_on(tmp_path, error):
+    run = start_run(tmp_path, "offline")
+    with pytest.raises(error) if error else nullcontext(), closing_run():
+        if error:
+            raise error
+    assert wandb.run is run
 
 
 @pytest.mark.parametrize("error", [wandb.errors.CommError, wandb.errors.AuthenticationError])
