@@ -21,10 +21,9 @@ from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config
 from tests.helpers import composed
 
-LEFT_OUT = ("hydra", "local", "sweep")
+LEFT_OUT = ("hydra", "local", "sweep", *OF_TWO_GROUPS)
 FILES = [file.relative_to(CONF) for file in sorted(CONF.glob("*/**/*.yaml"))]
-CHOICES = [(file.parent.as_posix(), file.stem) for file in FILES if file.parts[0] not in LEFT_OUT]
-CHOICES = [choice for choice in CHOICES if not choice[0].startswith(OF_TWO_GROUPS)]
+CHOICES = [(file.parent.as_posix(), file.stem) for file in FILES if not str(file).startswith(LEFT_OUT)]
 MISSING = {  # what a choice leaves to the user
     "checkpoint": ["model.name=folder"],
     "text": ["data.train=file.txt"],

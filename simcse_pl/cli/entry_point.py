@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.cli.options import config_text, help_text, search
 from simcse_pl.config import CONF
-from simcse_pl.config.options import check_options, name_in_full
+from simcse_pl.config.options import check_options, name_in_full, replacement
 from simcse_pl.config.reference import entries
 from simcse_pl.sweeps.jobs import best_score
 from simcse_pl.sweeps.rows import with_row  # and registers the resolvers of conf/
@@ -44,24 +44,6 @@ _DEBUG_OPTION = "debug=true"
 _VALUES = re.compile(
     r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
     r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
-)
-_REPLACED = (  # options of version 0.3.0
-    (r"experiment=unsup_minilm", "data=wiki_sample trainer.max_steps=105"),
-    (r"experiment=(unsup|sup)_(roberta|bert)(?:_base|(_large))", r"model=\2\3 data=wiki (unsup) or data=nli (sup)"),
-    (r"experiment=syncse_partial_roberta(?:_base|(_large))", r"experiment=syncse_partial model=roberta\1"),
-    (
-        r"experiment=sncse_(roberta|bert)(?:_base|(_large))",
-        r"method=sncse model=\1\2 views.negation.spacy_model=en_core_web_sm data.num_workers=4",
-    ),
-    (r"experiment=(\w+)_(roberta|bert)(?:_base|(_large))", r"method=\1 model=\2\3"),
-    (r"experiment=(prompteol_opt_125m|llm2vec_mistral_7b)", "experiment=prompteol or llm2vec"),
-    (r"experiment=prompteol_.*", "experiment=prompteol model.name=NAME model/quantization=nf4_double"),
-    (r"experiment=llm2vec_.*", "experiment=llm2vec model.name=NAME"),
-    (r"size=paper", "model=bert"),
-    (r"setting=mlm", "experiment=mlm"),
-    (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
-    (r"supervised_head", "model.head"),
-    (r"sweep\.(pairs|limit\.sampled)", "'sweep.row=ROW, sampled' or sweep.sampled"),
 )
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
@@ -283,22 +265,17 @@ def _readable(error: Exception, command: str, config: DictConfig | None = None) 
             text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
         elif missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
             option, names = f"{missing[1]}={missing[2]}", missing[3].split()
-            hint = _replacement(option) or did_you_mean(missing[2], names)
+            hint = replacement(option) or did_you_mean(missing[2], names)
             text = f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
         elif unknown := re.match(r"Could not override '([\w.]+)'", text):
             near = [entry.name for entry in search(unknown[1], entries(), command)[:2]]
-            hint = _replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
+            hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
             text = f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
     else:
         return error
     readable = UserError(text)
     readable.__cause__ = error
     return readable
-
-
-def _replacement(option: str) -> str:
-    """Return what replaced an option, as the end of a message; empty if nothing did."""
-    return next((f"; write {re.sub(old, new, option)}" for old, new in _REPLACED if re.fullmatch(old, option)), "")
 
 
 def _ignore_expected_warnings() -> None:

@@ -17,6 +17,24 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_REPLACED = (  # options of version 0.3.0
+    (r"experiment=unsup_minilm", "data=wiki_sample trainer.max_steps=105"),
+    (r"experiment=(unsup|sup)_(roberta|bert)(?:_base|(_large))", r"model=\2\3 data=wiki (unsup) or data=nli (sup)"),
+    (r"experiment=syncse_partial_roberta(?:_base|(_large))", r"experiment=syncse_partial model=roberta\1"),
+    (
+        r"experiment=sncse_(roberta|bert)(?:_base|(_large))",
+        r"method=sncse model=\1\2 views.negation.spacy_model=en_core_web_sm data.num_workers=4",
+    ),
+    (r"experiment=(\w+)_(roberta|bert)(?:_base|(_large))", r"method=\1 model=\2\3"),
+    (r"experiment=(prompteol_opt_125m|llm2vec_mistral_7b)", "experiment=prompteol or llm2vec"),
+    (r"experiment=prompteol_.*", "experiment=prompteol model.name=NAME model/quantization=nf4_double"),
+    (r"experiment=llm2vec_.*", "experiment=llm2vec model.name=NAME"),
+    (r"size=paper", "model=bert"),
+    (r"setting=mlm", "experiment=mlm"),
+    (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
+    (r"supervised_head", "model.head"),
+    (r"sweep\.(pairs|limit\.sampled)", "'sweep.row=ROW, sampled' or sweep.sampled"),
+)
 _CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
 
 
@@ -149,3 +167,8 @@ def _as_written(config: DictConfig, option: str) -> str:
         if f"{option}.".startswith(f"{path}.") and (reference := _REFERENCE.fullmatch(str(value))):
             return reference[1] + option[len(path) :]
     return option
+
+
+def replacement(option: str) -> str:
+    """Return what replaced an option, as the end of a message; empty if nothing did."""
+    return next((f"; write {re.sub(old, new, option)}" for old, new in _REPLACED if re.fullmatch(old, option)), "")
