@@ -1,6 +1,6 @@
 """Measure a sentence encoder: the same as `simcse evaluate`, for a clone where the package is not installed."""
 
-from simcse_pl.cli.entry_point import main
+from simcse_pl.cli import main
 
 if __name__ == "__main__":
     main("evaluate")

@@ -20,12 +20,13 @@ from rich.console import Console
 from torch import nn
 from transformers import PreTrainedConfig
 
-from simcse_pl.cpu.layers import OneDNNLinear, onednn_is_faster
 from simcse_pl.data import sample
-from simcse_pl.data.readers.row_reader import Row, read_rows
+from simcse_pl.data.rows import Row, read_rows
 from simcse_pl.data.sample import gensim_sample
-from simcse_pl.reports.figures.style import COLOURS, STYLE, WIDTH, figure_files
+from simcse_pl.lab.figures import COLOURS, STYLE, WIDTH, figure_files
+from simcse_pl.speed.onednn import OneDNNLinear
 from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.processes import onednn_is_faster
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
 

@@ -30,7 +30,7 @@ import pandas as pd
 from torch.utils.data import DataLoader
 
 from benchmarks.common import PACKAGED, parser, run_json, save, wikipedia_sentences
-from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.tables import Table

@@ -32,14 +32,12 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.config import CONF
-from simcse_pl.data.senteval.sts_sets import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
-from simcse_pl.data.senteval.transfer_sets import load_transfer_task
-from simcse_pl.results.run_files import RESULTS_FILE, read_curves
-from simcse_pl.sweeps.jobs import describe_job
-from simcse_pl.sweeps.rows import with_row
-from simcse_pl.training.launch import gpus_of_machine
-from simcse_pl.utils.ranks import available_cpus
+from simcse_pl.config import CONF, with_row
+from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
+from simcse_pl.lab.multirun import gpus_of_machine
+from simcse_pl.lab.transfer import load_transfer_task
+from simcse_pl.runs import RESULTS_FILE, describe_job, read_curves
+from simcse_pl.utils.processes import available_cpus
 
 PLAN: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_suffix(".yaml")))
 RECORDS = Path(__file__).with_name("findings.jsonl")  # those of docs/findings.md

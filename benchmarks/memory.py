@@ -19,6 +19,7 @@ import json
 import os
 import resource
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,17 @@ from torch.utils.data import DataLoader
 from transformers import AutoConfig
 
 from benchmarks.common import PACKAGED, QUIET, parser, run_json, save, timed, wikipedia_sentences
-from simcse_pl.cpu import Speed
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.backbone import draw_model
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.fsdp import FullyShardedStrategy, weights_of_first_rank
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.preparation import build_optimizer
-from simcse_pl.training.trainer import make_trainer
+from simcse_pl.module import SimCSEModule
+from simcse_pl.preparation import build_optimizer
+from simcse_pl.speed.cpu import Speed
+from simcse_pl.speed.fsdp import FullyShardedStrategy
+from simcse_pl.trainer import make_trainer
 from simcse_pl.utils.distributed import sum_over_ranks
-from simcse_pl.utils.ranks import is_first_process
+from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
 
@@ -100,7 +101,7 @@ def measure_rank(ranks: int) -> dict[str, float]:
     strategy: Any = FullyShardedStrategy() if ranks > 1 else "auto"
     trainer = make_trainer("32-true", "cpu", strategy=strategy, devices=ranks, max_steps=2, callbacks=[count], **QUIET)
     torch.manual_seed(42)
-    with weights_of_first_rank(trainer):
+    with getattr(trainer.strategy, "loading_weights", nullcontext)():
         backbone = draw_model(AutoConfig.for_model("llama", **DECODER, vocab_size=len(tokenizer)))
         encoder = SentenceEncoder(backbone, tokenizer, pooling="mean", max_length=MAX_LENGTH)
     module = SimCSEModule(encoder, ContrastiveLoss(), partial(torch.optim.AdamW, lr=5e-5))

@@ -32,14 +32,14 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch.profiler import ProfilerActivity, profile
 
-import simcse_pl.sweeps.rows  # noqa: F401  the config refers to them
+import simcse_pl.config  # noqa: F401  the config refers to them
 from benchmarks.common import QUIET, StepClock, in_turn, parser, save
-from simcse_pl.cli.train import build_data, build_module
 from simcse_pl.config import CONF
-from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.reports.published import methods_file, setting_of
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.trainer import make_trainer
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.lab.published import methods_file, setting_of
+from simcse_pl.module import SimCSEModule
+from simcse_pl.train_job import build_data, build_module
+from simcse_pl.trainer import make_trainer
 from simcse_pl.utils.tables import Table
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml") if file.stem != "cards")

@@ -40,16 +40,16 @@ from benchmarks.common import (
     save,
     wikipedia_sentences,
 )
-from simcse_pl.cpu import Speed
+from simcse_pl.callbacks import SeedEveryStep
 from simcse_pl.data.collator import ViewCollator
-from simcse_pl.data.readers.row_reader import Row, read_rows
+from simcse_pl.data.rows import Row, read_rows
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import resolve
 from simcse_pl.models.tokenization import tokenize
-from simcse_pl.training.callbacks import CpuSpeed, SeedEveryStep
-from simcse_pl.training.module import SimCSEModule
-from simcse_pl.training.trainer import has_bf16, make_trainer
+from simcse_pl.module import SimCSEModule
+from simcse_pl.speed.cpu import CpuSpeed, Speed
+from simcse_pl.trainer import has_bf16, make_trainer
 from simcse_pl.utils.tensors import to_device
 from simcse_pl.utils.types import Batch
 

@@ -14,9 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
-from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.evaluation.suite import encode_once
-from simcse_pl.evaluation.transfer import C_GRID, FOLDS, SEED, evaluate_transfer
+from simcse_pl.lab.transfer import C_GRID, FOLDS, SEED, evaluate_transfer, load_transfer_task
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.terminal import tracked
 

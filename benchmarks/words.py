@@ -15,10 +15,10 @@ import yaml
 from icu4py.breakers import WordBreaker
 
 from simcse_pl.data.collator import tokenize_words
-from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.data.views.segmenters import icu, jieba, spaces
-from simcse_pl.data.views.view import ViewInput
-from simcse_pl.data.views.words import Crop, DeleteOneWord, WordDeletion
+from simcse_pl.data.rows import read_rows
+from simcse_pl.data.view import ViewInput
+from simcse_pl.data.words import icu, jieba, spaces
+from simcse_pl.methods.augmentations import Crop, DeleteOneWord, WordDeletion
 from simcse_pl.methods.esimcse import WordRepetition
 from simcse_pl.models.tokenization import INSIDE_WORD, begins_word
 from tests.tiny_models import train_tokenizers

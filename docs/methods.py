@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.reports.published import PublishedScore, methods_file, published_scores
+from simcse_pl.lab.published import PublishedScore, methods_file, published_scores
 
 ROOT = Path(__file__).parents[1]
 INDEX = Path(__file__).with_suffix(".md")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from simcse_pl.config.reference import HYDRA_COMMANDS, Entry, command_file, group_files, header, options
+from simcse_pl.tools.options import HYDRA_COMMANDS, Entry, command_file, group_files, header, options
 
 LEFT_OUT = ("sweep", "experiment")  # other pages explain them
 

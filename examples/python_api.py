@@ -4,14 +4,7 @@ from functools import partial
 
 import torch
 
-from simcse_pl import (
-    ContrastiveLoss,
-    ScoredPairs,
-    SentenceDataModule,
-    SentenceEncoder,
-    SimCSEModule,
-    make_trainer,
-)
+from simcse_pl import ContrastiveLoss, ScoredPairs, SentenceDataModule, SentenceEncoder, SimCSEModule, make_trainer
 from simcse_pl.data import sample
 
 if __name__ == "__main__":

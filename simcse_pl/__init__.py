@@ -1,23 +1,28 @@
 """SimCSE: contrastive learning of sentence embeddings (Gao, Yao and Chen, EMNLP 2021)."""
 
 import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simcse_pl.cli.entry_point import evaluate as evaluate
-    from simcse_pl.cli.entry_point import train as train
-    from simcse_pl.data.datamodule import SentenceDataModule as SentenceDataModule
+    from simcse_pl.cli import evaluate as evaluate
+    from simcse_pl.cli import train as train
+    from simcse_pl.datamodule import SentenceDataModule as SentenceDataModule
     from simcse_pl.evaluation.evaluators import ScoredPairs as ScoredPairs
-    from simcse_pl.inference.simcse import SimCSE as SimCSE
     from simcse_pl.losses.contrastive import ContrastiveLoss as ContrastiveLoss
     from simcse_pl.losses.contrastive import contrastive_loss as contrastive_loss
     from simcse_pl.losses.loss import EmbeddedBatch as EmbeddedBatch
     from simcse_pl.losses.loss import Loss as Loss
     from simcse_pl.losses.loss import Needs as Needs
     from simcse_pl.models.encoder import SentenceEncoder as SentenceEncoder
-    from simcse_pl.models.roles import Role as Role
-    from simcse_pl.training.module import SimCSEModule as SimCSEModule
-    from simcse_pl.training.trainer import make_trainer as make_trainer
+    from simcse_pl.module import SimCSEModule as SimCSEModule
+    from simcse_pl.tools.simcse import SimCSE as SimCSE
+    from simcse_pl.trainer import make_trainer as make_trainer
+    from simcse_pl.utils.types import Role as Role
 
 __version__ = "0.3.0"
 _MODULES = {
@@ -25,18 +30,29 @@ _MODULES = {
     "EmbeddedBatch": "losses.loss",
     "Loss": "losses.loss",
     "Needs": "losses.loss",
-    "Role": "models.roles",
+    "Role": "utils.types",
     "ScoredPairs": "evaluation.evaluators",
-    "SentenceDataModule": "data.datamodule",
+    "SentenceDataModule": "datamodule",
     "SentenceEncoder": "models.encoder",
-    "SimCSE": "inference.simcse",
-    "SimCSEModule": "training.module",
+    "SimCSE": "tools.simcse",
+    "SimCSEModule": "module",
     "contrastive_loss": "losses.contrastive",
-    "evaluate": "cli.entry_point",
-    "make_trainer": "training.trainer",
-    "train": "cli.entry_point",
+    "evaluate": "cli",
+    "make_trainer": "trainer",
+    "train": "cli",
 }
 __all__ = [*_MODULES]
+
+
+class _OldNames(MetaPathFinder):
+    """Find the modules of version 0.3.0, after all other finders."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return importlib.import_module(f"{__name__}.moved").find(name) if name.startswith(f"{__name__}.") else None
+
+
+sys.meta_path.append(_OldNames())
 
 
 def __getattr__(name: str) -> Any:

@@ -7,11 +7,14 @@ import re
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoints, entry_points
+from importlib.util import find_spec
+from typing import Any
 
-from simcse_pl.config.reference import HYDRA_COMMANDS
-from simcse_pl.utils.command_line import Parser, run
 from simcse_pl.utils.errors import did_you_mean
+from simcse_pl.utils.terminal import Parser, run
 
+HYDRA_COMMANDS = ("train", "evaluate")
 COMMANDS = {
     "train": "train an encoder (takes Hydra options)",
     "evaluate": "measure an encoder (takes Hydra options)",
@@ -38,7 +41,8 @@ DATASETS = {
 
 def main() -> None:
     """Run the `simcse` command."""
-    name, rest = _choose("simcse", __doc__, COMMANDS, sys.argv[1:])
+    installed = {entry.name: f"of the package {entry.value.partition('.')[0]}" for entry in _installed()}
+    name, rest = _choose("simcse", __doc__, {**COMMANDS, **installed}, sys.argv[1:])
     if name in HYDRA_COMMANDS:
         sys.argv[1:] = ["--config-name", name, *rest]
         # As a script, because Lightning starts more ranks by `python -m` with the same arguments.
@@ -47,13 +51,27 @@ def main() -> None:
     if name == "prepare":
         dataset, rest = _choose("simcse prepare", f"{COMMANDS[name].capitalize()}.", DATASETS, rest)
         name = f"prepare {dataset}"
-    module = "simcse_pl.cli." + re.sub("[ -]", "_", name)
-    command = importlib.import_module(module)  # only this one: importing torch takes seconds
+    command = find_command(name)  # only this one: importing torch takes seconds
     parser = Parser(prog=f"simcse {name}", description=command.__doc__)
     command.add_arguments(parser)
     logging.basicConfig(format="%(message)s")  # on standard error
     logging.getLogger("simcse_pl").setLevel(logging.INFO)
     run(parser, command.run, rest)
+
+
+def find_command(name: str) -> Any:
+    """Return the module of a command, which has `add_arguments(parser)`, `run(arguments)` and a docstring.
+
+    It is in one of our two folders of commands, or in a package with an entry point `simcse_pl.commands`.
+    """
+    for entry in _installed().select(name=name):
+        return entry.load()
+    places = [f"simcse_pl.{folder}.{re.sub('[ -]', '_', name)}" for folder in ("tools", "lab")]
+    return importlib.import_module(next(filter(find_spec, places)))
+
+
+def _installed() -> EntryPoints:
+    return entry_points(group="simcse_pl.commands")
 
 
 def _choose(prog: str, about: str, commands: Mapping[str, str], arguments: Sequence[str]) -> tuple[str, list[str]]:

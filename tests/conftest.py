@@ -26,6 +26,8 @@ for _sample in Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").
 os.environ["XDG_CACHE_HOME"] = _CACHE.name
 os.environ["WANDB_DATA_DIR"] = f"{_CACHE.name}/wandb"  # where it puts tables until they are synced
 
+import logging
+
 import pytest
 import torch
 import transformers
@@ -33,6 +35,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, read_write
 
+from simcse_pl.__main__ import main
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.forks import ROOT, SECONDS, Forks, forks
 from tests.tiny_models import save_masked_language_model, save_model
 
@@ -68,7 +72,7 @@ def quiet_trainer(**options):
 
 def ready_data(encoder, evaluator, train=None):
     """Return a datamodule with one evaluator and a loader of training batches."""
-    from simcse_pl.data.datamodule import SentenceDataModule
+    from simcse_pl.datamodule import SentenceDataModule
 
     class Data(SentenceDataModule):
         row_kinds = None
@@ -241,7 +245,7 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
 
 def compose_config(command: str, *overrides: str) -> DictConfig:
     """Return the config of a command with that of Hydra, which is set."""
-    import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
+    import simcse_pl.config  # noqa: F401  the config uses them
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose(command, [*overrides], return_hydra_config=True)
@@ -254,3 +258,36 @@ def compose_config(command: str, *overrides: str) -> DictConfig:
 def tiny(folder: Path) -> list[str]:
     """The options for a model of make_model."""
     return [f"model.name={folder}", "model.num_layers=2", "model.max_length=null"]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run `simcse` in this process, and return its output and errors; status 2 prints one line."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+
+    def run(*arguments, status=0):
+        monkeypatch.setattr(sys, "argv", ["simcse", *map(str, arguments)])
+        if status == 0:
+            main()
+            return capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        printed = capsys.readouterr()
+        assert exit_.value.code == status and (not printed.out or arguments[0] == "train")  # which logs there
+        assert printed.err.lstrip().startswith("error: ") and "\n" not in printed.err.strip()
+        return printed
+
+    yield run
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+
+
+@pytest.fixture
+def encoder(make_model):
+    """Arguments that select a small encoder."""
+    return [make_model("bert"), "--pooling", "mean", "--device", "cpu"]
+
+
+@pytest.fixture
+def tokenizer(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer

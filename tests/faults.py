@@ -78,7 +78,7 @@ def _in_call(owner: Any, name: str, n: int, action: Callable[..., Any]) -> None:
 
 def _signal_in_step(number: int, n: int) -> None:
     """Send this process a signal in the n-th training step."""
-    from simcse_pl.training.module import SimCSEModule
+    from simcse_pl.module import SimCSEModule
 
     _in_call(SimCSEModule, "training_step", n, lambda *_: os.kill(os.getpid(), number))
 
@@ -101,7 +101,7 @@ def kill_while_saving(n: int) -> None:
 
 def kill_encoding(shard_size: int, owner: str, name: str, n: int) -> None:
     """Let `simcse encode` write small shards, and be killed in the n-th call of a function (0 for never)."""
-    from simcse_pl.cli import common
+    from simcse_pl.tools import common
 
     common.CHUNK_SIZE = shard_size
     if n:

@@ -8,7 +8,7 @@ import torch
 from omegaconf import open_dict
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.training.module import SimCSEModule
+from simcse_pl.module import SimCSEModule
 from tests.conftest import adamw, compose_config, quiet_trainer
 
 

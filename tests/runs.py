@@ -5,7 +5,7 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 
-from simcse_pl.cli.train import build_data, build_module
+from simcse_pl.train_job import build_data, build_module
 
 
 class StoppedError(Exception):

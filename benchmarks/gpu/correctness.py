@@ -20,7 +20,7 @@ from benchmarks.methods import built, composed, with_local_networks
 from benchmarks.models import save_small_encoders
 from simcse_pl.config import CONF
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
+from simcse_pl.module import SimCSEModule
 from simcse_pl.utils.errors import first_line
 from simcse_pl.utils.types import Batch
 

@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 import torch
 
 from benchmarks.gpu.correctness import ROWS, Record, checked, prepare
-from simcse_pl.results.run_files import CURVES_FILE
+from simcse_pl.runs import CURVES_FILE
 from simcse_pl.utils.errors import UserError
 
 _STEPS, _CHECKPOINT_EVERY, _KILLED_AFTER = 8, 4, 6

@@ -19,7 +19,7 @@ from benchmarks.common import StepClock, full_rows, in_turn, matrix_rate, mixed_
 from benchmarks.gpu.correctness import Record
 from benchmarks.models import save_encoder
 from benchmarks.train import plain_loop, sentence_transformers_trainer, simcse_pl, token_rows
-from simcse_pl.data.readers.row_reader import Row
+from simcse_pl.data.rows import Row
 from simcse_pl.models.tokenization import tokenize
 
 Way = Callable[[StepClock], None]

@@ -17,11 +17,11 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.data import sample
 from simcse_pl.data.collator import ViewCollator
-from simcse_pl.data.readers.row_reader import read_rows
-from simcse_pl.data.views.view import ViewInput
+from simcse_pl.data.rows import read_rows
+from simcse_pl.data.view import ViewInput
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.momentum_queue import MomentumQueue
 from simcse_pl.methods.esimcse import TokenRepetition
+from simcse_pl.methods.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import tokenize
 from simcse_pl.utils.types import Batch

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from simcse_pl.data import sample
 from simcse_pl.data.collator import ViewCollator
-from simcse_pl.data.readers.row_reader import read_rows
+from simcse_pl.data.rows import read_rows
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.types import Batch

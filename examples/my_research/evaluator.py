@@ -1,9 +1,7 @@
 """A custom evaluator: how often the second sentence of a pair is the nearest neighbour of the first."""
 
-from simcse_pl.data.evaluator import encode_columns
-from simcse_pl.data.readers.evaluation_files import EvaluationFile
-from simcse_pl.evaluation.evaluators import FileEvaluator
-from simcse_pl.utils.tensors import Encode, unit_vectors
+from simcse_pl.evaluation.evaluators import EvaluationFile, FileEvaluator
+from simcse_pl.utils.tensors import Encode, encode_columns, unit_vectors
 
 
 class NearestPartner(FileEvaluator[list[tuple[str, str]]]):

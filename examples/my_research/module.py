@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch
-from simcse_pl.training.module import SimCSEModule
+from simcse_pl.module import SimCSEModule
 
 
 class WarmUpOfTerms(SimCSEModule):

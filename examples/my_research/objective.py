@@ -5,8 +5,8 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Role, RowKind
 
 
 class ScoreRegression(Loss):

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, select_views
-from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.types import Role, RowKind
 
 
 class TeacherSimilarities(TaughtLoss):

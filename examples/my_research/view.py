@@ -1,6 +1,6 @@
 """A view: the anchor with a typing error."""
 
-from simcse_pl.data.views.view import SentenceView, ViewInput
+from simcse_pl.data.view import SentenceView, ViewInput
 
 
 class Typo(SentenceView):

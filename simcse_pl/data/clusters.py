@@ -11,9 +11,9 @@ from pydantic import PositiveInt
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import fingerprint
-from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.files import cached
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.types import RowKind
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.views.segmenters import Segmenter
-from simcse_pl.data.views.words import strip_punctuation
+from simcse_pl.data.words import Segmenter, strip_punctuation
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, Tokens, tokenize
+from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, tokenize
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.types import Batch
+from simcse_pl.utils.types import Batch, Tokens
 
 Sentence = str | Tokens  # text, or tokens if they are known
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from simcse_pl.data.readers.formats import Records, open_table
-from simcse_pl.data.readers.layout import Layout
-from simcse_pl.data.readers.row_reader import NamedRows, rows_of
-from simcse_pl.data.readers.sources import files_of, label_words, load_hub_dataset, open_source, table_of, with_words
+from simcse_pl.data.formats import Records, open_table
+from simcse_pl.data.layout import Layout
+from simcse_pl.data.rows import NamedRows, rows_of
+from simcse_pl.data.sources import files_of, label_words, load_hub_dataset, open_source, table_of, with_words
 from simcse_pl.data.token_cache import Block, Reading
 from simcse_pl.utils.errors import UserError
 

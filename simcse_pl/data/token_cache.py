@@ -22,14 +22,15 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.readers.layout import Layout
-from simcse_pl.data.readers.row_reader import NamedRows, Row, Warn, documents_of, rows_of
-from simcse_pl.data.readers.sources import Source, fingerprint, open_source
-from simcse_pl.models.tokenization import Tokens, tokenize, unknown_text
+from simcse_pl.data.layout import Layout
+from simcse_pl.data.rows import NamedRows, Row, Warn, documents_of, rows_of
+from simcse_pl.data.sources import Source, fingerprint, open_source
+from simcse_pl.models.tokenization import tokenize, unknown_text
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, read_json, write_json
-from simcse_pl.utils.ranks import available_cpus
+from simcse_pl.utils.processes import available_cpus
 from simcse_pl.utils.terminal import counter
+from simcse_pl.utils.types import Tokens
 
 log = logging.getLogger(__name__)
 

@@ -16,20 +16,18 @@ from pydantic.dataclasses import dataclass
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import Sentence, ViewCollator
-from simcse_pl.data.readers.labels import Names, class_names
-from simcse_pl.data.readers.layout import Format, Layout
-from simcse_pl.data.readers.row_reader import ScoreColumn, label_columns
-from simcse_pl.data.readers.sources import with_header
+from simcse_pl.data.labels import Names, class_names
+from simcse_pl.data.layout import Format, Layout
+from simcse_pl.data.rows import ScoreColumn, label_columns
 from simcse_pl.data.sampler import RowKey, Rows, choose
+from simcse_pl.data.sources import with_header
 from simcse_pl.data.streaming import RowStream
 from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
-from simcse_pl.data.views.segmenters import Segmenter
-from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.data.views.view import View, ViewInput
-from simcse_pl.models.roles import LabelKind, Role, RowKind, candidates, default_roles
+from simcse_pl.data.view import Dropout, View, ViewInput
+from simcse_pl.data.words import Segmenter
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.types import LabelKind, Role, RowKind, Tokens, candidates, default_roles
 
 log = logging.getLogger(__name__)
 

@@ -8,73 +8,48 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor
 
-from simcse_pl.data.evaluator import TEST, Evaluator, measure, source_of
-from simcse_pl.data.readers.row_reader import iterate_sentences
-from simcse_pl.data.senteval.sts_sets import (
+from simcse_pl.evaluation.evaluators import TEST, Evaluator, measure, source_of
+from simcse_pl.evaluation.sts import (
     SPLITS,
     STS_TASKS,
     STS_TASKS_WITH_DEV,
     NotInBundleError,
     StsTask,
+    evaluate_geometry,
+    evaluate_sts,
     load_sample,
     load_sts_task,
 )
-from simcse_pl.data.senteval.transfer_sets import PROBING_TASKS, TRANSFER_TASKS, TransferTask, load_transfer_task
-from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
-from simcse_pl.evaluation.transfer import CLASSIFIERS, SCIKIT_LEARN, evaluate_transfer
-from simcse_pl.inference.sentence_index import SentenceIndex
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.results.evaluation_results import (
+from simcse_pl.results import (
+    CLASSIFIERS,
+    PROBING_TASKS,
+    SCIKIT_LEARN,
+    TRANSFER_TASKS,
     BenchmarkScores,
     OwnData,
-    QueryResults,
     RetrievalResults,
     StsScores,
     SuiteResults,
     TransferScores,
 )
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, unit_vectors, with_prompt
+from simcse_pl.utils.tensors import Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from simcse_pl.lab.transfer import TransferTask
 
+log = logging.getLogger(__name__)
 GEOMETRY, RETRIEVAL, OWN_DATA = "geometry", "retrieval", "own data"
 TASK_NAMES = ("sts", "transfer", "probing", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS, *PROBING_TASKS)
 WHOLE = "all"  # of the splits of STS-B, for geometry
-
-
-class RetrievalTask:
-    """Retrieval as in Table 8 of the paper. Queries and corpus are read and checked before an encoder is loaded.
-
-    Args:
-        corpus: file of sentences (see data.readers.read_rows).
-        queries: sentences to search for, or a file of them.
-        column: column of the corpus by name or by position from 0, if it has several.
-        top_k: maximum number of neighbours per query.
-    """
-
-    def __init__(
-        self, corpus: str | Path, queries: Sequence[str] | str, column: int | str | None = None, top_k: PositiveInt = 3
-    ) -> None:
-        self._name, self._top_k = str(corpus), top_k
-        self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
-        self._queries = list(iterate_sentences(queries)) if isinstance(queries, str) else list(queries)
-
-    def __call__(self, encode: Encode) -> RetrievalResults:
-        """Return the neighbours of every query."""
-        index = SentenceIndex.build(with_prompt(encode, DOCUMENT), self._corpus)
-        index.encode = with_prompt(encode, QUERY)
-        nearest = index.search(self._queries, self._top_k, leave_out_equal=True)
-        pairs = zip(self._queries, nearest, strict=True)
-        queries = [QueryResults(query=query, neighbours=neighbours) for query, neighbours in pairs]
-        return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)
 
 
 @dataclass
@@ -82,7 +57,7 @@ class Suite:
     """The data of a set of tasks. What is None is not measured."""
 
     sts: list[StsTask] = field(default_factory=list)
-    transfer: list[TransferTask] = field(default_factory=list)  # and probing tasks
+    transfer: list["TransferTask"] = field(default_factory=list)  # and probing tasks
     # functions that measure tasks of mteb, by name (see benchmarks.evaluate_task)
     benchmarks: Mapping[str, Callable[[Encode], BenchmarkScores]] = field(default_factory=dict)
     geometry: StsTask | None = None  # pairs to measure geometry on
@@ -136,7 +111,7 @@ def load_suite(
             if task == GEOMETRY:
                 suite.geometry = _geometry_pairs(senteval_dir, geometry_split)
             elif senteval_dir and task in (*TRANSFER_TASKS, *PROBING_TASKS):
-                suite.transfer.append(load_transfer_task(senteval_dir, task))
+                suite.transfer.append(locate("simcse_pl.lab.transfer.load_transfer_task")(senteval_dir, task))
             else:
                 suite.sts.append(_sts(senteval_dir, task, split))
         except NotInBundleError as error:
@@ -191,7 +166,9 @@ def evaluate_suite(
     """
     jobs: dict[str, Callable[[], Any]] = {task.name: partial(evaluate_sts, encode, task) for task in suite.sts}
     for task in suite.transfer:
-        jobs[task.name] = partial(evaluate_transfer, encode, task, device, suite.classifier)
+        jobs[task.name] = partial(
+            locate("simcse_pl.lab.transfer.evaluate_transfer"), encode, task, device, suite.classifier
+        )
     jobs |= {name: partial(task, encode) for name, task in suite.benchmarks.items()}
     if suite.geometry:
         jobs[GEOMETRY] = partial(evaluate_geometry, encode, suite.geometry)

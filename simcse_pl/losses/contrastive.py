@@ -10,9 +10,9 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
-from simcse_pl.models.roles import Role
 from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.utils.tensors import Similarity, similarity_matrix
+from simcse_pl.utils.types import Role
 
 _LARGEST_LOG_SCALE = math.log(100)  # CLIP's
 

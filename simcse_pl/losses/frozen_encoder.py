@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import cached
 from simcse_pl.utils.tensors import to_device
 from simcse_pl.utils.terminal import tracked
+from simcse_pl.utils.types import RowKind
 
 log = logging.getLogger(__name__)
 

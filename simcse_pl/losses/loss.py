@@ -16,10 +16,9 @@ from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import LabelKind, Role, RowKind, default_roles
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch, split_of
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Batch
+from simcse_pl.utils.types import Batch, LabelKind, Role, RowKind, default_roles
 
 
 @dataclass(eq=False)

@@ -15,17 +15,16 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, DataCollatorForLanguageModeling, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from simcse_pl.cpu.length_groups import LengthGroups
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.roles import RowKind
+from simcse_pl.models.length_groups import LengthGroups
 from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, begins_word
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.types import Batch
+from simcse_pl.utils.types import Batch, RowKind
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,12 @@ import torch
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
+from simcse_pl.data.view import Rate, SentenceView, ViewInput
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, select_views
-from simcse_pl.models.roles import Role, RowKind
-from simcse_pl.models.tokenization import Tokens
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import paired_similarity
+from simcse_pl.utils.types import Role, RowKind, Tokens
 
 
 class AngularMarginLoss(ContrastiveLoss):

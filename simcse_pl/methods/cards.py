@@ -1,7 +1,7 @@
 """CARDS (Wang et al. 2022): the view in which some words have the other case."""
 
-from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
-from simcse_pl.models.roles import Role
+from simcse_pl.data.view import Rate, SentenceView, ViewInput
+from simcse_pl.utils.types import Role
 
 
 class SwitchCase(SentenceView):

@@ -8,8 +8,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
-from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import similarity_matrix
+from simcse_pl.utils.types import Role
 
 
 class ContrastiveTension(Loss):

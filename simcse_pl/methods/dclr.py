@@ -11,10 +11,10 @@ from torch import Tensor
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Needs
-from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32, similarity_matrix, unit_vectors
+from simcse_pl.utils.types import Role
 
 
 class DebiasedLoss(TaughtLoss):

@@ -7,16 +7,16 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from simcse_pl.data.views.segmenters import Segmenter, spaces
-from simcse_pl.data.views.view import SentenceView, ViewInput
+from simcse_pl.data.view import SentenceView, ViewInput
+from simcse_pl.data.words import Segmenter, spaces
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Needs
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.models.tokenization import BEGINS_WORD
 from simcse_pl.utils.distributed import split_of
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Role, RowKind
 
 
 class Spans(SentenceView):

@@ -8,12 +8,11 @@ from transformers import PreTrainedModel
 
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.reconstruction import SentenceReconstruction
+from simcse_pl.methods.layers import embed_tokens, embedding_module
 from simcse_pl.models.backbone import DropoutRate
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.layers import embed_tokens, embedding_module
-from simcse_pl.models.roles import Role
 from simcse_pl.utils.errors import reraise_as
-from simcse_pl.utils.types import Batch
+from simcse_pl.utils.types import Batch, Role
 
 
 class NoisyReconstruction(SentenceReconstruction):

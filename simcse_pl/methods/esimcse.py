@@ -4,10 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from simcse_pl.data.views.segmenters import Segmenter, spaces
-from simcse_pl.data.views.view import Rate, SentenceView, ViewInput
-from simcse_pl.models.roles import Role
-from simcse_pl.models.tokenization import Tokens
+from simcse_pl.data.view import Rate, SentenceView, ViewInput
+from simcse_pl.data.words import Segmenter, spaces
+from simcse_pl.utils.types import Role, Tokens
 
 _RELEASED_LIMIT = 10
 

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.losses.loss import EmbeddedBatch, check_width_is_kept
 from simcse_pl.losses.mlm import MaskedLanguageModeling, MLMHead, Probability, TokenMaskingLoss
+from simcse_pl.methods.layers import embedding_module, first_layers, new_layers, run_layers
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.layers import embedding_module, first_layers, new_layers, run_layers
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
 

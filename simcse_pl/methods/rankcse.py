@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
-from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import similarity_matrix
+from simcse_pl.utils.types import Role
 
 
 def list_net(scores: Tensor, teacher_scores: Tensor, labels: Tensor) -> Tensor:

@@ -12,9 +12,8 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.models.roles import Role
 from simcse_pl.utils.tensors import at_least_float32, evaluation_mode, paired_similarity
-from simcse_pl.utils.types import Batch
+from simcse_pl.utils.types import Batch, Role
 
 EPSILON = 1e-5  # of torch's BatchNorm1d, as in the released code
 

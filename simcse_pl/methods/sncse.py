@@ -10,13 +10,13 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from simcse_pl.data.views.view import View, ViewInput
-from simcse_pl.data.views.words import check_english
+from simcse_pl.data.view import View, ViewInput
+from simcse_pl.data.words import check_english
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.types import Role, RowKind
 
 
 class BidirectionalMargin(Loss):

@@ -9,12 +9,10 @@ from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.reconstruction import SentenceReconstruction
-from simcse_pl.models.backbone import draw_model, is_decoder
+from simcse_pl.models.backbone import draw_model, is_decoder, with_padding
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role
-from simcse_pl.models.unpadded import with_padding
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Backbone, Batch
+from simcse_pl.utils.types import Backbone, Batch, Role
 
 
 class DenoisingAutoEncoder(SentenceReconstruction):

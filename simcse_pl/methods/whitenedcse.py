@@ -8,10 +8,10 @@ from torch import Tensor
 
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
-from simcse_pl.models.roles import Role
 from simcse_pl.utils.distributed import BatchSplit, from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32
+from simcse_pl.utils.types import Role
 
 
 class _InverseSquareRoot(torch.autograd.Function):

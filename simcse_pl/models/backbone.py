@@ -1,5 +1,7 @@
 """Load and run Hugging Face encoders and decoders, for any architecture."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import torch
@@ -9,11 +11,11 @@ from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 from transformers.utils.generic import is_flash_attention_requested
 
-from simcse_pl.cpu.layers import use_sdpa
 from simcse_pl.models.adapters import add_adapter, load_adapter
+from simcse_pl.models.attention import use_sdpa
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
 from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
-from simcse_pl.models.unpadded import UNPADDED, use_unpadded
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone, Batch
@@ -36,6 +38,8 @@ _ATTENTION_DROPOUT = (
     "attention_dropout",  # DistilBERT, XLM, ModernBERT, Llama and most other decoders
     "attn_pdrop",  # GPT-2
 )
+
+UNPADDED = "unpadded"  # an implementation of attention for transformers (see speed/unpadded.py)
 
 DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 
@@ -95,14 +99,14 @@ def load_backbone(
             config.use_cache = False  # of keys and values, for generation
         if attn_implementation not in (None, UNPADDED):
             config._attn_implementation = attn_implementation
-        empty = torch.get_default_device().type == "meta"  # see training/fsdp.py
+        empty = torch.get_default_device().type == "meta"  # see speed/fsdp.py
         torch_dtype = getattr(torch, dtype or "float32")
         if pretrained and not weights and not empty:
             model = _load_model(name, source_of_weights, config, subfolder, torch_dtype, quantization)
         else:
             model = draw_model(config, torch_dtype)
     if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
-        use_unpadded(model, first_position(model))
+        locate("simcse_pl.speed.unpadded.use_unpadded")(model, first_position(model))
     if bidirectional and not empty and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
     model = without_pooler(model)
@@ -262,3 +266,18 @@ def run_with_attention(backbone: Backbone, inputs: Batch) -> tuple[tuple[Tensor,
 
 def _of_backbone(inputs: Batch) -> Batch:
     return {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}
+
+
+def packs_sequences(backbone: Backbone) -> bool:
+    """Return whether a backbone computes no padding."""
+    return bool(vars(backbone).get("packs_sequences"))
+
+
+@contextmanager
+def with_padding(backbone: Backbone) -> Iterator[None]:
+    """Compute padding, too, in the passes of the context."""
+    packs, vars(backbone)["packs_sequences"] = packs_sequences(backbone), False
+    try:
+        yield
+    finally:
+        vars(backbone)["packs_sequences"] = packs

@@ -9,20 +9,21 @@ import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.cpu.layers import use_onednn_linear, use_sdpa
-from simcse_pl.cpu.length_groups import LengthGroups, ignores_padding
-from simcse_pl.models.backbone import run_backbone, run_with_attention
+from simcse_pl.models.attention import use_sdpa
+from simcse_pl.models.backbone import packs_sequences, run_backbone, run_with_attention, with_padding
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import BatchNormHead, Head, projection_head
+from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
-from simcse_pl.models.unpadded import packs_sequences, with_padding
 from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.processes import onednn_is_faster
 from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
@@ -92,7 +93,8 @@ class SentenceEncoder(nn.Module):
         if self.pooling_layer.reads_attention:
             backbone.set_attn_implementation("eager")  # the others return no attention
         use_sdpa(backbone)
-        use_onednn_linear(backbone)
+        if onednn_is_faster():
+            locate("simcse_pl.speed.onednn.use_onednn_linear")(backbone)
         of_backbone = {name: x for name, x in examples.items() if name != SENTENCE_MASK}
         self.groups = LengthGroups(ignores_padding(backbone, of_backbone))
         if packs_sequences(backbone) and not self.groups.ignores_padding:

@@ -160,7 +160,7 @@ def checkpoint_entry(
 
 def _unpack_checkpoint(path: str, folder: Path) -> None:
     """Write the files of an encoder in a `.ckpt` file into a folder. Code in the file is never run."""
-    with torch.device("cpu"):  # also where only the first rank loads weights (see fsdp.py)
+    with torch.device("cpu"):  # also where only the first rank loads weights (see speed/fsdp.py)
         content = read_torch_file(Path(path), mmap=True)  # the optimizer's state stays on disk
     if not isinstance(content, dict) or CHECKPOINT_KEY not in content:
         hint = "give the folder `encoder` of the run instead"

@@ -20,9 +20,9 @@ from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.tokenization import SENTENCE_MASK, Tokens, tokenize, unknown_text
+from simcse_pl.models.tokenization import SENTENCE_MASK, tokenize, unknown_text
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Backbone, Batch
+from simcse_pl.utils.types import Backbone, Batch, Tokens
 
 log = logging.getLogger(__name__)
 

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokenizerBase
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone, Batch
 
-Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 BEGINS_WORD = "begins_word"  # in a batch: which tokens begin a word of a segmenter, if whole words are masked
 INSIDE_WORD = 1 << 30  # is added to the ids of the other tokens, before they are collated

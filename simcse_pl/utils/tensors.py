@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -160,3 +160,11 @@ def hash_tensors(tensors: Mapping[str, Tensor], *settings: Any) -> str:
         digest.update(f"{name} {list(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def encode_columns(encode: Encode, *columns: Sequence[str]) -> list[Tensor]:
+    """Return the vectors [n, dim] of each column of sentences; `encode` gets the sorted distinct sentences once."""
+    distinct = sorted(set().union(*columns))
+    row = {sentence: i for i, sentence in enumerate(distinct)}
+    vectors = encode(distinct)
+    return [vectors[[row[sentence] for sentence in column]] for column in columns]

@@ -1,15 +1,31 @@
-"""Tables, text and progress bars in the terminal. Bars are on standard error, and removed at the end."""
+"""The terminal: the parser of the commands, errors in one line, tables, and progress bars.
 
+Bars are on standard error, and removed at the end.
+"""
+
+import argparse
+import contextlib
 import io
+import os
+import re
+import shlex
 import sys
-from collections.abc import Iterable
-from typing import TypeVar
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console, Group
 from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from simcse_pl.utils.errors import USER_ERROR_STATUS, UserError, WriteError, did_you_mean, exception_chain, first_line
+
 T = TypeVar("T")
+# Apart from UserError: a file in place of a folder, or a folder in place of a file.
+_USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_NOT_OWN = (sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 
 
 def accept_any_text() -> None:
@@ -45,3 +61,94 @@ def counter(what: str, unit: str = "", shown: bool = True) -> Progress:
     """Return a bar for an unknown total: it shows how much is done, and the elapsed time."""
     count = TextColumn(f"{{task.completed:,.0f}}{unit}")
     return progress_bar(TextColumn(what), count, TimeElapsedColumn(), shown=shown)
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that reports an error in one line, with the nearest option's name."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message."""
+        what, _, unknown = message.partition("unrecognized arguments: ")
+        if not what and unknown.startswith("-"):
+            name = unknown.split()[0].partition("=")[0]
+            message = f"no option {name}{did_you_mean(name, self._option_string_actions)}"
+        self.exit(USER_ERROR_STATUS, f"error: {message} (--help lists all)\n")
+
+
+def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
+    """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    arguments = parser.parse_intermixed_args(given)
+    accept_any_text()
+    try:
+        work(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # for example `| head`
+        _flush_output()
+        sys.exit(141)  # as in a shell
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        sys.exit(report_error(error, arguments.debug, "--debug"))
+
+
+def hydra_option(name: str, value: object) -> str:
+    """Return an option of Hydra as a word of a shell, to be copied."""
+    plain = re.fullmatch(r"[\w./:-]+", str(value))
+    return shlex.quote(f"{name}={value}" if plain else hydra_text(name, str(value)))
+
+
+def hydra_text(name: str, text: str) -> str:
+    """Return an option of Hydra whose value is one text, with quotation marks."""
+    return name + '="' + text.replace('"', r"\"") + '"'
+
+
+def report_error(error: Exception, debug: bool, debug_option: str) -> int:
+    """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
+
+    If a UserError or WriteError caused it, that one is printed. An error that a file of the user's raises, such as a
+    loss of their own, is a mistake of the user. `debug`, which `debug_option` sets, prints the traceback.
+    """
+    causes = list(exception_chain(error))
+    known = next((cause for cause in causes if _is_user_error(cause) or isinstance(cause, WriteError)), None)
+    if isinstance(error, ModuleNotFoundError):  # a package of an extra
+        known = UserError(f"{error}: pip install {error.name}")
+    system = next((cause for cause in causes if isinstance(cause, OSError)), None)
+    place = "" if known or system else _place_in_own_code(error)
+    if system:
+        _flush_output()
+    if debug:
+        traceback.print_exception(error)
+    else:
+        cause = known or system
+        text = first_line(cause) if cause else f"{type(error).__name__}: {first_line(error)}"
+        if place:
+            text = f"{place}: {text} (in your code; {debug_option} shows the traceback)"
+        elif not known:
+            text = f"{text} ({debug_option} shows where)"
+        print(f"error: {text}", file=sys.stderr)
+    return USER_ERROR_STATUS if place or any(map(_is_user_error, causes)) else 1
+
+
+def _place_in_own_code(error: Exception) -> str:
+    """Return the file and line of the user's own code that raised an error; empty if it is a library's or ours."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        library = {"site-packages", "dist-packages"} & {*file.parts}
+        if file.is_file() and not library and not any(file.is_relative_to(folder) for folder in _NOT_OWN):
+            return f"{os.path.relpath(file) if file.is_relative_to(Path.cwd()) else file}:{frame.lineno}"
+    return ""
+
+
+def _flush_output() -> None:
+    """Write buffered output, or discard what cannot be written, which would fail again when Python exits."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(io.UnsupportedOperation):  # a test's stdout is not a file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_user_error(error: BaseException) -> bool:
+    # Lightning's exception is known by its name, because importing Lightning takes seconds.
+    return isinstance(error, _USER_ERRORS) or type(error).__name__ == "MisconfigurationException"

@@ -1,14 +1,72 @@
-"""The types of a backbone and of its inputs."""
+"""The types that pass between parts: inputs of a backbone, and what the views of a row and its label are to a loss."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Batch = dict[str, Tensor]  # the tokenizer's tensors, such as `input_ids`
-
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     Backbone = PreTrainedModel
 else:
     Backbone = nn.Module  # to import PreTrainedModel takes longer than to import torch
+# int64 numbers of classes, float32 scores, or a float32 score for each positive and hard negative
+LabelKind = Literal["classes", "scores", "score_lists"]
+Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
+
+
+class Role(StrEnum):
+    """What a view of a row is to the loss. The first view of a row is its anchor, and no other one is.
+
+    Contrastive objectives ignore `other` views; auxiliary losses can read them.
+    """
+
+    ANCHOR = "anchor"
+    POSITIVE = "positive"
+    NEGATIVE = "negative"
+    OTHER = "other"
+
+
+def default_roles(views: int) -> tuple[Role, ...]:
+    """Return anchor, positive, then hard negatives."""
+    return (Role.ANCHOR, Role.POSITIVE, *[Role.NEGATIVE] * (views - 2))
+
+
+def candidates(roles: Sequence[Role]) -> list[int]:
+    """Return the positions of the positives and hard negatives, in the order of the row."""
+    return [view for view, role in enumerate(roles) if role in (Role.POSITIVE, Role.NEGATIVE)]
+
+
+@dataclass(frozen=True)
+class RowKind:
+    """What the rows of a data set have.
+
+    Args:
+        roles: the roles of the views.
+        labels: what the labels are, or None.
+        label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
+        classes: the number of classes of the data set, if it is known.
+        examples: the token ids of some anchors, with special tokens, and with INSIDE_WORD if a segmenter marks words.
+        sentences: the sentences of each row of the file; empty if they are not known.
+        used: the positions in `sentences` of the rows that are trained on, and of those that are held out.
+        columns: of each view, its position in its row; None for a sentence that a view makes.
+        key: a text that changes with the sentences.
+        dataset: the name of the data set; empty if there is one only.
+    """
+
+    roles: tuple[Role, ...] = default_roles(2)
+    labels: LabelKind | None = None
+    label_range: tuple[float, float] | None = None
+    classes: int | None = None
+    examples: Sequence[Tokens] = field(default=(), compare=False)
+    sentences: Sequence[tuple[str, ...]] = field(default=(), compare=False)
+    used: Sequence[Sequence[int] | NDArray[np.integer]] = field(default=(), compare=False)
+    columns: tuple[int | None, ...] = (0, 1)
+    key: str = ""
+    dataset: str = ""

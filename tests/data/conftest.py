@@ -1,10 +1,9 @@
-"""A tokenizer, and what the data modules of several tests have."""
+"""Write a file, and what the data modules of several tests have."""
 
 import pytest
 
-from simcse_pl.data.views.view import View
+from simcse_pl.data.view import View
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.models.encoder import SentenceEncoder
 
 SAMPLE = {"evaluators": {"sts": ScoredPairs}, "validation": ["sample"]}
 
@@ -18,5 +17,11 @@ class Shuffled(View):
 
 
 @pytest.fixture
-def tokenizer(make_model):
-    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
+def write_file(tmp_path):
+    """Write a file of text or bytes; return its path."""
+
+    def write(name, content):
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return tmp_path / name
+
+    return write

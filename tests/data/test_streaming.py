@@ -5,13 +5,14 @@ from itertools import islice
 import datasets
 import pytest
 
-from simcse_pl.data import datamodule, streaming
-from simcse_pl.data.datamodule import SentenceDataModule
+from simcse_pl import datamodule
+from simcse_pl.data import streaming
 from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import quiet_trainer
 from tests.data.conftest import SAMPLE, Shuffled
-from tests.data.test_datamodule import Recorder
+from tests.test_datamodule import Recorder
 
 FILES, ROWS = 4, 16  # of each file
 

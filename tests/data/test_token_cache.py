@@ -6,8 +6,8 @@ import time
 import pytest
 
 from simcse_pl.data import token_cache
-from simcse_pl.data.readers.layout import Layout
-from simcse_pl.data.readers.row_reader import iterate_rows
+from simcse_pl.data.layout import Layout
+from simcse_pl.data.rows import iterate_rows
 from simcse_pl.data.token_cache import Tokenize, open_token_cache
 from simcse_pl.models.sources import load_tokenizer
 from tests.conftest import SENTENCES

@@ -9,21 +9,20 @@ import pytest
 import torch
 
 from simcse_pl.data import token_cache
+from simcse_pl.data import words as segmenters
 from simcse_pl.data.collator import ViewCollator
-from simcse_pl.data.datamodule import SentenceDataModule
-from simcse_pl.data.readers.row_reader import rows_of
+from simcse_pl.data.rows import rows_of
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.views import segmenters
-from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.data.views.view import View
-from simcse_pl.data.views.words import Crop
+from simcse_pl.data.view import Dropout, View
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.methods.augmentations import Crop
 from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
-from simcse_pl.models.roles import Role, default_roles
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import BEGINS_WORD
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Role, default_roles
 from tests.conftest import SENTENCES
 from tests.tiny_models import train_tokenizers
 

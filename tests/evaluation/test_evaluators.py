@@ -8,8 +8,9 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from simcse_pl.data.readers import sources
-from simcse_pl.evaluation.evaluators import BinaryPairs, Bitext, Retrieval, ScoredPairs
+from simcse_pl.data import sources
+from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.evaluation.ranking import BinaryPairs, Bitext, Retrieval
 from simcse_pl.utils.errors import UserError
 from tests.helpers import composed
 from tests.helpers import random_vectors as encode

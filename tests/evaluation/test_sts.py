@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data.senteval.sts_sets import ScoredPair, StsTask
 from simcse_pl.evaluation import metrics
-from simcse_pl.evaluation.sts import BANDS, evaluate_geometry
+from simcse_pl.evaluation.sts import BANDS, ScoredPair, StsTask, evaluate_geometry
 from tests.helpers import random_vectors
 
 SCORES = [0.0, 3.7, 1.0, 1.9, 2.5, 3.0, 0.5, 4.0, 4.2, 4.8, 5.0, 5.0]

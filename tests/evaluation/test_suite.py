@@ -5,13 +5,12 @@ import json
 import pytest
 import torch
 
-from simcse_pl.data.senteval.sts_sets import StsTask, load_sample, load_sts_task
-from simcse_pl.data.senteval.transfer_sets import load_transfer_task
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.evaluation.sts import evaluate_geometry, evaluate_sts
-from simcse_pl.evaluation.suite import RetrievalTask, Suite, encode_once, evaluate_suite, load_suite, postprocessed
-from simcse_pl.evaluation.transfer import evaluate_transfer
+from simcse_pl.evaluation.sts import StsTask, evaluate_geometry, evaluate_sts, load_sample, load_sts_task
+from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite, load_suite, postprocessed
+from simcse_pl.lab.transfer import evaluate_transfer, load_transfer_task
 from simcse_pl.postprocessing.linear import Whitening
+from simcse_pl.tools.sentence_index import RetrievalTask
 from simcse_pl.utils.errors import UserError
 from tests.helpers import random_vectors
 from tests.senteval_bundle import write_bundle

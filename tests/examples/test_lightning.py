@@ -12,9 +12,9 @@ from examples.lightning.esimcse import ESimCSE
 from examples.lightning.promptbert import PromptBERT
 from examples.lightning.simcse import SimCSE
 from examples.lightning.supervised_simcse import SupervisedSimCSE
-from simcse_pl.cli.train import build_module
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.train_job import build_module
 from tests.conftest import ROOT, SENTENCES
 from tests.helpers import composed
 

@@ -11,12 +11,12 @@ from benchmarks.fidelity.common import TRIPLETS
 from benchmarks.fidelity.compare import FOLDER
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.distillation import MarginMSE
-from simcse_pl.losses.gist import GISTLoss
 from simcse_pl.losses.loss import EmbeddedBatch
-from simcse_pl.losses.matryoshka import MatryoshkaLoss
+from simcse_pl.methods.distillation import MarginMSE
+from simcse_pl.methods.gist import GISTLoss
+from simcse_pl.methods.matryoshka import MatryoshkaLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import default_roles
+from simcse_pl.utils.types import default_roles
 
 DIMS, WEIGHTS = [8, 4, 2], [1.0, 0.5, 2.0]
 

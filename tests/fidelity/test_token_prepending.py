@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.fidelity.compare import FOLDER
-from simcse_pl.models.training_free import TokenPrepending
+from simcse_pl.methods.training_free import TokenPrepending
 
 
 @pytest.mark.parametrize(("first", "last", "pooling"), [(1, 2, "last_token"), (2, 4, "last_token_3")])

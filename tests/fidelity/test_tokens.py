@@ -7,7 +7,7 @@ import pytest
 from hydra.utils import instantiate
 
 from benchmarks.fidelity.compare import FOLDER, TOKENS, composed, token_ids
-from simcse_pl.data.views.view import ViewInput
+from simcse_pl.data.view import ViewInput
 from simcse_pl.models.sources import load_tokenizer
 
 # What differs by decision: tokens of the official code, and those here.

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from simcse_pl.checkpoints import find_checkpoint
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
-from simcse_pl.training.checkpoints import find_checkpoint
 from simcse_pl.utils.errors import UserError
 
 TOUCH = "open('touched', 'w').close()\n"

@@ -8,15 +8,10 @@ import torch
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.distillation import EmbeddingDistillation, ListwiseDistillation, MarginMSE
-from simcse_pl.losses.gist import GISTLoss
-from simcse_pl.losses.inner_layer import InnerLayer
+from simcse_pl.losses.labelled_pairs import CosineMSELoss, SoftmaxLoss
 from simcse_pl.losses.loss import EmbeddedBatch
-from simcse_pl.losses.matryoshka import MatryoshkaLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.losses.per_dataset import LossPerDataset
-from simcse_pl.losses.scored_pairs import CosineMSELoss
-from simcse_pl.losses.softmax import SoftmaxLoss
 from simcse_pl.methods.angle import AngleLoss
 from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
 from simcse_pl.methods.contrastive_tension import ContrastiveTension
@@ -26,8 +21,11 @@ from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.declutr import DeCLUTRLoss
 from simcse_pl.methods.denosent import NoisyReconstruction
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.methods.distillation import EmbeddingDistillation, ListwiseDistillation, MarginMSE
+from simcse_pl.methods.gist import GISTLoss
 from simcse_pl.methods.gs_infonce import GaussianNegatives
 from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
+from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
 from simcse_pl.methods.mixcse import MixedNegatives
 from simcse_pl.methods.pcl import PeerNetwork
 from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
@@ -36,7 +34,7 @@ from simcse_pl.methods.sncse import BidirectionalMargin
 from simcse_pl.methods.tsdae import DenoisingAutoEncoder
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import Role, default_roles
+from simcse_pl.utils.types import Role, default_roles
 from tests.conftest import SENTENCES
 from tests.losses import formulas
 

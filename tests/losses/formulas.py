@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from simcse_pl.models.roles import Role
+from simcse_pl.utils.types import Role
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 

@@ -15,9 +15,9 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.mlm import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
-from simcse_pl.models.roles import RowKind
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import RowKind
 from tests.forks import on_ranks
 from tests.losses.cases import (
     ANCHOR,

@@ -9,18 +9,18 @@ from torch import nn
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.views.sentences import Dropout
-from simcse_pl.data.views.words import Crop
+from simcse_pl.data.view import Dropout
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.distillation import EmbeddingDistillation, MarginMSE
-from simcse_pl.losses.gist import GISTLoss
 from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.methods.augmentations import Crop
 from simcse_pl.methods.dclr import DebiasedLoss
+from simcse_pl.methods.distillation import EmbeddingDistillation, MarginMSE
+from simcse_pl.methods.gist import GISTLoss
 from simcse_pl.methods.rankcse import RankingDistillation
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind, default_roles
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import RowKind, default_roles
 from tests.conftest import SENTENCES
 from tests.helpers import composed
 from tests.losses.cases import attached, batch_of, load

@@ -11,13 +11,13 @@ from icu4py.breakers import WordBreaker
 from scipy.sparse.csgraph import connected_components
 from transformers import AutoModelForMaskedLM
 
+from simcse_pl.data import words as segmenters
 from simcse_pl.data.collator import ViewCollator
-from simcse_pl.data.views import segmenters
 from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, TokenMaskingLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind
 from simcse_pl.models.tokenization import BEGINS_WORD
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import RowKind
 from tests.conftest import SENTENCES
 from tests.losses.cases import attached, batch_of, load
 from tests.tiny_models import ARCHITECTURES, train_tokenizers

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simcse_pl.data.views.view import ViewInput
+from simcse_pl.data.view import ViewInput
 from simcse_pl.methods.arccse import SpanMasking
 from simcse_pl.utils.errors import UserError
 

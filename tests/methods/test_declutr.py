@@ -7,9 +7,9 @@ import pytest
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.methods.declutr import DeCLUTRLoss, Spans
-from simcse_pl.models.roles import Role, RowKind
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Role, RowKind
 
 ANCHOR, POSITIVE, _, OTHER = Role
 # The spans that declutr/common/contrastive_utils.py of JohnGiorgi/DeCLUTR at b78ac57 returns for words, anchors,

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from simcse_pl.data.views.view import ViewInput
+from simcse_pl.data.view import ViewInput
 from simcse_pl.methods.esimcse import TokenRepetition
 from simcse_pl.methods.pcl import TokenDeletion, TokenInsertion, TokenReversal, TokenShuffle
 

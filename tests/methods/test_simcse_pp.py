@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from simcse_pl.cpu.layers import use_fast_dropout
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
 from simcse_pl.models.backbone import recompute_layers
+from simcse_pl.speed.dropout import use_fast_dropout
 from tests.losses.cases import batch_of, load
 
 

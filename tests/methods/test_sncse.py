@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from simcse_pl.data.views.view import ViewInput
+from simcse_pl.data.view import ViewInput
 from simcse_pl.methods.sncse import Negation
 from simcse_pl.utils.errors import UserError
 

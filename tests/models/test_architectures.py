@@ -12,7 +12,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.models.backbone import run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.training.module import SimCSEModule
+from simcse_pl.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw
 

@@ -5,9 +5,9 @@ import torch
 
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.roles import RowKind, default_roles
-from simcse_pl.training.module import SimCSEModule
+from simcse_pl.module import SimCSEModule
 from simcse_pl.utils.distributed import BatchSplit, mean_over_ranks, rank, split_batch, world_size
+from simcse_pl.utils.types import RowKind, default_roles
 from tests.conftest import adamw
 from tests.forks import on_ranks
 

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.files import atomic_open, cache_folder
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -27,13 +28,12 @@ def gensim_sample() -> str:
 
     The dump has 106 articles of English Wikipedia, about 18,000 sentences.
     """
-    code = Path(__file__).parents[1] / "prepare" / "wikipedia.py"
+    code = Path(__file__).parents[2] / "tools" / "prepare_wikipedia.py"
     made = cache_folder() / f"wiki_sample-{hashlib.sha256(code.read_bytes()).hexdigest()[:12]}.txt"
     if not made.is_file():
         import gensim
 
-        from simcse_pl.data.prepare.wikipedia import extract
-
+        extract = locate("simcse_pl.tools.prepare_wikipedia.extract")
         extract(Path(gensim.__file__).parent / _GENSIM_DUMP, made)
     return str(made)
 

@@ -1,0 +1,235 @@
+"""Callbacks: seeding and counting of steps, curves, warnings, and progress."""
+
+import logging
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import RichProgressBar
+from rich.console import Console
+from torch import Tensor
+
+from simcse_pl.encoder_module import EncoderModule
+from simcse_pl.evaluation.metrics import gram_bound
+from simcse_pl.losses.contrastive import duplicate_negatives
+from simcse_pl.losses.loss import EmbeddedBatch, select_views
+from simcse_pl.models.tokenization import hash_token_ids
+from simcse_pl.module import SimCSEModule
+from simcse_pl.utils.distributed import mean_over_ranks, world_size
+from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.terminal import is_terminal
+from simcse_pl.utils.types import Role
+
+log = logging.getLogger(__name__)
+_MOST_VECTORS = 20_000
+_DUPLICATES = (
+    "%.2f%% of the rows so far had their own sentence among their negatives, because the data repeats it; "
+    "objective.mask_duplicates=true leaves out such negatives"
+)
+
+
+class SeedEveryStep(Callback):
+    """Seed torch before every batch with the run's seed, the batch's number and the rank.
+
+    A resumed run then draws the same dropout masks and masked tokens as an uninterrupted one. Each rank
+    draws its own.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Seed the generators of the CPU and of all accelerators."""
+        numbers = [self.seed, trainer.fit_loop.total_batch_idx, trainer.global_rank]
+        torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]))
+
+
+class CountSteps(Callback):
+    """Log curves at the number of steps done, and validate after the last step too.
+
+    The step that Lightning logs is one too high after resuming between epochs, and too low in validation. There is no
+    public way to correct it: a logged value named `step` would become a metric too.
+    """
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Correct the step that is logged."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+
+    on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """Request a stop at the last step. Lightning validates before it stops, if no interval ends there."""
+        if trainer.global_step >= trainer.estimated_stepping_batches:
+            trainer.should_stop = True
+
+
+class BatchCurves(Callback):
+    """Log the curves of the losses, and how similar and how often repeated the sentences of a batch are.
+
+    They are computed at the steps that are logged, and not at every step. train/positive_similarity and
+    train/negative_similarity are mean cosines of anchors. train/duplicates is the share of rows that have one of their
+    own sentences among this device's negatives. With several data sets, train/loss/NAME is the loss of one of them.
+
+    A validation logs a warning, once, if there have been duplicates since the one before.
+
+    Attributes:
+        duplicates: the values of this curve since the last validation; None after the warning.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self.duplicates: list[Tensor] | None = []
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Log the means over devices, if Lightning logs this step."""
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        logged = every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
+        if not logged or not isinstance(pl_module, SimCSEModule) or pl_module.batch is None:
+            return
+        batch = pl_module.batch
+        curves = batch.curves
+        if batch.embedded:
+            curves |= mean_similarities(batch)
+        if pl_module.objective.for_dataset(batch.dataset).contrasts:
+            curves |= {"duplicates": share_of_duplicates(batch)}
+        if batch.dataset:
+            curves |= {f"loss/{batch.dataset}": trainer.callback_metrics["train/loss"].to(pl_module.device)}
+        if not curves:
+            return
+        # A rank with one row has no negatives, so their similarity is nan there.
+        means = mean_over_ranks(torch.stack(list(curves.values())), ignore_nan=True).unbind()
+        nan = means[0] * torch.nan  # Lightning would log the last value of another data set's curve again
+        values = dict.fromkeys(self._names, nan) | dict(zip(curves, means, strict=True))
+        self._names = list(values)
+        pl_module.log_dict({f"train/{name}": value for name, value in values.items()})
+        if self.duplicates is not None and "duplicates" in values:
+            self.duplicates.append(values["duplicates"])  # without waiting for its device
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warn of duplicates, unless all losses that can mask them do."""
+        if not self.duplicates:
+            return
+        share = float(torch.stack(self.duplicates).nanmean())  # nan: a batch of another data set
+        masked = [part.mask_duplicates for part in pl_module.modules() if hasattr(part, "mask_duplicates")]
+        warn = share > 0 and not (masked and all(masked))
+        self.duplicates = None if warn else []
+        if warn and trainer.is_global_zero:
+            log.warning(_DUPLICATES, 100 * share)
+
+
+class GeometryCurves(Callback):
+    """Log the bound of section 5 of the paper for all validation embeddings (see metrics.gram_bound).
+
+    geometry/gram_sum is the paper's Sum(WW^T). It bounds geometry/largest_eigenvalue if all cosines are
+    0 or more. geometry/nonnegative_cosines is the share of such cosines. geometry/trace is the number of
+    embeddings. They are not logged for more than 20,000 sentences: the time is quadratic in their number.
+    """
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Compute them from the embeddings of all validation sentences."""
+        assert isinstance(pl_module, EncoderModule)
+        vectors = pl_module.vectors()
+        if len(vectors) > _MOST_VECTORS:
+            return
+        bound = gram_bound(vectors)
+        bound["nonnegative_cosines"] = bound.pop("nonnegative")
+        curves = {f"geometry/{name}": value for name, value in bound.items()}
+        pl_module.log_dict(curves, sync_dist=True)  # equal on all ranks; without it Lightning warns
+
+
+class SpeedCurves(Callback):
+    """Log the training speed.
+
+    speed/sentences_per_second counts the sentences of all devices and includes loading.
+    speed/waiting_for_data is the share of the time in which this device waited for its batch.
+    """
+
+    _since: float | None = None
+    _waited = 0.0
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Exclude the time of validations and checkpoints."""
+        self._since = None
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Measure the time since the last step."""
+        now = time.perf_counter()
+        self._since = now if self._since is None else self._since
+        self._waited = now - self._since
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Log the speed and the share since the last step."""
+        assert self._since is not None
+        now = time.perf_counter()
+        seconds, self._since = now - self._since, now
+        sentences = batch["input_ids"].shape[:2].numel() * world_size()
+        # as CPU tensors: Lightning would copy floats to the GPU, and wait for it
+        pl_module.log("speed/sentences_per_second", torch.tensor(sentences / seconds))
+        pl_module.log("speed/waiting_for_data", torch.tensor(self._waited / seconds))
+
+
+class ProgressBar(RichProgressBar):
+    """Lightning's progress bar with the last logged loss; without a terminal, a line per validation.
+
+    With `prog_bar=True`, Lightning would read the loss from the GPU in every step, and wait for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loss: dict[str, float] = {}
+        if not is_terminal(Console()):
+            self.disable()  # otherwise, Rich prints the last state of every bar
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log the step and the score if there is no bar."""
+        super().on_validation_end(trainer, pl_module)
+        monitor = getattr(trainer.checkpoint_callback, "monitor", None)
+        score = trainer.callback_metrics.get(monitor or "")
+        if score is not None and trainer.is_global_zero and self.is_disabled:
+            log.info("step %d: %s %.4f", trainer.global_step, monitor, score)
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        """Return the metrics to show."""
+        metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)
+        every, loss = trainer.log_every_n_steps, trainer.callback_metrics.get("train/loss")  # type: ignore[attr-defined]
+        if trainer.training and loss is not None and every and trainer.global_step % every == 0:
+            self._loss["train/loss"] = float(loss)
+        return metrics | self._loss
+
+
+@torch.no_grad()
+def mean_similarities(batch: EmbeddedBatch) -> dict[str, Tensor]:
+    """Return the mean cosine of anchors with their positives, and with this device's negatives.
+
+    They are two scalars: nan if there are no positives, or no negatives.
+    """
+    positives = batch.views(Role.POSITIVE)
+    anchors = unit_vectors(batch.embeddings[:, 0])
+    positive = negative = anchors.sum() * torch.nan
+    if compared := [*positives, *batch.views(Role.NEGATIVE)]:
+        others = unit_vectors(select_views(batch.embeddings, compared))
+        cosines = (anchors[:, None] * others[:, : len(positives)]).sum(dim=-1)
+        total = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # @ would be autocast to half precision
+        count = len(anchors) * others.shape[0] * others.shape[1] - cosines.numel()
+        positive = cosines.mean()
+        negative = (total - cosines.sum()) / count if count else negative
+    return {"positive_similarity": positive, "negative_similarity": negative}
+
+
+def share_of_duplicates(batch: EmbeddedBatch) -> Tensor:
+    """Return the share of rows that have one of their own sentences among this device's negatives, a scalar.
+
+    A negative in a template of its own is another text.
+    """
+    assert batch.encoder is not None
+    sentences, negatives = batch.views(Role.ANCHOR, Role.POSITIVE), batch.views(Role.NEGATIVE)
+    if (templates := batch.encoder.templates).texts:
+        shared = {templates.text_of(view) for view in sentences}
+        negatives = [view for view in negatives if templates.text_of(view) in shared]
+    hashes = select_views(hash_token_ids(batch.inputs), [*sentences, *negatives])
+    return duplicate_negatives(hashes, hashes, positives=len(sentences) - 1).flatten(1).any(dim=1).float().mean()

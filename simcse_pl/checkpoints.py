@@ -1,0 +1,226 @@
+"""Checkpoints: the best, atomic writes, and from which one an interrupted run resumes."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from filelock import FileLock, Timeout
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from simcse_pl.config import in_sweep
+from simcse_pl.loggers import read_curve_rows, write_curve_rows
+from simcse_pl.moved import present_name
+from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, VALIDATION_PREFIXES, WANDB_FILE
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import atomic_open, remove_half_written
+from simcse_pl.utils.processes import is_first_process
+from simcse_pl.utils.tensors import read_torch_file
+
+log = logging.getLogger(__name__)
+
+BEST_CHECKPOINT, LAST_CHECKPOINT = Path("checkpoints") / "best.ckpt", Path("checkpoints") / "last.ckpt"
+
+# The groups whose options decide the weights, and names in them that do not: files, whose content is compared, and
+# what only costs time or memory.
+_DECIDING = (
+    *("model", "encoders", "module", "objective", "objectives", "auxiliary", "queue", "views", "data"),
+    *("optimizer", "scheduler", "seed", "speed"),
+)
+_NOT_DECIDING = {
+    *("name", "train", "validation", "test"),
+    *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile"),
+}
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Lightning's ModelCheckpoint, which also stores the step and the metrics of the best checkpoint."""
+
+    best_step: int = 0
+    best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced as a whole, never changed
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save a checkpoint if this validation is the best one."""
+        score = self.best_model_score
+        super().on_validation_end(trainer, pl_module)
+        if self.best_model_score is not None and (score is None or self.best_model_score != score):
+            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith(VALIDATION_PREFIXES)}
+            self.best_step, self.best_metrics = trainer.global_step, metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the state, also if the run's folder was moved; without the file, there is no best checkpoint yet."""
+
+        def here(path: str) -> str:
+            return str(Path(self.dirpath or "") / Path(path).name)
+
+        if not Path(here(state_dict["best_model_path"])).is_file():
+            return  # the run continues in another folder
+        paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path")}
+        models = {here(path): score for path, score in state_dict["best_k_models"].items()}
+        super().load_state_dict(state_dict | paths | {"dirpath": self.dirpath, "best_k_models": models})
+        self.best_step, self.best_metrics = state_dict["best_step"], state_dict["best_metrics"]
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Write checkpoints atomically: the previous one survives a kill or a full disk.
+
+    If the temporary folder is on another file system, Lightning copies over the old checkpoint.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write a checkpoint; raise WriteError if the system cannot write the file."""
+        with atomic_open(Path(path), "wb") as file:
+            torch.save(checkpoint, file)  # given a path, torch does not say why it cannot write
+
+
+class RunMetadata(Callback):
+    """Store what a run trains with and its metrics before training in checkpoints.
+
+    Args:
+        config: the config of the run, resolved; None for a run without one.
+
+    Attributes:
+        before: metrics measured before training, by name.
+        trained_with: the options that decide the weights, and a fingerprint of each data set, by name.
+    """
+
+    state_key = "run"  # its key in checkpoints
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self.before: dict[str, float] = {}
+        options = pd.json_normalize({name: (config or {}).get(name) for name in _DECIDING}).iloc[0]
+        self.trained_with = {
+            name: str(value) for name, value in options.items() if _NOT_DECIDING.isdisjoint(str(name).split("."))
+        }
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Add the fingerprints of the data, which are read by then."""
+        sets = getattr(getattr(trainer, "datamodule", None), "sets", {})
+        for name, data in sets.items():
+            self.trained_with[f"the content of data.{f'sets.{name}.' if name else ''}train"] = data.fingerprint
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return {"before": self.before, "trained_with": self.trained_with}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the metrics; raise UserError if the run was trained with other options or data."""
+        before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
+        now = self.trained_with
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                raise UserError(
+                    f"resume: {name} is {now.get(name)}, and was {before.get(name)} when the checkpoint was written: "
+                    "restore it, or start another run"
+                )
+        self.before = state_dict["before"]
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Within the block, no other run can use a folder. The system releases the lock of a killed process.
+
+    Raises:
+        UserError: another run uses the folder.
+    """
+    lock = FileLock(folder / ".lock")
+    if is_first_process():
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(f"{folder}: another run is writing to it: choose another hydra.run.dir") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def resume_option(given: str | None) -> str | None:
+    """Return the option `resume`, which is `auto` by default in a sweep, so that the same command continues it."""
+    return given or ("auto" if in_sweep() else None)
+
+
+def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Path | None:
+    """Return the checkpoint to resume from, and prepare the run's folder.
+
+    If it is the last checkpoint of this folder, whose run has not finished, the run continues the folder's curves
+    after the checkpoint's step, and its W&B run. Otherwise the run starts new curves and a new W&B run.
+
+    Args:
+        given: the option `resume`: a checkpoint; `auto` for the folder's last checkpoint, if it exists;
+            None to start from the beginning, but `auto` in a sweep.
+        folder: the run's folder.
+        search: whether this is a trial of a search, which ignores the folder's last checkpoint.
+
+    Raises:
+        UserError: if the checkpoint is missing or damaged, or the folder holds another run.
+    """
+    resume, last, first = resume_option(given), folder / LAST_CHECKPOINT, is_first_process()
+    if first:
+        remove_half_written(folder, last.parent, folder / "encoder")
+        if search:
+            last.unlink(missing_ok=True)
+    checkpoint = Path(resume) if resume and resume != "auto" else None
+    if resume == "auto" and last.is_file():
+        checkpoint = last
+    continues = checkpoint is not None and last.is_file() and checkpoint.resolve() == last.resolve()
+    continues &= not (folder / RESULTS_FILE).exists()  # a finished run has no best checkpoint to compare with
+    if first and not continues:
+        if resume != "auto" and _holds_run(folder):
+            raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
+        (folder / WANDB_FILE).unlink(missing_ok=True)
+    steps = _steps_of(checkpoint) if checkpoint else -1
+    if first:
+        _cut_curves(folder / CURVES_FILE, steps if continues else -1)
+    if checkpoint:
+        why = f"resume={given}" if given else "this is a job of a sweep, where resume=auto is the default"
+        log.info("resuming from step %d, because %s: %s", steps, why, checkpoint)
+    return checkpoint
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove what a finished run does not need: best.ckpt, whose weights `encoder` has, and in a sweep last.ckpt."""
+    (folder / BEST_CHECKPOINT).unlink(missing_ok=True)
+    if in_sweep():
+        (folder / LAST_CHECKPOINT).unlink(missing_ok=True)
+        with suppress(OSError):  # it has checkpoints of the user's callbacks
+            (folder / LAST_CHECKPOINT.parent).rmdir()
+
+
+def _holds_run(folder: Path) -> bool:
+    """Return whether a folder has results, checkpoints or curves after step 0. A run that failed earlier has none."""
+    curves = folder / CURVES_FILE
+    trained = curves.exists() and any(int(row["step"]) > 0 for row in read_curve_rows(curves))
+    return trained or (folder / RESULTS_FILE).exists() or any((folder / LAST_CHECKPOINT.parent).glob("*"))
+
+
+def _steps_of(checkpoint: Path) -> int:
+    """Return the step of a checkpoint; raise UserError if no run can resume from it."""
+    match read_torch_file(checkpoint, mmap=True):
+        case {"global_step": int(steps), "callbacks": {"run": {"before": dict(), "trained_with": dict()}}}:
+            return steps
+        case _:
+            raise UserError(f"{checkpoint} is not a checkpoint to resume from: choose a last.ckpt")
+
+
+def _cut_curves(path: Path, steps: int) -> None:
+    """Remove the points after `steps`, and the results of the test after training, from a file of curves."""
+    if not path.exists():
+        return
+
+    def stays(row: Mapping[str, str]) -> bool:
+        step = int(row["step"])
+        tested_after_training = step > 0 and any(row[name] for name in row if name.startswith("test/"))
+        return step <= steps and not tested_after_training
+
+    rows = read_curve_rows(path)
+    write_curve_rows(path, rows[0] if rows else [], filter(stays, rows))

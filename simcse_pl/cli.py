@@ -1,0 +1,289 @@
+"""Start `train` and `evaluate` with the options of the command line, or from Python with a list of options.
+
+This file imports neither torch nor Lightning, which take seconds: --help and most mistakes do without them. The jobs of
+a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`.
+"""
+
+import logging
+import os
+import re
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import hydra
+import yaml
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, InstantiationException, OverrideParseException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from simcse_pl.__main__ import find_command
+from simcse_pl.config import CONF, check_options, name_in_full, with_row
+from simcse_pl.moved import replacement
+from simcse_pl.runs import best_score
+from simcse_pl.utils.code import locate
+from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.files import cached_rows
+from simcse_pl.utils.processes import end_with_parent, is_first_process, is_one_of_several
+from simcse_pl.utils.terminal import accept_any_text, hydra_option, hydra_text, report_error
+
+_DEBUG_OPTION = "debug=true"
+_WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
+# a value of Hydra's grammar: quoted, or between brackets and commas, perhaps after the key of a mapping
+_VALUES = re.compile(
+    r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
+    r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
+)
+_CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
+_EXPECTED_WARNINGS = (
+    ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
+    "(Experiment logs|Checkpoint) directory .* exists and is not empty",
+    "The '(train|val|test)_dataloader' does not have many workers",
+    "You're resuming from a checkpoint that ended before the epoch ended",  # the datamodule continues there
+    "\n'hydra/launcher/.*' is validated against ConfigStore schema with the same name",  # ours are complete
+    "The number of training batches .* is smaller than the logging interval",
+    "Found [0-9]+ module\\(s\\) in eval mode at the start of training",  # the queue's encoder
+)
+
+
+def train(
+    options: Sequence[str] = (),
+    config_dir: str | Path | None = None,
+    rows: Iterable[str | Sequence[Any]] | None = None,
+) -> dict[str, Any]:
+    """Train an encoder as `simcse train OPTIONS` does, and return what results.json has.
+
+    Args:
+        options: options as on the command line, such as `["setting=unsupervised", "data=text", "data.train=my.txt"]`.
+        config_dir: a folder with configs of your own, as `--config-dir`.
+        rows: sentences, pairs or triplets to train on, in place of `data.train`. They are kept in the user's cache. A
+            column, such as that of the scores, has its position as its name: `data.score_column=2`.
+
+    Returns:
+        The content of results.json, with `folder`, the run's folder, and `score`, the metric that chose the checkpoint.
+
+    Raises:
+        UserError: an option is wrong, or `rows` is one text or a data frame.
+    """
+    if isinstance(rows, str) or hasattr(rows, "columns"):  # of them, it would read characters or names of columns
+        raise UserError("rows: give a list of sentences or of rows, such as frame.values; of a file, data.train=FILE")
+    if rows is not None:
+        options = ["data=text", *options, hydra_text("data.train", str(cached_rows(rows)))]
+    results = _call("train", options, config_dir)
+    return results | {"score": best_score(results)}
+
+
+def evaluate(options: Sequence[str], config_dir: str | Path | None = None) -> dict[str, Any]:
+    """Measure an encoder as `simcse evaluate OPTIONS` does, and return what results.json has, with `folder`.
+
+    Args:
+        options: options as on the command line, such as `["encoder=outputs/RUN/encoder", "tasks=[STS-B]"]`.
+        config_dir: a folder with configs of your own, as `--config-dir`.
+
+    Raises:
+        UserError: an option is wrong.
+    """
+    return _call("evaluate", options, config_dir)
+
+
+def main(command: str = "train") -> None:
+    """Run a command with the options in sys.argv. Print an error in one line, or its traceback with `debug=true`.
+
+    The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
+    """
+    if "LOCAL_RANK" in os.environ or any(word.startswith("hydra.job.num=") for word in sys.argv):
+        end_with_parent()  # but a run in the background outlives the shell that has started it
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
+    accept_any_text()
+    logging.raiseExceptions = False  # no traceback if the log cannot be written
+    _ignore_expected_warnings()
+    options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]
+    flags = [part for word in sys.argv[1:] if word not in options for part in word.split("=", 1)]  # --flag=value too
+    sys.argv[1:] = ["--config-name", command, *flags, *map(_for_hydra, options)]  # the ranks get them, too
+    disable_hydra_output_on_other_ranks()
+    try:
+        folders = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
+        if {"-h", "--help", "--help-all"} & {*flags}:
+            print(
+                find_command("options").help_text(command, [*map(_for_hydra, options), *folders], "--help-all" in flags)
+            )
+            return
+        if (values := dict(pairwise(flags))).get("--cfg", values.get("-c")) == "job":
+            package = values.get("--package", values.get("-p"))
+            print(
+                find_command("options").config_text(
+                    command, [*map(_for_hydra, options), *folders], package, "--resolve" in flags
+                )
+            )
+            return
+        hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
+        sys.stdout.flush()
+    except BaseException as error:
+        if _is_interrupt(error):
+            print("interrupted", file=sys.stderr)
+            sys.exit(128 + signal.SIGINT)
+        if not isinstance(error, Exception):
+            raise
+        readable = _readable(error, command)
+        sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
+
+
+def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
+    """Run a command in this process, in a folder that Hydra prepares."""
+    options = list(map(_for_hydra, options))
+    if config_dir is not None:
+        options.append(_search_path(config_dir))
+
+    def results_or_error(config: DictConfig) -> dict[str, Any] | Exception:  # Hydra would print an exception
+        try:
+            return _run(command, config) | {"folder": Path(HydraConfig.get().runtime.output_dir)}
+        except Exception as error:
+            return _readable(error, command, config)
+
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():
+            _ignore_expected_warnings()
+            run = GlobalHydra.instance().hydra.run  # type: ignore[union-attr]
+            done = run(command, results_or_error, options, with_log_configuration=False).return_value
+    except Exception as error:
+        done = _readable(error, command)
+    if isinstance(done, Exception):
+        raise done from done.__cause__
+    results: dict[str, Any] = done
+    return results
+
+
+def _search_path(folder: str | Path) -> str:
+    return f"hydra.searchpath=['file://{Path(folder).absolute()}']"
+
+
+def _run(command: str, config: DictConfig) -> dict[str, Any]:
+    """Run a command in the folder that Hydra has made, and return what results.json has."""
+    config = with_row(config)
+    check_options(config)
+    results: dict[str, Any] = locate(_WORK[command])(config)
+    return results
+
+
+def _run_job(config: DictConfig) -> float | None:
+    """Run a job of the command line, and print an error as `main` does.
+
+    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. A SweepError ends the multirun,
+    as does an error on one of several ranks, because the others would wait.
+    """
+    _ignore_expected_warnings()  # before the filters of modules imported since
+    if not is_first_process():
+        logging.getLogger("simcse_pl").setLevel(logging.WARNING)
+    runtime = HydraConfig.get()
+    command = str(runtime.job.config_name)
+    try:
+        results = _run(command, config)
+        return best_score(results) if "best" in results else None
+    except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None  # ends a multirun too
+        readable = _readable(error, command, config)
+        status = report_error(readable, config.debug is True, _DEBUG_OPTION)
+        if runtime.mode == RunMode.MULTIRUN and not is_one_of_several() and not isinstance(error, SweepError):
+            return None
+        sys.exit(status)
+
+
+def _for_hydra(option: str) -> str:
+    """Return an option as Hydra takes it: `queue=[]` for `queue=null`, and `data.train='语料.txt'` for `语料.txt`.
+
+    Hydra accepts null in a defaults list only. The folder of the group `local` may be missing, or be in --config-dir
+    only. Hydra reads values beyond ASCII in quotation marks alone. A value that Hydra cannot read is one text, such as
+    `pairs (1).csv`, unless it begins as a list or a mapping does.
+    """
+    group, assigned, choice = option.partition("=")
+    text = hydra_text(group, choice)
+    if assigned and not _is_readable(option):
+        quoted = f"{group}={_VALUES.sub(_quoted, choice)}"
+        return next(filter(_is_readable, [quoted, *([text] if choice[:1] not in "[{" else [])]), option)
+    if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (group == "local" or (CONF / group).is_dir()):
+        return option
+    return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+
+
+def _is_readable(option: str) -> bool:
+    with suppress(HydraException):
+        return bool(OverridesParser.create().parse_override(option))
+    return False
+
+
+def _quoted(value: re.Match[str]) -> str:
+    if value["quoted"] or _is_readable(f"value={value['plain'].strip()}"):
+        return value[0]
+    return f"{value['key']}'{value['plain'].rstrip()}'"
+
+
+def disable_hydra_output_on_other_ranks() -> None:
+    """Let Hydra create a folder for rank 0 only, under torchrun and SLURM.
+
+    Lightning does the same for the ranks that it starts. A sweep under torchrun is an error.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ and {"-m", "--multirun"} & {*sys.argv}:
+        print("error: a sweep starts the ranks of its jobs itself: run it without torchrun", file=sys.stderr)
+        sys.exit(USER_ERROR_STATUS)
+    rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
+    if rank == "0" or any(argument.startswith("hydra.output_subdir=") for argument in sys.argv):
+        return
+    sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
+    if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
+        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Return whether Ctrl-C caused an error, which Lightning and OmegaConf may replace."""
+    return any(isinstance(cause, KeyboardInterrupt) for cause in exception_chain(error))
+
+
+def _readable(error: Exception, command: str, config: DictConfig | None = None) -> Exception:
+    """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
+    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
+    if isinstance(error, InstantiationException) and isinstance(cause, OSError):
+        return cause
+    if config is not None and type(error) is UserError:
+        text = name_in_full(str(error), config)
+    elif config is not None and isinstance(cause, UserError):
+        text = name_in_full(str(cause), config, place)
+    elif isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
+        text = f"{place}: {first_line(cause or error)}"
+    elif isinstance(error, _CONFIG_ERRORS) and not isinstance(error, InstantiationException):
+        text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
+        if isinstance(error, OverrideParseException):
+            name, _, value = error.override.partition("=")
+            text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
+        elif missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
+            option, names = f"{missing[1]}={missing[2]}", missing[3].split()
+            hint = replacement(option) or did_you_mean(missing[2], names)
+            text = f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
+        elif unknown := re.match(r"Could not override '([\w.]+)'", text):
+            near = [entry.name for entry in find_command("options").search(unknown[1], command=command)[:2]]
+            hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
+            text = f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
+    else:
+        return error
+    readable = UserError(text)
+    readable.__cause__ = error
+    return readable
+
+
+def _ignore_expected_warnings() -> None:
+    for message in _EXPECTED_WARNINGS:
+        warnings.filterwarnings("ignore", message)
+
+
+if __name__ == "__main__":
+    main(sys.argv[2])

@@ -1,1 +1,0 @@
-"""The `simcse` command. Each command is a module with `add_arguments(parser)` and `run(arguments)`."""

@@ -1,0 +1,244 @@
+"""Row readers: rows of sentences from a source, each row checked."""
+
+import itertools
+import logging
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simcse_pl.data.formats import TEXT, OpenedTable, Records, text_problem
+from simcse_pl.data.labels import Names, class_name, label_number, label_text
+from simcse_pl.data.layout import DETECTED, Layout
+from simcse_pl.data.sources import Source, open_source
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text import as_number
+
+log = logging.getLogger(__name__)
+
+Row = tuple[str, ...]
+ScoreColumn = int | str | Sequence[int | str] | None
+NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label, score or the name of its document, if any
+Warn = Callable[[str], None]
+_ROWS_CHECKED = 100  # for columns without sentences
+_MOST_LABELS = 5
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
+    """Read all rows of a source; the arguments and errors are those of `iterate_rows`."""
+    return [row for row, _ in iterate_rows(source, columns, **options)]
+
+
+def iterate_sentences(
+    source: Source, column: int | str | None = None, on_invalid_row: str = "error", layout: Layout = DETECTED
+) -> Iterator[str]:
+    """Open a file and return an iterator over its sentences: its lines, or one column of a table.
+
+    Args:
+        source: see `iterate_rows`; or `-`, standard input, one sentence per line.
+        column: the column's name, or its position from 0; required if there are several columns.
+        on_invalid_row, layout: see `iterate_rows`.
+
+    Raises:
+        UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
+            invalid row.
+    """
+    table = open_source(source, layout, columns=[column])
+    if column is None and table.width > 1:
+        raise UserError(f"{source} has {table.layout}: choose the one with the sentences, by the option column")
+    return (row[0] for row, _ in rows_of(table, [column or 0], on_invalid_row))
+
+
+def iterate_rows(
+    source: Source,
+    columns: Sequence[int | str] | None = None,
+    layout: Layout = DETECTED,
+    split: str = "train",
+    **options: Any,
+) -> NamedRows:
+    """Open a source and return an iterator over its rows; the arguments and errors are those of both functions below.
+
+    `open_source` takes the source, its layout and split, and `rows_of` the rest.
+    """
+    labels = label_columns(options.get("label_column"), options.get("score_column"))
+    return rows_of(open_source(source, layout, split, (*(columns or ()), *labels)), columns, **options)
+
+
+def label_columns(label_column: int | str | None, score_column: ScoreColumn) -> list[int | str]:
+    """Return the columns of the labels or of the scores; of them, only one kind is given."""
+    given = label_column if score_column is None else score_column
+    return [] if given is None else [given] if isinstance(given, int | str) else [*given]
+
+
+def rows_of(
+    table: OpenedTable,
+    columns: Sequence[int | str] | None = None,
+    on_invalid_row: str = "error",
+    label_column: int | str | None = None,
+    score_column: ScoreColumn = None,
+    label_names: Names = None,
+    warn: Warn = log.warning,
+) -> NamedRows:
+    """Return an iterator over the rows of sentences of a table, each with its label or score.
+
+    A row is a sentence, or an anchor, its positive and any hard negatives. Unicode is normalized to NFC: an accented
+    letter is one character.
+
+    Args:
+        table: from `open_source`.
+        columns: the columns of sentences, by name or by position from 0; None for all but the labels'.
+        on_invalid_row: `error` raises an error. `drop` skips rows with empty cells, with a wrong number of columns or
+            with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
+            sentence if another cell of its row has text, as the paper's code does, and raises an error for other
+            invalid rows.
+        label_column: the column of the labels, text or numbers, by name or by position from 0; if None, labels are
+            None.
+        score_column: in place of `label_column`, the column of the scores: finite numbers, or words of `labels.py`; or
+            several columns, whose scores are joined by spaces.
+        label_names: the words for the labels 0, 1, ...; other labels are invalid.
+        warn: called with a warning after the last row.
+
+    Raises:
+        UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
+            an invalid row (the message has the file and the line), no rows, or a column without sentences.
+    """
+    given = label_columns(label_column, score_column)
+    label = _LabelColumns([position_of(table, column) for column in given], score_column is not None, label_names)
+    if columns is None:
+        positions = [i for i in range(table.width) if i not in label.positions]
+    else:
+        positions = [position_of(table, column) for column in columns]
+    if given and (not positions or not set(label.positions).isdisjoint(positions)):
+        names = ", ".join(map(str, given))
+        raise UserError(
+            f"data.columns: {table.source} needs columns of sentences other than {names}, which has the labels"
+        )
+    rows = _valid_rows(table, positions, label, on_invalid_row, warn)
+    return _with_sentences(table, positions, rows, chosen=columns is not None)
+
+
+def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn = log.warning) -> NamedRows:
+    """Return an iterator over the sentences of text files in order, rows of one, each with its document's name.
+
+    Args:
+        table: from `open_source`: one sentence per line, a blank line between documents. Each file begins another one.
+        on_invalid_row, warn: see `rows_of`.
+    """
+    if table.layout != TEXT:
+        needed = "a .txt file with one sentence per line and a blank line between documents"
+        raise UserError(f"{table.source} does not show which sentences follow each other in a document: give {needed}")
+
+    def records() -> Records:
+        document, last = "", -1
+        for place, cells in table.records:
+            number = int(place.rpartition(" ")[2])
+            document, last = document if number == last + 1 else place, number
+            yield place, [*cells, document]
+
+    return _valid_rows(OpenedTable(table.source, records(), 2), [0], _LabelColumns([1]), on_invalid_row, warn)
+
+
+@dataclass(frozen=True)
+class _LabelColumns:
+    """The columns of classes or scores, if any; `names` are the words for 0, 1, ..."""
+
+    positions: Sequence[int]
+    scores: bool = False
+    names: Names = None
+
+    def read(self, label: str) -> str | None:
+        """Return the class, or the score, as text; None if there is none."""
+        if not self.scores:
+            return class_name(label, self.names)
+        number = label_number(label, self.names)
+        return None if number is None or abs(number) > _LARGEST_FLOAT32 else str(number)
+
+
+def _valid_rows(
+    table: OpenedTable, positions: list[int], label: _LabelColumns, on_invalid_row: str, warn: Warn
+) -> NamedRows:
+    """Yield the valid rows."""
+    rows = dropped = blank = 0
+    first_dropped = ""
+    for place, cells in table.records:
+        row = _row(table, cells, positions, label, on_invalid_row == "blank")
+        if not isinstance(row, str):
+            rows += 1
+            blank += row[0].count("")
+            yield row
+        elif on_invalid_row == "drop":
+            first_dropped = first_dropped or f"{place}: {row}"
+            dropped += 1
+        else:
+            advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
+            raise UserError(f"{table.source}, {place}: {row} ({advice})")
+    if not rows:
+        raise UserError(f"{table.source} has no {'valid ' if dropped else ''}rows")
+    if blank:
+        warn(f"{table.source}: {blank} empty cells are read as empty sentences")
+    if dropped:
+        warn(f"{table.source}: {dropped} invalid rows dropped, the first at {first_dropped}")
+
+
+def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, chosen: bool) -> NamedRows:
+    """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, a few words: labels."""
+    head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
+    for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
+        kinds = set(sentences)
+        few = len(head) == _ROWS_CHECKED and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
+        if None not in map(as_number, sentences) or (few and not chosen):
+            what = f"only {', '.join(sorted(kinds))}" if few else "numbers"
+            raise UserError(
+                f"{table.source}: column {table.name(i)} has {what}, not sentences: choose the columns of sentences by "
+                "columns=[...]; in training, data.label_column is one of classes, and data.score_column one of scores"
+            )
+    yield from itertools.chain(head, rows)
+
+
+def _row(
+    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: _LabelColumns, blank: bool
+) -> tuple[Row, str | None] | str:
+    """Return the sentences and the label or score of a row, or why it is invalid.
+
+    With `blank`, some but not all sentences may be empty.
+    """
+    if isinstance(cells, str):
+        return cells
+    if len(cells) != table.width:
+        return f"{len(cells)} columns where there should be {table.width}"
+    if list(cells) == table.header:
+        return "the columns' names again"
+    texts = {}
+    for i in [*positions, *label.positions]:
+        cell = label_text(cells[i]) if i in label.positions else "" if cells[i] is None else cells[i]
+        if problem := text_problem(cell):
+            return f"column {table.name(i)} {problem}"
+        texts[i] = unicodedata.normalize("NFC", cell.strip())
+        if not texts[i] and not (blank and i not in label.positions):
+            return f"column {table.name(i)} is empty"
+    row = tuple(texts[i] for i in positions)
+    if blank and not any(row):
+        return f"column {table.name(positions[0])} is empty"
+    names = []
+    for place in label.positions:
+        if (name := label.read(texts[place])) is None:
+            known = f"{', '.join(map(str, label.names))} of label_names" if label.names else "a label"
+            if label.scores and not label.names:
+                known = "a finite number or a word such as yes; label_names=[...] gives the words for 0, 1, ..."
+            return f"column {table.name(place)} holds {texts[place][:40]!r}, not {known}"
+        names.append(name)
+    return row, " ".join(names) if names else None
+
+
+def position_of(table: OpenedTable, column: int | str) -> int:
+    """Return the position of a column, given by name or by position; raise UserError if it does not exist."""
+    if isinstance(column, int) and 0 <= column < table.width:
+        return column
+    if table.header is not None and column in table.header:
+        return table.header.index(str(column))
+    unnamed = f"no column names: give a position from 0 to {table.width - 1}"
+    has = unnamed if table.header is None else f"the columns {', '.join(table.header)}"
+    raise UserError(f"no column {column} in {table.source}, which has {has}")

@@ -1,0 +1,163 @@
+"""Sources of rows: local files, several of them, and data sets on the Hugging Face Hub."""
+
+import glob
+import hashlib
+import logging
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from simcse_pl.data.formats import TEXT, OpenedTable, Records, file_ending, open_table
+from simcse_pl.data.labels import NO_LABEL
+from simcse_pl.data.layout import DETECTED, FORMATS, Layout
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import cached, check_is_file, sha256_of, write_text
+
+log = logging.getLogger(__name__)
+
+Source = str | Path | Sequence[str]
+HUB = "hf://datasets/"
+_RECENT = 2.0  # seconds in which a second change may leave the times of a file as they are
+
+
+def open_source(
+    source: Source, layout: Layout = DETECTED, split: str = "train", columns: Iterable[int | str | None] = ()
+) -> OpenedTable:
+    """Open files or a data set, and log what was found out about the layout of text and tables.
+
+    Args:
+        source: a file (see `formats.open_table`), a pattern such as `shards/*.parquet`, a folder of files, or a list of
+            these, all with the same columns; `hf://datasets/OWNER/NAME/FILE` for a file of a data set on the Hugging
+            Face Hub; or `hf://datasets/OWNER/NAME` or `hf://datasets/OWNER/NAME:SUBSET` for the data set itself.
+        layout: how the files are written.
+        split: the split of a data set on the Hub.
+        columns: the columns that are chosen; if one is a name, a table has a header, unless `layout` says otherwise.
+
+    Raises:
+        UserError: the source does not exist or cannot be read; from the iterator, a file has other columns.
+    """
+    place = files_of(source)
+    if isinstance(place, str):
+        dataset = load_hub_dataset(place, split).flatten()  # the field b of a is the column a.b
+        return table_of(dataset, str(source))
+    layout = with_header(layout, columns)
+    first, *others = place
+    table = open_table(first, layout)
+    if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
+        log.info("%s: %s%s", first, table.layout, f", in {len(place)} files" if others else "")
+    if not others:
+        return table
+
+    def records() -> Records:
+        yield from table.records
+        for path in others:
+            other = open_table(path, layout)
+            if (other.width, other.header) != (table.width, table.header):
+                raise UserError(f"{path} has {other.layout}, but {first} has {table.layout}")
+            yield from ((f"{path.name}, {row}", cells) for row, cells in other.records)
+
+    return OpenedTable(f"{len(place)} files", records(), table.width, table.header, table.layout)
+
+
+def table_of(dataset: Any, source: str) -> OpenedTable:
+    """Return the rows of a data set on the Hub, which may be streamed."""
+    names, words = list(dataset.column_names or next(iter(dataset))), label_words(dataset)
+    rows: Records = ((f"row {i}", with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
+    return OpenedTable(source, rows, len(names), names, f"a data set with the columns {', '.join(names)}")
+
+
+def label_words(dataset: Any) -> dict[int, Sequence[str]]:
+    """Return the names of the labels of a data set on the Hub, by the position of their column."""
+    return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
+
+
+def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:
+    """Return a layout with a header if a column is chosen by its name, unless the layout says otherwise."""
+    named = layout.header is None and any(isinstance(column, str) for column in columns)
+    return replace(layout, header=True) if named else layout
+
+
+def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
+    """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
+    for i, names in words.items():
+        cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
+    return cells
+
+
+def fingerprint(source: Source, split: str = "train") -> str:
+    """Return a string that changes with the content: of files, the SHA-256; of a data set on the Hub, its fingerprint.
+
+    The SHA-256 of a file is computed once and kept in the user's cache. It is computed again if the path, the size, the
+    inode or a time of the file has changed.
+    """
+    place = files_of(source)
+    if isinstance(place, str):
+        return str(load_hub_dataset(place, split)._fingerprint)
+    for path in place:
+        check_is_file(path)
+    checksums = [_checksum(path) for path in place]
+    return checksums[0] if len(place) == 1 else hashlib.sha256("".join(checksums).encode()).hexdigest()
+
+
+def _checksum(path: Path) -> str:
+    status = path.stat()
+    if time.time() - max(status.st_mtime, status.st_ctime) < _RECENT:
+        return sha256_of(path)
+    key = str(path.resolve()), status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+    file = "sha256"
+    return (cached("checksums", key, file, lambda new: write_text(new / file, sha256_of(path))) / file).read_text()
+
+
+def files_of(source: Source) -> list[Path] | str:
+    """Return the paths of the files, or the name of a data set on the Hub.
+
+    Raises:
+        UserError: no file fits a pattern, or a folder has none that can be read.
+    """
+    if not isinstance(source, str | Path):
+        several = [files_of(each) for each in source]
+        if not several or any(isinstance(place, str) for place in several):
+            raise UserError(f"{', '.join(source) or 'an empty list'}: a list of sources is a list of files")
+        return [path for place in several if not isinstance(place, str) for path in place]
+    name = str(source)
+    if name.startswith(HUB):
+        owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
+        repository = f"{owner}/{repository}"
+        return [hub.download(repository, file, repo_type="dataset")] if file else repository
+    path = Path(name)
+    if path.is_dir():
+        files = [file for file in sorted(path.iterdir()) if file_ending(file) in FORMATS]
+    elif glob.has_magic(name) and not path.exists():
+        files = [Path(file) for file in sorted(glob.glob(name, recursive=True))]
+    else:
+        return [path]
+    if not files:
+        raise UserError(f"no files {name}")
+    return files
+
+
+def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
+    """Load a split of OWNER/NAME or OWNER/NAME:SUBSET of the Hugging Face Hub, downloaded or from the cache.
+
+    `options` are further arguments of `datasets.load_dataset`.
+    """
+    import datasets  # slow to import
+
+    repository, _, subset = name.partition(":")
+    unavailable = hub.unavailable(repository, "dataset")
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    offline = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
+    try:
+        with hub.quiet("huggingface_hub", "datasets"):
+            return datasets.load_dataset(repository, subset or None, split=split, **options)
+    except Exception as error:  # the library has dozens of kinds
+        why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
+        raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline

@@ -1,0 +1,249 @@
+"""The LightningDataModule: training batches of views, and the sentences of validation and test sets."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import NonNegativeInt
+from pytorch_lightning import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from simcse_pl.data.sampler import (
+    Batches,
+    ContrastiveBatches,
+    ContrastiveDataLoader,
+    MixedBatchSampler,
+    Sampling,
+    loader_options,
+)
+from simcse_pl.data.streaming import StreamedBatches
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.words import Segmenter
+from simcse_pl.evaluation.evaluators import TEST, VALIDATION, Evaluator, make_evaluators
+from simcse_pl.models.templates import Templates
+from simcse_pl.utils.distributed import rank, world_size
+from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
+from simcse_pl.utils.processes import is_first_process
+from simcse_pl.utils.tensors import Encode, PromptedEncode
+from simcse_pl.utils.types import Batch, RowKind, Tokens
+
+_EVALUATED_AT_ONCE = 256  # sentences
+
+
+class EvaluationSentences:
+    """The distinct ones of `sentences`, which evaluators have by the names of their prompts, the longest first."""
+
+    def __init__(self, sentences: Iterable[tuple[str | None, Sequence[str]]], templates: Templates) -> None:
+        known = ((name if name in templates.prompts else None, texts) for name, texts in sentences)
+        distinct = list(dict.fromkeys((text, name) for name, texts in known for text in texts))
+        self._templates = templates
+        tokens = templates.tokens_of([text for text, _ in distinct], templates.tokenizer.model_max_length)
+        order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
+        self._keys = [distinct[i] for i in order]
+        self.sentences = [text for text, _ in self._keys]
+        self.tokens = [np.array(tokens[i]) for i in order]
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def loader(self, pin_memory: bool = False) -> DataLoader[Tokens]:
+        """Return batches of this device's sentences, [batch, tokens]; each sentence is on one device."""
+        tokens: Any = list(zip(self.tokens, self._keys, strict=True))[rank() :: world_size()]
+        # a rank with one sentence less has as many batches as the others: sharded weights need it (see speed/fsdp.py)
+        starts = range(0, -(-len(self) // world_size()), _EVALUATED_AT_ONCE)
+        ends = [min(start, len(tokens) - 1) for start in starts[1:]]
+        batches = [list(range(start, end)) for start, end in pairwise([0, *ends, len(tokens)])]
+        return DataLoader(tokens, batch_sampler=batches, collate_fn=self._collate, pin_memory=pin_memory)
+
+    def _collate(self, rows: Sequence[tuple[Tokens, tuple[str, str | None]]]) -> Batch:
+        return self._templates.batch([tokens for tokens, _ in rows], prompts=[name for _, (_, name) in rows])
+
+    def encode(self, vectors: Tensor) -> Encode:
+        """Return a function from sentences to their `vectors`: those of `loader`, of all devices in order, [n, dim]."""
+        ranks = world_size()
+        order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
+        row = {self._keys[place]: number for number, place in enumerate(order)}
+        return PromptedEncode(
+            lambda name: lambda sentences: vectors[[row[sentence, name] for sentence in sentences]],
+            self._templates.prompts,
+        )
+
+
+class SentenceDataModule(LightningDataModule):
+    """Sentences or rows of sentences to train on, and the sentences of evaluators to validate and test on.
+
+    Args:
+        tokenizer: the encoder's tokenizer.
+        train: the training data (see TrainingSet); None with `sets`.
+        sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has
+            the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
+        sampling: the order of the batches of several sets (see MixedBatchSampler).
+        max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
+        evaluators: by name, functions of `validation` and `test` that make evaluators.
+        validation, test: the data of the evaluators.
+        num_workers: the number of worker processes; 0 prepares batches in the training process.
+        seed: seeds the choice of rows (`limit`) and, in each epoch, their order and the views.
+        templates: the encoder's; None for none.
+        segment: splits a sentence into the words that a loss with `whole_words` masks; None for the tokenizer's words.
+        options: how to read `train`, its rows and its batches (see TrainingSet).
+
+    Raises:
+        UserError: a value is out of range; from `setup`, the data cannot be read or trained on.
+
+    Attributes:
+        sets: the training sets by name. The name of a single one is empty.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        train: str | Path | Sequence[str] | None = None,
+        sets: Mapping[str, Any] | None = None,
+        sampling: Sampling = "proportional",
+        max_length: int = 32,
+        evaluators: Mapping[str, Callable[..., Evaluator]] | None = None,
+        validation: str | Sequence[str] | Mapping[str, Any] | None = None,
+        test: str | Mapping[str, Any] | None = None,
+        num_workers: NonNegativeInt = 0,
+        seed: int = 42,
+        templates: Templates | None = None,
+        segment: Segmenter | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        shortest = tokenizer.num_special_tokens_to_add() + 1
+        if not shortest <= max_length <= tokenizer.model_max_length:
+            longest = tokenizer.model_max_length
+            raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
+        self.tokenizer = tokenizer
+        every: Mapping[str, Any] = sets or {"": {}}
+        self.sets: dict[str, TrainingSet] = {}
+        for name, given in every.items():
+            with prefixed_by_dataset(name), reraise_invalid_options():
+                self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
+        self._streamed = next((dataset for dataset in self.sets.values() if dataset.streaming), None)
+        if len(self.sets) > 1 and self._streamed:
+            raise UserError("streaming=true: it needs a single data set, so set data.train, and not data.sets")
+        self.sampling, self.max_length, self.num_workers, self.seed = sampling, max_length, num_workers, seed
+        self.make_evaluators, self.validation, self.test = evaluators or {}, validation, test
+        self.templates, self.segment = templates or Templates(tokenizer), segment
+        if segment and self.templates.as_text == "always":
+            raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in it")
+        self.evaluators: dict[str, Evaluator] = {}
+        self.sentences: dict[str, EvaluationSentences] = {}
+        self._read = False
+        self._start = (0, 0)  # the epoch and the batch of a resumed run
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read all data once; the trainer calls this on every rank.
+
+        Rank 0 makes the evaluators and sends them to the other ranks, so that all of them embed the same sentences.
+        """
+        if not self.evaluators and is_first_process():
+            self.evaluators = make_evaluators(self.make_evaluators, validation=self.validation, test=self.test)
+        if self.trainer is not None:
+            self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
+        if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them by the broadcast
+            for split in (VALIDATION, TEST):
+                sentences = [of for evaluator in self.evaluators.values() for of in evaluator.by_prompt(split).items()]
+                self.sentences[split] = EvaluationSentences(sentences, self.templates)
+            if not len(self.sentences[VALIDATION]):
+                raise UserError("data.validation or evaluators is not set: give a file, or the sources of STS-B")
+        if not self._read:
+            evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}
+            for place, (name, dataset) in enumerate(self.sets.items()):
+                # PyTorch's generators use the low 32 bits of a seed only
+                seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
+                with prefixed_by_dataset(name):
+                    dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment)
+            self._read = True
+
+    def train_dataloader(self) -> DataLoader[dict[str, Any]]:
+        """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
+        workers = self.num_workers, self._on_gpu
+        if not self._streamed:
+            make = {name: dataset.batch for name, dataset in self.sets.items()}
+            for dataset in self.sets.values():
+                if dataset.groups is not None and self.trainer is not None:  # machines may round differently
+                    dataset.groups = self.trainer.strategy.broadcast(dataset.groups)
+            return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **loader_options(*workers))
+        if self.trainer is not None and self.trainer.max_steps == -1:
+            self.batches_of_epoch()  # an error
+        size = self._streamed.batch_size
+        _, counts = next(ContrastiveBatches(size, size, world_size()).draw(0))
+        return DataLoader(StreamedBatches(self._streamed, counts, rank(), self._start[1]), **loader_options(*workers))
+
+    def batches_of_epoch(self) -> int:
+        """Return the number of batches of an epoch; raise UserError if the rows are streamed."""
+        if self._streamed:
+            raise UserError("streaming=true: the rows have no end: set trainer.max_steps")
+        return len(self._batches())
+
+    @property
+    def _on_gpu(self) -> bool:
+        """Whether batches are for a GPU, which copies pinned memory while the host goes on."""
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+
+    def _batches(self) -> MixedBatchSampler:
+        batches = {}
+        for name, dataset in self.sets.items():
+            with prefixed_by_dataset(name):
+                size = len(dataset.chosen), dataset.batch_size
+                batches[name] = ContrastiveBatches(*size, world_size(), rank(), dataset.seed, dataset.groups)
+        return MixedBatchSampler(batches, self.sampling, self.seed, self._start)
+
+    def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield batches of the held-out rows of a training set, [batch, views, tokens], always the same.
+
+        Each rank gets its part of a batch. A last batch with fewer rows than ranks is left out.
+        """
+        dataset = self.sets[name]
+        count, ranks = len(dataset.held_out), world_size()
+        whole = count - (rest if (rest := count % dataset.batch_size) < ranks else 0)
+        for rows, counts in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
+            yield dataset.batch([(0, row) for row in rows], held_out=True) | {"counts": counts}
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the epoch and the number of its batches that are done; with a stream, also by how many processes."""
+        assert self.trainer is not None
+        done: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
+        return {"epoch": self.trainer.current_epoch, "batch": done.processed} | self._shares()
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Continue at the epoch and batch of `state_dict`.
+
+        Raises:
+            UserError: the rows are streamed, and had other shares.
+        """
+        for name, count in self._shares().items():
+            if state_dict.get(name) != count:
+                before = state_dict.get(name)
+                raise UserError(f"streaming=true: the checkpoint needs {before} {name}, as before, not {count}")
+        self._start = state_dict["epoch"], state_dict["batch"]
+
+    def _shares(self) -> dict[str, int]:
+        """Return what decides the shares of a stream."""
+        return {"devices": world_size(), "data.num_workers": self.num_workers} if self._streamed else {}
+
+    @property
+    def row_kinds(self) -> dict[str, RowKind]:
+        """What the rows of each training set have, after `setup`."""
+        return {name: rows.kind for name, rows in self.sets.items()}
+
+    def val_dataloader(self) -> DataLoader[Tokens]:
+        """Return batches of the validation sentences."""
+        return self.sentences[VALIDATION].loader(self._on_gpu)
+
+    def test_dataloader(self) -> DataLoader[Tokens]:
+        """Return batches of the test sentences."""
+        return self.sentences[TEST].loader(self._on_gpu)
+
+
+def prefixed_by_dataset(dataset: str) -> AbstractContextManager[None]:
+    """Begin the message of a UserError with the option of a training set, if it has a name."""
+    return prefixed(f"data.sets.{dataset}" if dataset else "")

@@ -1,0 +1,177 @@
+"""A training run: validation, training, and the test of the best checkpoint."""
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytorch_lightning as pl
+
+from simcse_pl.checkpoints import BestCheckpoint, RunMetadata
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import TEST, VALIDATION, source_of
+from simcse_pl.evaluation.sts import StsTask
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
+from simcse_pl.preparation import options_of
+from simcse_pl.results import lower_is_better
+from simcse_pl.runs import VALIDATION_PREFIXES
+from simcse_pl.utils.code import versions
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.processes import is_first_process
+from simcse_pl.utils.tensors import read_torch_file
+
+if TYPE_CHECKING:
+    from simcse_pl.evaluation.suite import Suite
+    from simcse_pl.results import SuiteResults
+
+log = logging.getLogger(__name__)
+
+_WORSE = "the saved encoder scores worse than before training; lower optimizer.lr, or keep the one you had"
+
+
+def check_trainer(trainer: pl.Trainer) -> None:
+    """Raise UserError if a trainer cannot train SimCSE."""
+    best = trainer.checkpoint_callback
+    if trainer.accumulate_grad_batches != 1:
+        raise UserError(
+            "trainer.accumulate_grad_batches: it adds no negatives to a batch; set module.chunk_size instead"
+        )
+    if not isinstance(best, BestCheckpoint):
+        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
+    if best.mode == "max" and lower_is_better(best.monitor or ""):
+        raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
+
+
+def train_and_test(
+    trainer: pl.Trainer,
+    module: SimCSEModule,
+    data: SentenceDataModule,
+    record: RunMetadata,
+    resume: Path | None = None,
+) -> dict[str, Any]:
+    """Validate, train, and test the best checkpoint. Afterwards the module has its weights, if sharded on rank 0 only.
+
+    Args:
+        trainer, module, data: the trainer's first checkpoint callback must be a BestCheckpoint.
+        record: a callback of the trainer, which stores the metrics before training in checkpoints.
+        resume: a checkpoint to resume from.
+
+    Returns:
+        The first part of results.json. `before` and `best` are metrics on the validation sets, before
+        training and at the best step. `test_before` and `test` are those on the test sets. `precision` is that of
+        training.
+
+    Raises:
+        UserError: if the best checkpoint's metric does not exist, or there is no step to train.
+    """
+    best: Any = trainer.checkpoint_callback
+    if not resume:
+        validated = trainer.validate(module, data, verbose=False)[0]
+        if best.monitor not in validated:
+            names = ", ".join(name for name in validated if name.startswith("val/"))
+            raise UserError(f"monitor={best.monitor}: no evaluator measures it; choose one of {names}")
+        record.before = {**validated, **_test(trainer, module, data)}
+    trainer.fit(module, data, ckpt_path=resume, weights_only=True)
+    if (early := trainer.early_stopping_callback) and early.stopping_reason_message:
+        log.info("stopped early: %s", early.stopping_reason_message.removesuffix(" Signaling Trainer to stop."))
+    if not best.best_metrics:
+        raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
+    _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
+    # on rank 0, because other machines may not have the file
+    weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
+    strategy: Any = trainer.strategy
+    if module.sharded:
+        strategy.load_from_first_rank(weights, module.strict_loading)
+    else:
+        module.load_state_dict(strategy.broadcast(weights), strict=module.strict_loading)
+    test = _test(trainer, module, data)
+    if module.sharded:
+        strategy.gather()
+    module.encoder.to(strategy.root_device)  # Lightning moves it to the CPU after a test
+    return {
+        "validation": source_of(data.evaluators, VALIDATION),
+        "test_set": source_of(data.evaluators, TEST),
+        "monitor": best.monitor.partition("/")[2],
+        "mode": best.mode,
+        "precision": trainer.precision,
+        "steps": trainer.global_step,
+        "best_step": best.best_step,
+        "before": _without_stage(record.before, VALIDATION_PREFIXES),
+        "test_before": _without_stage(record.before, "test/"),
+        "best": _without_stage(best.best_metrics),
+        "test": _without_stage(test),
+    }
+
+
+def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -> dict[str, float]:
+    """Return the metrics of the test sets, if there are any."""
+    return dict(trainer.test(module, data, verbose=False)[0]) if len(data.sentences[TEST]) else {}
+
+
+def run_settings(
+    trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return what names, `auto` and -1 in the options became; `choices` are the files of Hydra's config groups."""
+    encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
+    steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
+    parts = [choices.get("objective"), *module.auxiliary, choices.get("queue")]
+    lr = options_of(module.optimizer).get("lr")
+    return {
+        "model": f"{config.name_or_path}, {config.num_hidden_layers} layers",
+        "pooling": encoder.pooling,
+        "head": encoder.head,
+        "objective": ", ".join(part for part in parts if part),
+        "data": "; ".join(f"{rows.train}, {rows.row_count} rows with {len(rows.rows[0])} sentence(s)" for rows in sets),
+        "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in sets)),
+        "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
+        "precision": str(trainer.precision),
+        "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
+        "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
+        "versions": versions(),
+    }
+
+
+def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":
+    """Evaluate a trained encoder as `simcse evaluate` does: in the precision of its weights, without autocast.
+
+    `also` is a further task to measure correlations and geometry on.
+    """
+    from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite  # imports what most runs do not need
+
+    suite = suite or Suite()
+    if also and also.name not in [task.name for task in suite.sts]:
+        suite = replace(suite, sts=[*suite.sts, also])
+    suite = replace(suite, geometry=suite.geometry or also)
+    encode = encode_once(partial(encoder.encode, progress=True), suite.sentences())
+    return evaluate_suite(encode, suite, encoder.device, progress=True)
+
+
+def task_scores(measured: "SuiteResults", suite: "Suite") -> dict[str, Any]:
+    """Return the scores and the errors of a suite's tasks, as results.json has them."""
+    in_suite = [task.name for task in suite.sts]
+    return {
+        "sts": {task.task: task.all.spearman for task in measured.sts if task.task in in_suite},
+        "transfer": {task.task: task.accuracy for task in measured.transfer},
+        "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
+        "failed": measured.failed,
+        **({"transfer_classifier": suite.classifier} if measured.transfer else {}),
+    }
+
+
+def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
+    if math.isnan(best[monitor]) and is_first_process():
+        log.warning("%s was NaN at every validation, so it did not choose the saved checkpoint", monitor)
+    if monitor not in before:
+        return  # the run continues one with other evaluators
+    worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]
+    if worse and is_first_process():
+        log.warning("training has changed %s from %.4f to %.4f: %s", monitor, before[monitor], best[monitor], _WORSE)
+
+
+def _without_stage(metrics: Mapping[str, float], prefixes: str | tuple[str, ...] = "") -> dict[str, float]:
+    """Return the metrics with one of the prefixes, by the part of their names after `val/` or `test/`."""
+    return {name.partition("/")[2]: value for name, value in metrics.items() if name.startswith(prefixes)}

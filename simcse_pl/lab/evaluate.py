@@ -1,0 +1,203 @@
+"""Measure an encoder: read the data, load the encoder, score, and save. cli.py composes the config."""
+
+import logging
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl.data.rows import read_rows
+from simcse_pl.evaluation.evaluators import make_evaluators
+from simcse_pl.evaluation.suite import (
+    TASK_NAMES,
+    Suite,
+    encode_once,
+    evaluate_suite,
+    load_suite,
+    postprocessed,
+    released_fitting_sets,
+)
+from simcse_pl.lab.figures import save
+from simcse_pl.lab.published import named_row
+from simcse_pl.lab.tables import encoder_tables
+from simcse_pl.models.load import Encoder, fingerprint
+from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.results import Result
+from simcse_pl.runs import RESULTS_FILE, run_label
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import write_json
+from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, with_prompt
+from simcse_pl.utils.terminal import show
+
+log = logging.getLogger("simcse_pl.evaluate")
+
+
+def evaluate(config: DictConfig) -> dict[str, Any]:
+    """Measure an encoder, print the tables, save them, and return the content of results.json."""
+    folder = Path(HydraConfig.get().runtime.output_dir)
+    suite = read_suite(config)
+    postprocess: PostProcess | None = instantiate(config.postprocess) or None
+    fit_on = sentences_for_fit(config, suite) if postprocess and not postprocess.fitted else None
+    released = released_fitting_sets(suite, config.senteval_dir) if config.fit_on == "released" else {}
+    report = describe(config, postprocess)
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    encoder: Encoder = instantiate(config.model)
+    if isinstance(encoder, torch.nn.Module):
+        encoder.to(device)
+    normalize = False if postprocess else None  # after it, as in an exported encoder
+    of_encoder = partial(
+        encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
+    )
+    check_dims(config, encoder, postprocess)
+    if postprocess and fit_on:
+        vectors = of_encoder(fit_on, prompt_name=config.prompt_name)
+        postprocess.fit(vectors.to(device)).save(folder / "postprocess")
+    report["settings"]["dim"] = encoder.dim
+    report["fingerprint"] = fingerprint(encoder, postprocess)
+    identity = {"name": report["label"], "revision": hash_tensors({}, report["fingerprint"], report["settings"])}
+    suite.benchmarks = {task: partial(measure, **identity) for task, measure in suite.benchmarks.items()}
+
+    prompts = getattr(encoder, "prompts", None) or {}
+
+    def complete(prompt_name: str | None) -> Encode:
+        known = [] if prompt_name else [*suite.sentences(), *chain(*released.values())]
+        once = encode_once(partial(of_encoder, prompt_name=prompt_name or config.prompt_name), known)
+        return postprocessed(once, postprocess, device, encoder.normalize, released) if postprocess else once
+
+    encode = PromptedEncode(complete, prompts)
+    scores = evaluate_suite(encode, suite, device, progress=True)
+    small = Suite(sts=suite.sts, evaluators=suite.evaluators)
+    of_dims = {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
+    report |= scores.model_dump() | {"dims": {dim: measured.model_dump() for dim, measured in of_dims.items()}}
+    write_json(folder / RESULTS_FILE, report)
+    write_tables(config, folder, Result(**report))
+    print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})
+    if scores.failed:
+        raise UserError(f"not measured: {', '.join(scores.failed)}; everything else was measured")
+    return report
+
+
+def first_dimensions(encode: PromptedEncode, dim: int) -> PromptedEncode:
+    """Return a function that keeps the first dimensions of the vectors of another one."""
+
+    def cut(prompt_name: str | None) -> Encode:
+        return lambda texts: with_prompt(encode, prompt_name)(texts)[:, :dim]
+
+    return PromptedEncode(cut, filter(None, encode.of_prompts))
+
+
+def check_dims(config: DictConfig, encoder: Encoder, postprocess: PostProcess | None) -> None:
+    """Raise UserError if the vectors do not have the dimensions of `dims` or of the post-processing."""
+    if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
+        numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
+        raise UserError(f"dims={list(config.dims)}: {numbers}")
+    if postprocess:
+        postprocess.check_width(encoder.dim)
+
+
+def read_suite(config: DictConfig) -> Suite:
+    """Read the data of all tasks, and print which could not be read, before the encoder is loaded."""
+    tasks = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
+    of_mteb = [task for task in tasks if task not in TASK_NAMES]
+    data: Any = OmegaConf.to_container(config.data, resolve=True)
+    evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=data["test"])
+    options = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
+    suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **options)
+    suite.benchmarks = read_benchmarks(config, of_mteb) if of_mteb else {}
+    suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
+    suite.evaluators = evaluators
+    print_failed(suite.failed)
+    return suite
+
+
+def read_benchmarks(config: DictConfig, names: Sequence[str]) -> dict[str, Any]:
+    """Return the functions that measure tasks of mteb, without the name and the revision of the encoder."""
+    with reraise_as(f"tasks={names[0]} is none of {', '.join(TASK_NAMES)}; for more tasks, pip install mteb"):
+        from mteb.models.abs_encoder import AbsEncoder  # an extra, which takes seconds to import
+
+        from simcse_pl.lab import mteb_tasks as benchmarks
+    options: Any = OmegaConf.to_container(config.mteb)
+    with reraise_as("mteb.prompts"):  # mteb would ignore an unknown name
+        AbsEncoder.validate_task_to_prompt_name(options["prompts"])
+    folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
+    fixed = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
+    tasks = benchmarks.find_tasks(names, options["languages"], TASK_NAMES)
+    return {name: partial(benchmarks.evaluate_task, task=task, **fixed) for name, task in tasks.items()}
+
+
+def print_failed(failed: Mapping[str, str]) -> None:
+    """Print one line for each task that could not be measured."""
+    for task, why in failed.items():
+        print(f"error: {task}: {why}", file=sys.stderr)
+
+
+def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
+    """Return the sentences to fit a post-processing on, distinct ones of a file or a random sample of them.
+
+    None means to fit it on the sentences of each task.
+    """
+    if config.fit_on in ("target", "released"):
+        if suite.retrieval or suite.benchmarks:
+            what = "retrieval" if suite.retrieval else "tasks of mteb"
+            raise UserError(f"fit_on={config.fit_on}: with {what}, set it to a file, for example the corpus")
+        return None
+    source = config.nli if config.fit_on == "nli" else config.fit_on
+    columns = [config.fit_columns] if isinstance(config.fit_columns, int | str) else config.fit_columns
+    sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
+    if config.fit_limit is not None and config.fit_limit < len(sentences):
+        sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
+    log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
+    return sentences
+
+
+def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:
+    """Return the part of results.json that says what is measured and how, without the scores."""
+    if config.paper:
+        named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
+    options: Any = OmegaConf.to_container(config.model, resolve=True)
+    settings = {name: value for name, value in options.items() if name not in ("_target_", "name")}
+    settings |= {"split": config.split, "bf16": config.bf16, "prompt_name": config.prompt_name}
+    settings |= {"prompts": OmegaConf.to_container(config.mteb.prompts)} if config.mteb.prompts else {}
+    settings["postprocess"] = after = None
+    if postprocess:
+        fit_on = config.postprocess.get("folder", config.fit_on)  # a saved one has a folder
+        settings["postprocess"] = {"name": postprocess.name, "fit_on": fit_on, **postprocess.options}
+        if not postprocess.fitted:
+            fit: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["fit_columns", "fit_limit", "nli"]))
+            settings["postprocess"] |= fit | {"fit_seed": config.seed}
+        after = f"{postprocess.name} ({fit_on})"
+    path = Path(config.encoder)
+    parts = [
+        run_label(path.parent) if path.name == "encoder" and path.is_dir() else config.encoder,  # short for a column
+        config.pooling,
+        config.template and str(config.template),
+        config.prompt_name and f"prompt {config.prompt_name}",
+        config.num_layers and f"first {config.num_layers} layers",
+        config.truncate_dim and f"{config.truncate_dim} dimensions",
+        after,
+    ]
+    return {
+        "label": config.label or ", ".join(part for part in parts if part),
+        "encoder": config.encoder,
+        "settings": settings,
+        "paper": OmegaConf.to_container(config.paper) if config.paper else None,
+    }
+
+
+def write_tables(config: DictConfig, folder: Path, result: Result) -> None:
+    """Print, save and log the tables."""
+    tables = encoder_tables([result], config.aggregation)
+    save(folder, tables, {})
+    for table in tables:
+        show(table.printed())
+    print(f"results  {folder}")
+    instantiate(config.wandb)(result, tables)

@@ -1,0 +1,249 @@
+"""Figures of encoders and of training runs, as in the paper, in the style of all figures.
+
+They are sized for a page of a paper, and legible in greyscale and for the colour-blind.
+"""
+
+import functools
+import io
+import logging
+import re
+import textwrap
+import warnings
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
+from matplotlib.ticker import MaxNLocator
+
+from simcse_pl.evaluation.sts import STS_TASKS
+from simcse_pl.lab.tables import keys_of, shared_tasks, sts_scores
+from simcse_pl.results import Aggregation, Result, factor, score_name
+from simcse_pl.runs import TrainingTrajectory
+from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.tables import Table
+
+log = logging.getLogger(__name__)
+# for characters that DejaVu Sans lacks; matplotlib warns about fonts that are not installed
+_FURTHER_FONTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP", "Noto Sans KR", "Source Han Sans SC"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Noto Sans Devanagari", "Noto Sans Thai"),
+)
+# Text stays text in SVG, and the same figure gives the same bytes.
+STYLE: dict[Any, Any] = {
+    "font.family": ["DejaVu Sans", *(name for name in _FURTHER_FONTS if name in fontManager.get_font_names())],
+    "font.size": 8,
+    "axes.titlesize": 7,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.dpi": 200,
+    "legend.frameon": False,
+    "legend.handlelength": 4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "simcse_pl",
+    "text.parse_math": False,
+    "text.usetex": False,
+}
+WIDTH = 5.5  # inches: the width of a page's text
+LEGEND_WIDTH = 30  # characters of a line in a legend of two columns
+# The palette of Okabe and Ito without yellow. Dashes and markers carry the same information.
+COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
+_DASHES = ((5, 1.5), (1, 1), (6, 1.5, 1, 1.5), (2.5, 1), (9, 2), (3, 1, 1, 1, 1, 1), (1, 3))  # lengths on and off
+DASHES: tuple[Any, ...] = ("-", *((0, lengths) for lengths in _DASHES))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+_MAX_MARKERS = 17  # per path
+_SMALLEST = 1e-4  # relative to the largest singular value; smaller ones are not shown
+_BINS = 50
+
+
+def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figure, Axes, list[dict[str, Any]]]:
+    """Return a figure as wide as a page, its axes, and a label and look for each line.
+
+    Args:
+        labels: the labels of the lines.
+        height: the height of the axes, as a share of the width; there is room below them for a legend in two columns.
+        more: further lines of the legend.
+    """
+    texts = [textwrap.fill(label, LEGEND_WIDTH) for label in labels]
+    legend = sum(text.count("\n") + 1 for text in texts) / 2 + more
+    figure = Figure((WIDTH, height * WIDTH + 0.15 * legend), layout="constrained")
+    looks = [
+        {"label": text, "color": colour, "linestyle": dashes, "marker": marker}
+        for text, colour, dashes, marker in zip(texts, cycle(COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
+    ]
+    return figure, figure.add_subplot(), looks
+
+
+def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
+    """Return the files of a figure by name: PNG and SVG. Log the characters that no font has."""
+    files = {}
+    with warnings.catch_warnings(record=True, action="always") as caught, matplotlib.rc_context(STYLE):
+        for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=ending, metadata=metadata)
+            files[f"{name}.{ending}"] = buffer.getvalue()
+    lacking = set()
+    for warning in caught:
+        if glyph := re.match(r"Glyph (\d+) .* missing from font", str(warning.message)):
+            lacking.add(chr(int(glyph[1])))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if lacking:
+        _log_lacking("".join(sorted(lacking)))
+    return files
+
+
+@functools.cache  # several figures have the same labels
+def _log_lacking(characters: str) -> None:
+    cache = f"{matplotlib.get_cachedir()}/fontlist-*.json"
+    log.warning("no font has %s: install one, such as fonts-noto-cjk, and remove %s", characters, cache)
+
+
+def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -> Figure | None:
+    """Draw each encoder as a point, coloured by its average STS score (Spearman x 100).
+
+    The average is over the STS tasks that all encoders with STS scores have in common. Encoders without STS scores are
+    hollow points. Return None if no result has alignment and uniformity.
+    """
+    measured = {r.label: (r.geometry.uniformity, r.geometry.alignment) for r in results if r.geometry}
+    points = pd.DataFrame.from_dict(measured, "index", columns=["uniformity", "alignment"]).dropna()
+    if points.empty:
+        return None
+    scores = sts_scores([result for result in results if result.label in points.index], aggregation)
+    tasks = shared_tasks(scores, STS_TASKS)
+    points["score"] = scores[tasks].mean(axis="columns", skipna=False)
+    texts = [label + ("" if np.isnan(score) else f" ({score:.1f})") for label, score in points["score"].items()]
+    paths = {text: points.iloc[[place]] for place, text in enumerate(texts)}
+    what = f"average of {len(tasks)} STS tasks" if len(tasks) > 1 else "".join(tasks)
+    return _plane(paths, f"{what} (Spearman x 100)")
+
+
+def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
+    """Draw the paths of training runs from start (hollow) to end (large), coloured by the monitored metric on dev.
+
+    Return None without runs that have alignment and uniformity.
+    """
+    paths = {}
+    runs = [run for run in runs if len(run.points)]
+    for run in runs:
+        scores = factor(run.metric) * run.points["score"]
+        paths[f"{run.label} ({run.points['step'].iloc[-1]} steps)"] = run.points.assign(score=scores)
+    named = " or ".join(dict.fromkeys(score_name(run.metric) for run in runs))
+    return _plane(paths, f"dev ({named})", "hollow: start of training; large: end") if paths else None
+
+
+@matplotlib.rc_context(STYLE)
+def _plane(paths: Mapping[str, pd.DataFrame], scale: str, legend: str | None = None) -> Figure:
+    """Draw paths with the columns uniformity, alignment and score; a path may be a point."""
+    figure, axes, looks = figure_of([*paths], 0.72, more=bool(legend))
+    axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    scores = pd.concat([path["score"] for path in paths.values()]).dropna()
+    margin = 1.0 if len(scores) and scores.max() - scores.min() < 1 else 0.0
+    norm = Normalize(scores.min() - margin, scores.max() + margin) if len(scores) else Normalize()
+    for path, look in zip(paths.values(), looks, strict=True):
+        x, y = path["uniformity"].to_numpy(), path["alignment"].to_numpy()
+        dots: dict[str, Any] = {"marker": look["marker"], "edgecolors": "black"}
+        line = look | {"color": "0.35", "linestyle": look["linestyle"] if len(path) > 1 else "none"}
+        axes.plot(x, y, linewidth=1, markersize=3.5, **line)
+        shown = np.unique(np.linspace(0, len(path) - 1, _MAX_MARKERS).round().astype(int))
+        sizes, colours = np.where(shown == len(path) - 1, 45, 18), path["score"].to_numpy()[shown]
+        axes.scatter(x[shown], y[shown], sizes, colours, norm=norm, plotnonfinite=True, zorder=3, **dots)
+        if len(path) > 1:
+            axes.scatter(x[:1], y[:1], 45, "white", zorder=4, **dots)
+    axes.margins(0.12)
+    if len(scores):
+        figure.colorbar(ScalarMappable(norm, "viridis"), ax=axes, label=scale, aspect=30, ticks=MaxNLocator(6))
+    figure.legend(loc="outside lower center", ncols=2, title=legend)
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def spectra(results: Sequence[Result]) -> Figure | None:
+    """Draw the singular values of each encoder's embedding matrix, divided by the largest (appendix F).
+
+    Return None if no result has a spectrum.
+    """
+    spectra = {result.label: np.array(result.geometry.spectrum) for result in results if result.geometry}
+    lines = {label: np.where(values < _SMALLEST, np.nan, values) for label, values in spectra.items() if len(values)}
+    if not lines:
+        return None
+    figure, axes, looks = figure_of([*lines], 0.5)
+    axes.set(xlabel="index", ylabel="singular value / the largest", yscale="log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    for values, look in zip(lines.values(), looks, strict=True):
+        axes.plot(range(1, len(values) + 1), values, linewidth=1.3, **look | {"marker": None})
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@matplotlib.rc_context(STYLE)
+def similarity_densities(results: Sequence[Result]) -> Figure | None:
+    """Draw histograms of the cosine similarity of STS pairs by human score, one panel per encoder (appendix G).
+
+    The heights of a panel share one scale. A vertical line marks each median. Without similarities, return None.
+    """
+    shown = {r.label: r.geometry.similarities for r in results if r.geometry and any(r.geometry.similarities.values())}
+    if not shown:
+        return None
+    columns = min(len(shown), 3)
+    rows = -(-len(shown) // columns)
+    figure = Figure((WIDTH if columns > 1 else 0.6 * WIDTH, 2.2 * rows + 0.3), layout="constrained")
+    bands = keys_of(shown.values())
+    lowest = min(value for similarities in shown.values() for values in similarities.values() for value in values)
+    edges = np.linspace(min(0, np.floor(10 * lowest) / 10), 1, _BINS + 1)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flatten()
+    for axes, (label, similarities) in zip(grid, shown.items(), strict=False):
+        _ridges(axes, [np.clip(similarities.get(band, []), edges[0], 1) for band in bands], edges)
+        axes.set_title(textwrap.fill(label, 84 // max(2, columns)))
+    for axes in grid[len(shown) :]:
+        axes.remove()
+    grid[0].set_yticks(range(len(bands)), [band.replace("-", "–") for band in bands])
+    figure.supxlabel("cosine similarity", fontsize=8)
+    figure.supylabel("human score", fontsize=8)
+    return figure
+
+
+def _ridges(axes: Axes, bands: Sequence[np.ndarray], edges: np.ndarray) -> None:
+    """Draw one histogram per band above each other, the lowest score at the bottom."""
+    densities = [np.histogram(values, edges)[0] / max(1, len(values)) for values in bands]
+    highest = max(density.max() for density in densities)
+    shades = matplotlib.colormaps["viridis"](np.linspace(0.15, 0.95, len(bands)))
+    for base, (values, density, shade) in enumerate(zip(bands, densities, shades, strict=True)):
+        heights = base + 0.85 * density / highest
+        axes.stairs(heights, edges, baseline=base, fill=True, facecolor=shade, edgecolor="black", linewidth=0.6)
+        axes.axhline(base, color="black", linewidth=0.4)
+        axes.vlines([np.median(values)] if len(values) else [], base, base + 0.85, color="black", linewidth=0.9)
+    axes.set_xlim(edges[0], edges[-1])
+    axes.tick_params(axis="y", length=0)
+
+
+def encoder_figures(
+    results: Sequence[Result], runs: Sequence[TrainingTrajectory] = (), aggregation: Aggregation = "all"
+) -> dict[str, Figure]:
+    """Return every figure that has content, by name: of encoders with different labels, and of training runs."""
+    figures = {
+        "alignment_uniformity": encoder_plane(results, aggregation),
+        "training_paths": run_plane(runs),
+        "spectra": spectra(results),
+        "similarities": similarity_densities(results),
+    }
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
+    """Write tables (md, csv, tex) and figures (png, svg) atomically, and return their paths."""
+    parts = [table.files() for table in tables] + [figure_files(*item) for item in figures.items()]
+    files = {name: content for part in parts for name, content in part.items()}
+    with atomic_write(Path(folder)) as new:
+        for name, content in files.items():
+            (new / name).write_bytes(content)
+    return [Path(folder, name) for name in files]

@@ -1,0 +1,238 @@
+"""Jobs of a multirun: in separate processes, if they have several ranks or run at once; and their report.
+
+Hydra imports this file at each start, so pandas and scipy are imported at the end of a multirun only.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from simcse_pl.runs import RESULTS_FILE, job_folders
+from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.files import read_json
+from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal
+from simcse_pl.utils.terminal import hydra_option, report_error
+
+_ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
+_RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
+_NOT_INHERITED = (*_RANK_VARIABLES, "SUBMITIT_EXECUTOR")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a job of a sweep gets of a machine, while `at_once` jobs run: `devices` of its GPUs, or CPU processes.
+
+    GPUs are named as CUDA_VISIBLE_DEVICES names them. If there are none, a job sees those that this process sees.
+    """
+
+    at_once: int
+    devices: int = 1
+    gpus: Sequence[str] = ()
+
+
+def share_of_job(trainer: Mapping[str, Any], jobs: int | None) -> Share:
+    """Return the share of a job: as many jobs run at once as there are GPUs for, or one on a CPU.
+
+    `jobs` is another number of jobs. If it exceeds the number of GPUs, jobs share GPUs. Jobs whose trainer has a list
+    of GPUs run one by one.
+    """
+    gpus = gpus_of_machine() if trainer["accelerator"] in ("auto", "gpu", "cuda") else []
+    given = str(trainer["devices"])
+    if "," in given or "[" in given:
+        return Share(max(1, jobs or 1), 1 + given.count(","))
+    devices = max(1, len(gpus) if given in ("-1", "auto") else int(given))
+    return Share(max(1, jobs or len(gpus) // devices), devices, gpus)
+
+
+def gpus_of_machine() -> list[str]:
+    """Return the GPUs that this process may use: numbers, UUIDs or MIG devices."""
+    import torch  # takes seconds, and cli.py imports this file
+
+    numbers = ",".join(map(str, range(torch.cuda.device_count())))
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).partition(",-1")[0]  # CUDA ignores what follows
+    return [name.strip() for name in names.split(",")] if torch.cuda.is_available() else []
+
+
+class _Job(subprocess.Popen[bytes]):
+    gpus: list[str]
+    output: Path | None  # None: the terminal
+
+
+class Jobs:
+    """Jobs of a sweep, each in a new process.
+
+    A job on several devices leaves a process group and environment variables behind, which a second job in the same
+    process, such as a worker of joblib, would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal.
+    They write a checkpoint, and after the last of them has ended, `start` or `wait` raises Stopped.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[_Job] = []
+        self._received: list[int] = []  # signals
+        self._handlers: dict[int, Any] = {}  # that were set before
+
+    def start(self, module: str, arguments: Sequence[str], folder: Path, share: Share) -> None:
+        """Run `python -m module arguments` in a new process as soon as its share of the machine is free.
+
+        If several jobs run at once, the output of each goes to a file in its folder.
+        """
+        self._wait_until(lambda: self._is_free(share))
+        for number in filter(None, (signal.SIGINT, signal.SIGTERM, submitits_signal())):
+            self._handlers.setdefault(number, signal.getsignal(number))
+            signal.signal(number, self._forward)
+        taken = Counter(gpu for job in self._running for gpu in job.gpus)
+        gpus = sorted(share.gpus, key=taken.__getitem__)[: share.devices]
+        output = folder / "output.log" if share.at_once > 1 else None
+        if output:
+            print(f"job {folder.name}{' on GPU ' * bool(gpus)}{', '.join(gpus)}: {output}", flush=True)
+        command, environment = [sys.executable, "-m", module, *arguments], _environment(share, gpus)
+        with open(output, "wb") if output else nullcontext() as file:
+            # In a session of its own, the job does not get a terminal's Ctrl-C twice.
+            job = _Job(command, env=environment, stdout=file, stderr=file, start_new_session=True)
+        job.gpus, job.output = gpus, output
+        self._running.append(job)
+        if self._received:  # while it started
+            job.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Wait until all jobs have ended."""
+        self._wait_until(lambda: not self._running)
+
+    def _is_free(self, share: Share) -> bool:
+        taken = sum(len(job.gpus) for job in self._running)
+        room = max(len(share.gpus), share.at_once * share.devices)
+        return len(self._running) < share.at_once and taken + share.devices <= room
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition holds; after a signal, until all jobs have ended, and raise Stopped."""
+        while not self._received and not condition():
+            self._remove_ended()
+        while self._received and self._running:
+            self._remove_ended()
+        while self._handlers and not self._running:
+            signal.signal(*self._handlers.popitem())
+        if self._received:
+            if self._received[0] == submitits_signal():
+                signal.raise_signal(self._received[0])  # submitit requeues the job
+            raise Stopped(self._received[0])
+
+    def _remove_ended(self) -> None:
+        """Wait for a moment, and print how jobs have ended whose output goes to files."""
+        time.sleep(0.05)
+        for job in [job for job in self._running if job.poll() is not None]:
+            self._running.remove(job)
+            if job.output:
+                lines = job.output.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+                said = [line for line in lines if line.startswith(("error: ", "stopped "))] or lines
+                ending = f"status {job.returncode}: {said[-1]}" if job.returncode else "finished"
+                print(f"job {job.output.parent.name}: {ending}", flush=True)
+
+    def _forward(self, number: int, frame: Any) -> None:
+        self._received.append(number)
+        for job in self._running:
+            job.send_signal(signal.SIGTERM if number == submitits_signal() else number)
+        if any(job.output for job in self._running):  # otherwise the job says it
+            os.write(2, b"\ninterrupted: the jobs stop after this batch; Ctrl-C again stops them now\n")
+
+
+def _environment(share: Share, gpus: Sequence[str]) -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, environment.get("PYTHONPATH")]))
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    if share.at_once > 1:
+        threads = available_cpus() // (share.at_once * share.devices)
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, threads)))
+    return environment
+
+
+JOBS = Jobs()  # of this process
+
+
+def start_elsewhere(config: DictConfig, hydra: Any) -> bool:
+    """Run a job of a multirun in another process if it has several ranks, or if several jobs run at once.
+
+    Returns:
+        Whether the job has been started; it has ended unless several run at once.
+    """
+    # other launchers and sweepers start jobs in parallel themselves, or need their results
+    choices, folder = hydra.runtime.choices, Path(config.run_dir)
+    queued = choices["hydra/launcher"] == choices["hydra/sweeper"] == "basic"
+    share = share_of_job(config.trainer, config.jobs if queued else 1)
+    if share.at_once == 1 and (share.devices == 1 or is_one_of_several()):
+        return False
+    JOBS.start("simcse_pl.cli", job_arguments(hydra, folder), folder, share)
+    if share.at_once == 1:
+        JOBS.wait()
+    return True
+
+
+class MultirunReport(Callback):
+    """Print what `simcse report` does of the finished jobs, and save it in the folder of the multirun.
+
+    The exit status is 1 if a job or a task has failed.
+    """
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Print the folder of a sweep, and how to continue it."""
+        if config.hydra.job.config_name == "train":
+            again = hydra_option("hydra.sweep.dir", folder := config.hydra.sweep.dir)
+            print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Wait for the jobs that still run, report the finished ones, and print which failed."""
+        JOBS.wait()
+        folder = Path(config.hydra.sweep.dir)
+        jobs = job_folders(folder)
+        finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]
+        complete = True
+        try:
+            if finished:
+                complete = _report(folder, finished, config.get("aggregation", "all"))
+        except Exception as error:  # Hydra turns the exceptions of a callback into warnings
+            report_error(error, bool(config.get("debug")), "debug=true")
+            complete = False
+        if failed := [job.name for job in jobs if job not in finished]:
+            print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
+        if failed or not complete:
+            raise SystemExit(1)
+
+
+def _report(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
+    """Report a sweep, or evaluations side by side, and return whether all tasks were measured."""
+    from simcse_pl.lab.report import write_report
+
+    results = {job: read_json(job / RESULTS_FILE) for job in jobs}
+    labels = [result.get("label") for result in results.values()]  # a training has none
+    named = [
+        (label if labels.count(label) == 1 else f"{label} ({job.name})", str(job))
+        for job, label in zip(jobs, labels, strict=True)
+    ]
+    write_report(named if all(labels) else [(str(folder), str(folder))], str(folder), aggregation)
+    return not any(result.get("failed") for result in results.values())
+
+
+def job_arguments(hydra: Any, folder: Path) -> list[str]:
+    """Return the command line that runs one job of a sweep, with its part of Hydra's config, in its folder."""
+    flags = ["--config-name", hydra.job.config_name]
+    for source in hydra.runtime.config_sources:
+        if flag := {"main": "--config-path", "command-line": "--config-dir"}.get(source.provider):
+            flags += [flag, source.path]
+    of_job = {"hydra.run.dir": folder, "hydra.sweep.dir": hydra.sweep.dir, "hydra.job.num": hydra.job.num}
+    return [
+        *flags,
+        *hydra.overrides.task,
+        *(option for option in hydra.overrides.hydra if not option.startswith(("hydra.mode=", "hydra.sweep.dir="))),
+        *(f'{name}="{value}"' if name.endswith("dir") else f"{name}={value}" for name, value in of_job.items()),
+    ]

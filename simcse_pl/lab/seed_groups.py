@@ -1,0 +1,234 @@
+"""A sweep's jobs in groups that differ in the seed alone: scores over seeds, and paired differences from SimCSE."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from scipy.stats import t
+
+from simcse_pl.evaluation.sts import STS_TASKS
+from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
+from simcse_pl.lab.sweep_results import Job, Place, TrainingRun, differing, read_job
+from simcse_pl.lab.tables import keys_of, shared_tasks
+from simcse_pl.results import SPEARMAN, TRANSFER_TASKS, decimals, score_name
+from simcse_pl.runs import RESULTS_FILE, job_folders
+from simcse_pl.utils.errors import UserError
+
+SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
+ROW = "sweep.row"
+CONFIDENCE = 0.95  # of intervals
+METHOD = "method"
+_IN_TITLES = ("sweep", "sweep.table", ROW, "size", "seed")
+_OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Jobs that are compared with each other, at least one of which has results, in groups.
+
+    `runs` has a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
+    `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test are the
+    monitored metric.
+
+    `groups` has a row per group: `label`, `keys`, and for each of SCORES the mean `X`, `X std` (the sample standard
+    deviation) and `X n`. With rows of the paper, it has all of its rows in its order; of methods, SimCSE first.
+    """
+
+    label: str
+    table: str | None
+    size: str | None
+    jobs: list[Job]  # in the order of their numbers
+    paper: Ablation | None  # the table of the paper that the sweep repeats
+    options: list[str]  # those that differ between groups and do not follow from row and column
+    keys: list[str]  # the columns of `runs` that distinguish the groups
+    runs: pd.DataFrame
+    groups: pd.DataFrame
+    tasks: Mapping[str, list[str]]  # of `sts` and `transfer`: those that all runs with scores of some of them have
+
+    @property
+    def results(self) -> list[TrainingRun]:
+        """The results of the jobs that have some."""
+        return [job.run for job in self.jobs if job.run]
+
+    @property
+    def title(self) -> str:
+        """The paper's table, or the name and the folder; and the size."""
+        name = (self.table or "").replace("_", " ")
+        title = f"{name} ({self.label})" if name else self.label
+        title = f"Table {self.paper.number} of the paper, {self.paper.varied}" if self.paper else title
+        return f"{title}, size={self.size}" if self.size else title
+
+    @property
+    def given(self) -> str:
+        """The options that were given to all finished jobs, without those of logs and those that titles have.
+
+        A row of the sweep may replace one.
+        """
+        jobs = [job for job in self.jobs if job.run]
+        values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
+        same = {name: of_jobs.pop() for name, of_jobs in values.items() if len(of_jobs) == 1 and name not in _IN_TITLES}
+        return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
+
+    @property
+    def score_name(self) -> str:
+        """The name and scale of the scores on dev and test."""
+        return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in self.results))
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the scores are of the paper's metric."""
+        return all(run.monitor == SPEARMAN for run in self.results)
+
+    @property
+    def decimals(self) -> int:
+        """The number of decimals of these scores."""
+        return max(decimals(run.monitor) for run in self.results)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the sweep has rows."""
+        return bool(self.groups["row"].any())
+
+    @property
+    def compares_methods(self) -> bool:
+        """Whether the groups are of several methods."""
+        return METHOD in self.options
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the paper's table that the sweep has."""
+        present = self.groups["column"].unique()
+        return [name for name in self.paper.settings if name in present] if self.paper else []
+
+
+def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
+    """Read Hydra's multirun folders. Jobs of several folders with the same table and size form one sweep.
+
+    Args:
+        folders: paths by label. With several, the label of its folder precedes a job's name.
+
+    Raises:
+        UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
+    """
+    sweeps: dict[tuple[str | None, ...], tuple[str, Place, list[Job]]] = {}
+    for label, path in folders.items():
+        prefix = f"{label}/" if len(folders) > 1 else ""
+        jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
+        first = next((job.run for job in jobs if job.run), None)
+        if first is None:
+            raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
+        for job in jobs:
+            place = (job.run or first).sweep
+            key = (place.table, place.size) if place.table else (label,)
+            sweeps.setdefault(key, (label, place, []))[2].append(job)
+    return [_grouped(*sweep) for sweep in sweeps.values()]
+
+
+def _grouped(label: str, place: Place, jobs: list[Job]) -> Sweep:
+    """Group the finished jobs of a sweep by row, column and the other options that differ."""
+    finished = [job for job in jobs if job.run]
+    paper = ablation(place.table) if place.table else None
+    options = [name for name in differing(finished) if name not in ("seed", ROW)]
+    runs = pd.DataFrame([_described(job, options, paper) for job in finished], index=[job.name for job in finished])
+    tasks: dict[str, list[str]] = {}
+    for score, name, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
+        scores = pd.DataFrame([getattr(job.run, name) for job in finished], index=runs.index, dtype=float)
+        tasks[score] = shared_tasks(scores, all_tasks)
+        runs[score] = 100 * scores[tasks[score]].mean(axis="columns", skipna=False).astype(float)
+    if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
+        values = runs.groupby(["row", "column"])[options].nunique()
+        options = [name for name in options if values[name].max() > 1]
+    keys = ["row", "column", *options]
+    if METHOD in options:
+        keys += ["setting"] * ("setting" not in keys)
+        runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
+    groups = _over_seeds(runs, keys)
+    if paper and runs["row"].any():
+        groups = _in_papers_order(groups, paper)
+    groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
+    return Sweep(label, place.table, place.size, jobs, paper, options, keys, runs, groups, tasks)
+
+
+def _over_seeds(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return a row per group, with the mean, the standard deviation and the number of each of SCORES."""
+    grouped = runs.groupby(keys, sort=False)
+    scores = grouped[[*SCORES]].agg(["mean", "std", "count"])
+    endings = {"mean": "", "std": " std", "count": " n"}
+    scores.columns = pd.Index([f"{score}{endings[kind]}" for score, kind in scores.columns])
+    return scores.join(grouped[["is_baseline", "published", "published difference"]].first()).reset_index()
+
+
+def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
+    """Return what distinguishes a job from others, and its scores except those of test tasks."""
+    assert job.run is not None
+    place, choices = job.run.sweep, job.run.choices
+    row = "" if place.row is None else str(place.row)
+    setting, model = setting_of(choices), choices.get("model")
+    method, simcse = job.value(METHOD), methods_file()["baselines"].get(setting)
+    published, of_simcse = (published_score(name, setting, model) for name in (method, simcse))
+    gain = published.average - of_simcse.average if published and of_simcse and method != simcse else math.nan
+    return {
+        "row": (paper and paper.row(row)) or row,
+        "column": place.column or "",
+        **{name: job.value(name) for name in options},
+        "seed": str(job.run.seed),
+        "setting": setting,
+        "trained on": choices.get("data"),
+        "is_baseline": method == simcse,
+        "published": published.average if published else math.nan,
+        "published difference": gain,
+        "published model": published.model if published else None,
+        **job.run.scores,
+    }
+
+
+def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
+    """Return the groups in the order of the paper's table, with a row for each of its cells that did not run."""
+    ran = {*zip(groups["row"], groups["column"], strict=True)}
+    columns = sorted(groups["column"].unique(), key=[*paper.settings, *groups["column"]].index)
+    cells = [
+        (row, column)
+        for row, figures in paper.rows.items()
+        for column in columns
+        if column in ("", *figures) or (row, column) in ran
+    ]
+    ours = pd.DataFrame(cells, columns=["row", "column"]).merge(groups, how="left")
+    groups = pd.concat([ours, groups[~groups["row"].isin(paper.rows)]], ignore_index=True)
+    counts = [f"{score} n" for score in SCORES]
+    groups[counts] = groups[counts].fillna(0).astype(int)
+    return groups
+
+
+def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:
+    """Return the name of a group in notes and figures."""
+    values = {name: group[name] for name in options if isinstance(group[name], str)}
+    parts = [group["row"], group["column"], *(v if n == METHOD else f"{n}={v}" for n, v in values.items())]
+    return ", ".join(filter(None, parts)) or "all jobs"
+
+
+def margin(differences: pd.Series) -> float:
+    """Return half the width of the t-interval of the mean of differences by seed; NaN for fewer than two seeds.
+
+    The interval excludes 0 if the p-value of the paired t-test is below 1 - CONFIDENCE.
+    """
+    return float(t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1) * differences.sem())
+
+
+def differences(sweep: Sweep, score: str) -> list[pd.Series]:
+    """Return the differences of one of SCORES between each group and SimCSE by seed, in the order of the groups.
+
+    SimCSE is that of the same setting and with the same other options. There are no seeds if SimCSE is not in the
+    sweep, or if the group is SimCSE.
+    """
+    keys = sweep.keys
+    means = sweep.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
+    simcse = means[means["is_baseline"]].drop(columns=[METHOD, "is_baseline"])
+    alike = [name for name in [*keys, "seed"] if name != METHOD]
+    pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
+    pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
+    by_key = dict(iter(pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]))
+    none = pd.Series(dtype=float)
+    return [by_key.get(key, none) for key in sweep.groups[keys].itertuples(index=False, name=None)]

@@ -1,0 +1,209 @@
+"""The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from simcse_pl.evaluation.sts import STS_TASKS
+from simcse_pl.lab.published import Ablation, paper_file
+from simcse_pl.lab.seed_groups import CONFIDENCE, METHOD, SCORES, Sweep, differences, margin
+from simcse_pl.lab.sweep_results import differing
+from simcse_pl.lab.tables import failure_notes
+from simcse_pl.results import TRANSFER_TASKS
+from simcse_pl.utils.tables import Table
+
+_OF_METHODS = ("dev", "test", "sts")  # the others have no room beside the differences
+_DECIMALS = {"alignment": 3, "uniformity": 3, "sts": 2, "transfer": 2, "paper": 1, "paper,": 1, "published": 2}
+
+
+def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
+    """Return a table with one row per group; `name` is the name of the files.
+
+    A score is shown as `* 70.25 ± 1.50 (3)` and saved as columns `X`, `X std` and `X n`. A difference is shown as
+    `* +0.25 [+0.10, +0.40]` and saved as columns `X`, `X low`, `X high` and `X n`.
+    """
+    scores = sweep.groups
+    frame = _labels(sweep)
+    for score in _OF_METHODS if sweep.compares_methods else SCORES:
+        if score == "dev" or scores[f"{score} n"].any():
+            frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
+            if sweep.compares_methods and score != "test":
+                frame = frame.join(_differences(sweep, score))
+        if sweep.paper and sweep.comparable:
+            frame = frame.join(_papers_figures(sweep, score))
+    digits = {name: 0 if name.endswith(" n") else _DECIMALS.get(name.split(" ")[0], sweep.decimals) for name in frame}
+    table = Table(name, f"{sweep.title}: {sweep.score_name}", frame, digits, list(sweep_notes(sweep)))
+    return replace(table, frame=frame.assign(given=sweep.given), cells=_with_spread(sweep, table))
+
+
+def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
+    """Return the cells of a table with the spread of each score beside it, and the number of seeds unless as on dev.
+
+    A star marks the best on dev in each column, or gains over SimCSE beyond the spread of seeds.
+    """
+    cells, frame = table.shown(), table.frame
+    lower = sweep.results[0].mode == "min"
+    for name in [name for name in cells if "difference" in name]:
+        cells[name] = (frame[name] > 0).map({True: "+", False: ""}) + cells[name]
+    for score in [name for name in cells if f"{name} n" in cells]:
+        count = frame[f"{score} n"]
+        if f"{score} std" in cells:
+            spread, star = " ± " + cells[f"{score} std"], pd.Series(data=False, index=frame.index)
+        else:
+            spread = " [" + cells[f"{score} low"] + ", " + cells[f"{score} high"] + "]"
+            star = frame[f"{score} high"] < 0 if lower else frame[f"{score} low"] > 0
+        if score == "dev" and not sweep.compares_methods:
+            dev = frame[score].groupby(sweep.groups["column"])
+            star = (frame[score] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)
+        counted = (count > 0) & ((score == "dev") | (count != frame["dev n"]))
+        cells[score] = star.map({True: "* ", False: ""}) + cells[score] + spread.where(count > 1, "")
+        cells[score] += (" (" + count.astype(str) + ")").where(counted, "")
+        cells = cells.drop(columns=[f"{score} {part}" for part in ("std", "low", "high", "n")], errors="ignore")
+    return cells
+
+
+def _labels(sweep: Sweep) -> pd.DataFrame:
+    """Return the columns that say what each row is."""
+    scores = sweep.groups
+    frame = pd.DataFrame(index=scores.index)
+    if sweep.has_rows:
+        frame[sweep.paper.varied if sweep.paper else "row"] = scores["row"]
+    if scores["column"].nunique() > 1:
+        frame["setting"] = scores["column"]
+    frame[sweep.options] = scores[sweep.options]
+    if sweep.compares_methods:
+        frame["setting"] = scores["setting"]
+    return frame.fillna("–").replace("", "–") if len(frame.columns) else scores[["label"]].set_axis(["runs"], axis=1)
+
+
+def _differences(sweep: Sweep, score: str) -> pd.DataFrame:
+    """Return the columns of the differences from SimCSE; beside dev, also the published averages."""
+    gains, name = differences(sweep, score), f"difference on {score}"
+    columns = {
+        name: [gain.mean() for gain in gains],
+        f"{name} low": [gain.mean() - margin(gain) for gain in gains],
+        f"{name} high": [gain.mean() + margin(gain) for gain in gains],
+        f"{name} n": [len(gain) for gain in gains],
+    }
+    published = ["published", "published difference"] if score == "dev" and sweep.comparable else []
+    return pd.DataFrame(columns).join(sweep.groups[published])
+
+
+def _papers_figures(sweep: Sweep, score: str) -> pd.DataFrame:
+    """Return the paper's columns to show beside one of our scores."""
+    assert sweep.paper is not None
+    settings, cells = sweep.paper.settings, sweep.groups
+    figures = pd.DataFrame([sweep.paper.rows.get(row, {}) for row in cells["row"]], dtype=float)
+    if not settings and score in sweep.paper.scores:
+        figures = figures.reindex(columns=[score]).set_axis(["paper" if score == "dev" else f"paper, {score}"], axis=1)
+    elif score == "dev" and sweep.columns:
+        of_column = [row.get(column) for row, column in zip(figures.to_dict("records"), cells["column"], strict=True)]
+        figures = pd.DataFrame({"paper": of_column}, dtype=float)
+    elif score == "dev":
+        figures = figures.reindex(columns=settings).add_prefix("paper, ")
+    else:
+        return pd.DataFrame(index=cells.index)
+    return figures.dropna(axis="columns", how="all")
+
+
+def sweep_notes(sweep: Sweep) -> Iterator[str]:
+    """Yield the notes below a sweep's table: what was run, the paper's setting, warnings, and what failed."""
+    runs, jobs = sweep.results, sweep.jobs
+    best = "" if sweep.compares_methods else "; *: best on dev"
+    validations = dict.fromkeys(run.validation for run in runs)
+    selects = f"dev: {_or(validations)}, which selects the checkpoint"
+    yield f"{selects}; mean ± sample standard deviation (seeds){best}"
+    if tasks := sweep.tasks["sts"]:
+        yield f"sts: mean Spearman x 100 on test of {_tasks(tasks, STS_TASKS)}"
+    if tasks := sweep.tasks["transfer"]:
+        classifier = _or(run.transfer_classifier for run in runs if run.transfer_dev)
+        scored = f"transfer: mean accuracy x 100 on dev of {_tasks(tasks, TRANSFER_TASKS)}, {classifier} classifier"
+        yield f"{scored}; paper: pytorch_fast classifier"
+    yield _facts(sweep)
+    if sweep.given:
+        yield f"given: {sweep.given}"
+    if sweep.paper:
+        yield _about_paper(sweep, sweep.paper)
+    if sweep.compares_methods:
+        yield from _about_methods(sweep)
+    if len(validations) > 1:
+        yield f"warning: validated on different data: {', '.join(sorted(validations))}"
+    if len({run.monitor for run in runs}) > 1:
+        yield f"warning: checkpoints chosen by different metrics: {sweep.score_name}"
+    if len(runs) > 1 and sweep.runs.groupby(sweep.keys).size().max() == 1:
+        yield "warning: one seed per row; scores can differ by points between seeds, so run seed=0,1,2"
+    seeds = sweep.runs.groupby([*sweep.keys, "seed"], sort=False).size()
+    for key, count in seeds[seeds > 1].items():
+        yield f"warning: {', '.join(filter(None, key))}: this seed counts {count} times"
+    yield from failure_notes({job.name: job.run.failed for job in jobs if job.run})
+    varied = differing(jobs)
+    for state in ("failed or unfinished", "pruned by the search"):
+        names = [
+            f"{job.name} ({' '.join(f'{name}={value}' for name, value in job.options.items() if name in varied)})"
+            for job in jobs
+            if job.state == state
+        ]
+        if names:
+            yield f"{state}: {'; '.join(names)}"
+
+
+def _facts(sweep: Sweep) -> str:
+    """Return what was trained, on which data, and for how long; without results of a fact, it is left out."""
+    runs = sweep.results
+    # without absolute folders; older results have no files, only the choice of the group
+    data = [re.sub(r"(?<!\S)/[^;]*/", "", run.settings.get("data", "")) or run.choices.get("data") for run in runs]
+    before = pd.Series([run.score(run.before) for run in runs]).agg(["min", "max"]).dropna()
+    facts = {
+        "model": _or(run.choices.get("model") for run in runs),
+        "data": _or(data),
+        "steps": _or(run.steps for run in runs),
+        "seeds": ", ".join(sorted(sweep.runs["seed"].unique(), key=lambda seed: (len(seed), seed))),
+        "dev before training": " to ".join(dict.fromkeys(f"{end:.{sweep.decimals}f}" for end in before)),
+    }
+    return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
+
+
+def _tasks(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:
+    return ", ".join(tasks) + f" ({len(tasks)} of {len(all_tasks)} tasks)" * (len(tasks) < len(all_tasks))
+
+
+def _about_paper(sweep: Sweep, paper: Ablation) -> str:
+    """Return the setting of the paper's numbers."""
+    if not sweep.comparable:
+        return "the paper's scores are Spearman's correlations on STS-B dev, so they are not shown"
+    if paper.rows:
+        return "paper: " + ", ".join(filter(None, ["BERT-base", paper.trained, _or(sweep.columns), "on STS-B dev"]))
+    chosen = [
+        f"{setting} {model} {size} and {rate:g}"
+        for setting, models in paper_file()[sweep.table or ""].items()
+        for model, (size, rate) in models.items()
+    ]
+    return f"the paper's choice of batch size and learning rate: {', '.join(chosen)}"
+
+
+def _about_methods(sweep: Sweep) -> Iterator[str]:
+    """Yield what the methods are compared with, what a star means, and of which model the published scores are."""
+    scores = sweep.groups
+    counts = pd.Series([len(gain) for gain in differences(sweep, "dev")], index=scores.index)
+    if counts.any():
+        simcse = scores[scores["is_baseline"]]
+        baselines = _or(f"{m} ({s})" for m, s in simcse[[METHOD, "setting"]].itertuples(index=False, name=None))
+        yield (
+            f"difference: from {baselines} with the same seed, mean [{CONFIDENCE:.0%} t-interval]; *: a gain whose "
+            f"interval excludes 0; about 1 in {2 / (1 - CONFIDENCE):.0f} methods without any effect gets a star"
+        )
+    if alone := scores["label"][(counts == 0) & ~scores["is_baseline"]].tolist():
+        yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"
+    models = _or(sweep.runs["published model"].dropna())
+    if sweep.comparable and models:
+        yield f"published: STS average on test, {models}"
+    for setting, data in sweep.runs.groupby("setting")["trained on"]:
+        if data.nunique() > 1:
+            yield f"warning: {setting} methods were trained on different data: {_or(data)}"
+
+
+def _or(values: Iterable[object]) -> str:
+    """Join distinct values, without None."""
+    return " or ".join(dict.fromkeys(str(value) for value in values if value is not None))

@@ -1,0 +1,122 @@
+"""Log the curves of a run to metrics.csv and to TensorBoard, and end W&B runs."""
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric.loggers.logger import rank_zero_experiment
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
+
+from simcse_pl.utils.errors import Stopped, reraise_as
+from simcse_pl.utils.files import atomic_open
+from simcse_pl.utils.processes import is_first_process
+
+
+class StepsDone:
+    """A base of loggers, whose steps are optimizer steps done. Lightning's do not count a training step yet."""
+
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+        """Log metrics at the number of steps done when they were measured."""
+        of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
+        super().log_metrics(metrics, step + of_training if step is not None else None)  # type: ignore[misc]
+
+
+def read_curve_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of metrics.csv as strings; raise UserError if it is damaged, or a row has no integer `step`."""
+    with reraise_as(f"{path} is damaged, move it away to continue"):
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file, strict=True))
+        for row in rows:
+            int(row["step"])
+    return rows
+
+
+def write_curve_rows(path: Path, names: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace metrics.csv by rows with these columns."""
+    with atomic_open(path, newline="") as file:
+        writer = csv.DictWriter(file, [*names])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+class CurvesLogger(StepsDone, CSVLogger):
+    """Lightning's CSV logger, which continues an existing file, replaces it atomically, and saves each validation.
+
+    A checkpoint is written after a validation, so the file has all points up to the checkpoint.
+    """
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        """Return the writer of the file; rank 0 only."""
+        if self._experiment is None:
+            self._experiment = _Curves(self.log_dir)
+        return self._experiment
+
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+        """Add a row, and save the file if the row is a validation."""
+        super().log_metrics(metrics, step)
+        if is_first_process() and any(name.startswith("val/") for name in metrics):
+            self.save()
+
+
+class TensorBoardCurves(StepsDone, TensorBoardLogger):
+    """Lightning's TensorBoard logger with the step numbers of metrics.csv, in one file of events."""
+
+    def finalize(self, status: str) -> None:
+        """Write the file, without closing it: a run validates, trains and tests, and each would start another."""
+        if self._experiment is not None:
+            self.save()
+
+    def log_results(self, results: Mapping[str, Any], measured: Any = None) -> None:
+        """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""
+        monitor, stages = results["monitor"], {"best/dev": results["best"], "best/test": results["test"]}
+        scores = {name: of_stage[monitor] for name, of_stage in stages.items() if monitor in of_stage}
+        self.log_hyperparams(self.hparams, scores, results["best_step"])
+        super().finalize("success")
+
+
+class _Curves(ExperimentWriter):
+    """Holds all rows of the file."""
+
+    def _check_log_dir_exists(self) -> None:
+        """Read existing rows; Lightning would remove the file."""
+        path = Path(self.metrics_file_path)
+        self.metrics = read_curve_rows(path) if path.exists() else []
+
+    def save(self) -> None:
+        """Replace the file."""
+        if self.metrics:
+            self._record_new_keys()
+            write_curve_rows(Path(self.metrics_file_path), self.metrics_keys, self.metrics)
+
+
+@contextmanager
+def closing_run() -> Iterator[None]:
+    """Finish a W&B run of the block at its end; it is failed after an exception, and preempted after `Stopped`."""
+    before = _current_run()  # a user's
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Stopped):
+            mark_preempted()
+        if (run := _current_run()) and run is not before:
+            run.finish(exit_code=1)
+        raise
+    if (run := _current_run()) and run is not before:
+        run.finish()
+
+
+def mark_preempted() -> None:
+    """Mark the W&B run as preempted: it will be resumed."""
+    if run := _current_run():
+        run.mark_preempting()
+
+
+def _current_run() -> Any:
+    """Return the W&B run of this process, if there is one."""
+    return getattr(sys.modules.get("wandb"), "run", None)

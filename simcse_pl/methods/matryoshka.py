@@ -1,0 +1,149 @@
+"""Matryoshka representation learning: embeddings whose first dimensions are embeddings, too (Kusupati et al. 2022).
+
+InnerLayer adds embeddings of inner layers: an encoder that can be cut to its first layers (Li et al. 2024).
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, check_head_is_kept
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.gradient_cache import apply_in_chunks
+from simcse_pl.utils.distributed import from_first_rank
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.types import Batch, RowKind
+
+# A first part of these models is a model: the output of each layer is normalized, not only that of the last one.
+CAN_BE_CUT = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "electra", "camembert", "albert")
+
+
+class MatryoshkaLoss(Loss):
+    """A weighted sum of a loss on the first dimensions of the embeddings, for several numbers of dimensions.
+
+    In plain terms: an embedding that is cut to its first 48 dimensions should still be a good one. The loss is that of
+    equation 1 of Kusupati et al. (2022), with a loss of embeddings in place of a classifier.
+
+    Args:
+        objective: a loss of embeddings, without parameters.
+        dims: the numbers of dimensions. None takes all dimensions, a half, a quarter and an eighth of them.
+        weights: one weight per number of dimensions; None for 1 each.
+
+    Raises:
+        UserError: from `attach`, if some dimensions would not be trained or do not exist, the head is dropped at test
+            time, or the objective is not defined for the first dimensions.
+    """
+
+    mean_of_rows = False  # the objective's calls are weighed
+
+    def __init__(
+        self,
+        objective: Loss,
+        dims: Annotated[Sequence[PositiveInt], Field(min_length=1)] | None = None,
+        weights: Sequence[NonNegativeFloat] | None = None,
+        weight: NonNegativeFloat = 1.0,
+    ) -> None:
+        super().__init__(weight)
+        self.objective, self.given = objective, (dims, weights)
+
+    @property
+    def contrasts(self) -> bool:  # type: ignore[override]
+        """Whether the other rows of a batch are negatives."""
+        return self.objective.contrasts
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Prepare the objective, and choose the numbers of dimensions if they were not given."""
+        self.objective.attach(encoder)
+        check_head_is_kept(encoder)
+        if not self.objective.truncatable:
+            raise UserError(f"objective: {type(self.objective).__name__} needs whole embeddings")
+        dims, weights = self.given
+        dims = [encoder.pooled_dim // part for part in (1, 2, 4, 8)] if dims is None else dims
+        weights = [1.0] * len(dims) if weights is None else weights
+        if max(dims) > encoder.pooled_dim:
+            raise UserError(f"dims={list(dims)}: the embeddings have {encoder.pooled_dim} dimensions")
+        if max(dims) < encoder.dim:
+            hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"
+            raise UserError(f"dims={list(dims)}: the other dimensions would not be trained: {hint}")
+        self.weights = dict(zip(dims, weights, strict=True))
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Check the rows for the objective."""
+        self.objective.check_rows(rows)
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the weighted sum."""
+        total: Any = 0
+        for dim, weight in self.weights.items():
+            first = {name: getattr(batch, name)[..., :dim] for name in ("embeddings", "gathered")}
+            queue = None if batch.queue is None else batch.queue[:, :dim]
+            loss = self.objective(batch.replaced(**first, queue=queue))
+            batch.log(f"objective/{dim}", loss)
+            total = total + weight * self.objective.weight * loss
+        return torch.as_tensor(total)
+
+
+class InnerLayer(Loss):
+    """The objective on the embeddings of one inner layer, drawn at random in each step.
+
+    In plain terms: an encoder that is loaded with `num_layers=n` should be a good one for every n. For embeddings h of
+    the last layer and h' of a layer that is drawn from 1, ..., L - 1, the loss is
+
+        objective(h') + kl_weight * t * KL( softmax(h / t) || softmax(h' / t) )
+
+    where the distributions are over the dimensions, h is constant, and KL is the mean over views and rows. With
+    MatryoshkaLoss in both places this is 2D-Matryoshka (Li et al. 2024); the released code of
+    sentence-transformers has this divergence. The layer costs a second pass through the encoder.
+
+    Args:
+        objective: a loss of embeddings, without parameters.
+
+    Raises:
+        UserError: from `attach`, if inner layers may not be the last layers of cut encoders.
+    """
+
+    mean_of_rows = False  # the objective's call is weighed
+
+    def __init__(
+        self,
+        objective: Loss,
+        weight: NonNegativeFloat = 1.0,
+        kl_weight: NonNegativeFloat = 1.0,
+        temperature: PositiveFloat = 0.3,
+    ) -> None:
+        super().__init__(weight)
+        self.objective, self.kl_weight, self.temperature = objective, kl_weight, temperature
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Prepare the objective, and check that the encoder can be cut."""
+        self.objective.attach(encoder)
+        kind = encoder.backbone.config.model_type
+        if kind not in CAN_BE_CUT:
+            raise UserError(f"the layers of {kind} may not be last layers: choose {', '.join(CAN_BE_CUT)}")
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Check the rows for the objective."""
+        self.objective.check_rows(rows)
+
+    def forward(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the loss of a layer that the first device draws."""
+        last = batch.encoder.backbone.config.num_hidden_layers
+        layer = int(from_first_rank(torch.randint(1, last, (1,), device=batch.embeddings.device)))
+
+        def pool(inputs: Batch) -> Tensor:
+            rows, views = inputs["input_ids"].shape[:2]
+            sequences = {name: x.flatten(0, 1) for name, x in inputs.items()}
+            return batch.encoder.pool(sequences, num_layers=layer).view(rows, views, -1)
+
+        pooled = apply_in_chunks(pool, batch.inputs, batch.chunk_size)
+        embeddings = batch.encoder.project(pooled, batch.split)
+        inner = batch.replaced(embeddings=embeddings, pooled=pooled, queue=None, curves={})
+        loss = self.objective.weight * self.objective(inner)
+        to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
+        divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()
+        return loss + self.kl_weight * self.temperature * batch.split.weight * divergence

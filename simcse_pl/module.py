@@ -1,0 +1,294 @@
+"""SimCSEModule: trains a sentence encoder by SimCSE's loss, or by any other, as a LightningModule."""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from pydantic import NonNegativeInt, PositiveInt
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from simcse_pl.datamodule import prefixed_by_dataset
+from simcse_pl.encoder_module import EncoderModule
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.preparation import (
+    MakeOptimizer,
+    MakeSchedule,
+    build_optimizer,
+    build_schedule,
+    compile_backbone,
+    example_batch,
+    freeze_unused,
+    prepare_backbone,
+)
+from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
+from simcse_pl.utils.types import Batch, RowKind, default_roles
+
+if TYPE_CHECKING:
+    from simcse_pl.methods.momentum_queue import MomentumQueue
+
+
+class SimCSEModule(EncoderModule):
+    """Train an encoder on batches of views.
+
+    The loss of a step is that of the objective plus those of the auxiliary losses, each times its weight. If rows are
+    held out, their mean loss is logged as val/loss, or val/DATASET/loss. A subclass can replace `loss`.
+
+    Args:
+        encoder: the encoder to train.
+        objective: the loss.
+        optimizer: makes the optimizer from parameters, such as `functools.partial(torch.optim.AdamW, lr=3e-5)`.
+        scheduler: makes the schedule of the learning rate from the optimizer; None for a constant rate. It is
+            advanced every step.
+        auxiliary: losses that are added to the objective, by name. Weight 0 disables a loss. The callback BatchCurves
+            logs each as train/NAME.
+        positive_encoder: a second encoder, for all views but the first (the two independent encoders
+            of Table 2). Only `encoder` is measured and saved.
+        shared_dropout_mask: whether all views of a row use the same dropout mask ("fixed 0.1" in
+            Table 3).
+        queue: embeddings of past batches as further negatives.
+        chunk_size: rows of a device's batch encoded at once (see gradient_cache); None for all.
+        gradient_checkpointing: recompute the activations inside layers in the backward pass.
+        freeze_layers: freeze the word embeddings and this many layers; None to train all. Parameters
+            that no loss depends on are always frozen.
+        compile: compile the backbone for training with torch.compile, once for all lengths and batch sizes; or a mode
+            of torch.compile, such as `reduce-overhead` (a CUDA graph for each shape). Lengths are then multiples of 8.
+
+    Attributes:
+        encoders: the trained encoders; the first is validated, tested and saved.
+        losses: the objective and the auxiliary losses by their config paths.
+        batch: that of the last step, for callbacks.
+        stop_asked: whether a signal asked this process to stop.
+        stops: whether one had asked a process of the run, as of the last step.
+        not_in_every_loss: the parameters that some data sets depend on, but not all.
+        embedded_datasets: the names of the data sets whose loss asks for embeddings; None for a single one.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        objective: Loss,
+        optimizer: MakeOptimizer,
+        scheduler: MakeSchedule | None = None,
+        auxiliary: Mapping[str, Loss] | None = None,
+        positive_encoder: SentenceEncoder | None = None,
+        shared_dropout_mask: bool = False,
+        queue: "MomentumQueue | None" = None,
+        chunk_size: PositiveInt | None = None,
+        gradient_checkpointing: bool = False,
+        freeze_layers: NonNegativeInt | None = None,
+        compile: bool | str = False,
+    ) -> None:
+        super().__init__(encoder)
+        if positive_encoder and (queue or shared_dropout_mask):
+            raise UserError("encoders=two does not work with queue and module.shared_dropout_mask: set encoders=one")
+        auxiliary = auxiliary or {}
+        named: Any = {"objective": objective} | {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
+        for name, loss in named.items():
+            if not isinstance(loss, Loss):
+                raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
+        if queue and not objective.contrasts:
+            raise UserError("queue: the objective has no negatives (its class has no contrasts = True): set queue=null")
+        self.positive_encoder = positive_encoder
+        self.objective = objective
+        self.auxiliary = nn.ModuleDict({name: loss for name, loss in auxiliary.items() if loss.weight})
+        self.queue = queue
+        self.optimizer, self.scheduler = optimizer, scheduler
+        self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
+        self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
+        for trained in self.encoders:
+            prepare_backbone(trained, gradient_checkpointing, freeze_layers)
+        self.losses = {name: loss for name, loss in named.items() if loss is objective or loss.weight}
+        for name, loss in self.losses.items():
+            with prefixed(name):
+                loss.attach(encoder)
+        if queue:
+            queue.attach(encoder)
+        # DDP would broadcast these buffers in every step. Those that are not saved, such as position ids, never change.
+        equal = dict(self.named_buffers()).keys() - self.state_dict().keys() | {"queue.rows"}
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, equal)
+        self.batch: EmbeddedBatch | None = None
+        self.stop_asked = self.stops = False
+        self.not_in_every_loss: list[nn.Parameter] = []
+        self._prepared = False
+        self.embedded_datasets: set[str | None] = set()
+
+    def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
+        """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
+
+        `rows` are the kinds of the rows of each data set, by its name; None for one set of pairs. It is a UserError if
+        a loss is not defined for them.
+        """
+        rows = rows or {"": RowKind()}
+        for dataset, kind in rows.items():
+            for name, loss in self.losses.items():
+                with prefixed_by_dataset(dataset), prefixed(name):
+                    loss.for_dataset(dataset).check_rows(kind)
+        # without weights, the first rank finds out (see speed/fsdp.py)
+        examples = [
+            self.batch_of(example_batch(self.encoder, kind) | {"dataset": name, "rows": np.zeros(2, dtype=np.int64)})
+            for name, kind in rows.items()
+            if self.encoder.device.type != "meta"
+        ]
+        if examples:
+            self.not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
+        self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
+        if self.compiled:
+            torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
+            for encoder in self.encoders:
+                compile_backbone(encoder, self.compiled, in_chunks=self.chunk_size is not None)
+        self._prepared = True
+
+    def setup(self, stage: str) -> None:
+        """Prepare for the rows of the datamodule, unless that is done."""
+        if stage == "fit" and not self._prepared:
+            data, templates = self.trainer.datamodule, self.encoder.templates  # type: ignore[attr-defined]
+            if data and data.templates is not templates and (templates.texts or templates.with_sentence_mask):
+                raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
+            self.prepare(data.row_kinds if data else None)
+
+    def batch_of(self, rows: Mapping[str, Any], progress: float = 1.0, **further: Any) -> EmbeddedBatch:
+        """Return rows as the losses take them: embedded when a loss asks for it.
+
+        Args:
+            rows: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
+                they are anchor, positive, then hard negatives; `dataset`, its name, if there are several; `rows`, their
+                positions in the file, and `counts`, the number of rows of each device, if they are known.
+            progress: see EmbeddedBatch.
+            further: more arguments of EmbeddedBatch.
+        """
+        inputs = dict(rows)
+        given = {name: inputs.pop(name, None) for name in ("labels", "dataset", "rows", "counts")}
+        chunk_size: float | None = self.chunk_size
+        if self.sharded and self.chunk_size:  # all devices must run the same number of chunks
+            count = len(inputs["input_ids"])
+            counts = given["counts"] or split_batch(count, self.device).rows
+            chunk_size = count / math.ceil(min(counts) / self.chunk_size)
+        roles = inputs.pop("roles", None) or default_roles(inputs["input_ids"].shape[1])
+        return EmbeddedBatch(
+            self.encoder,
+            inputs,
+            tuple(roles),
+            positive_encoder=self.positive_encoder,
+            chunk_size=chunk_size,
+            shared_dropout=self.shared_dropout_mask,
+            progress=progress,
+            **given,
+            **further,
+        )
+
+    def loss(self, batch: EmbeddedBatch) -> Tensor:
+        """Return the objective of this device's rows plus the auxiliary losses, each times its weight.
+
+        The mean over devices is the loss of the whole batch. A subclass must not need a trainer here: `training_step`
+        has one.
+        """
+        loss: Tensor = self.objective.weight * self.objective(batch)
+        for name, term in self.auxiliary.items():
+            value = term(batch)
+            batch.log(name, value)
+            loss = loss + term.weight * value
+        return loss
+
+    def training_step(self, rows: Batch, batch_idx: int) -> Tensor:
+        """Return the loss of a training batch; log its mean over devices. The batch then enters the queue."""
+        queue = self.queue.negatives() if self.queue else None
+        progress = self.global_step / self.trainer.estimated_stepping_batches
+        self.batch = self.batch_of(rows, progress, queue=queue)
+        loss = self.loss(self.batch)
+        if self.queue:
+            self.queue.update(self.encoder, self.batch.inputs, self.chunk_size, self.batch.split)
+        # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
+        if not self.sharded:
+            loss = sum((0 * parameter.sum() for parameter in self.not_in_every_loss), start=loss)
+        stop = torch.full_like(loss, self.stop_asked)
+        self._loss, self._stop = mean_over_ranks(torch.stack([loss.detach(), stop]))
+        self.log("train/loss", self._loss)
+        lr = self.trainer.optimizers[0].param_groups[0]["lr"]
+        self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for it
+        return loss
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the gradients by their norm, which is logged, or raise UserError if it or the loss is not finite.
+
+        The check is the only synchronization with a GPU in a step, so it also reads whether to stop. In 16-mixed, the
+        norm may be infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
+        gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
+        """
+        for parameter in self.not_in_every_loss:
+            if parameter.grad is None:  # in training_step, a sharded one is not whole
+                parameter.grad = torch.zeros_like(parameter)
+        trained = [p for p in self.parameters() if p.grad is not None]
+        norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        norm = norm.full_tensor() if self.sharded else norm
+        self.log("train/grad_norm", norm)
+        scaled = self.trainer.precision == "16-mixed"
+        finite = self._loss.isfinite() & (norm.isfinite() | scaled)
+        is_finite, self.stops = torch.stack([finite, self._stop > 0]).cpu().tolist()
+        if not is_finite:
+            raise UserError(
+                f"step {self.global_step + 1}: the loss is {self._loss:.3g} and its gradient's norm {float(norm):.3g}, "
+                f"in {self._name_rows()}: lower optimizer.lr, or check these rows"
+            )
+        if gradient_clip_val and gradient_clip_algorithm == "value":
+            torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
+        elif gradient_clip_val:
+            torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
+
+    def _name_rows(self) -> str:
+        """Return the numbers of the rows of all devices' batch, for a message."""
+        batch, data = self.batch, self.trainer.datamodule  # type: ignore[attr-defined]
+        if batch is None or batch.rows is None:
+            return "unknown rows"
+        rows = batch.gather(torch.from_numpy(batch.rows).to(self.device)) + 1
+        return f"rows {', '.join(map(str, rows.tolist()))} of {data.sets[batch.dataset or ''].train}"
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return the optimizer of all weights and its schedule, advanced every step."""
+        scaled = self.trainer.precision == "16-mixed"
+        with reraise_as("optimizer"):
+            optimizer = build_optimizer(self.optimizer, list(self.parameters()), gradient_scaler=scaled)
+        steps = int(self.trainer.estimated_stepping_batches)
+        with reraise_as("scheduler"):
+            schedule = build_schedule(self.scheduler, optimizer, steps)
+        if schedule is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the metrics of the validation sets, and the loss of the held-out rows."""
+        super().on_validation_epoch_end()
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        for dataset, rows in data.sets.items():
+            if len(rows.held_out):
+                objective = self.objective.for_dataset(dataset)  # without its weight
+                loss = self._held_out_loss(objective, data.held_out_batches(dataset))
+                for name, value in objective.held_out_metrics(loss).items():
+                    self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
+
+    def _held_out_loss(self, objective: Loss, batches: Iterable[Mapping[str, Any]]) -> Tensor:
+        """Return the mean of a loss over this rank's part of batches and over ranks, weighted by rows.
+
+        The random state is the same at each call, so that the same tokens are masked.
+        """
+        total, rows = torch.zeros(2, device=self.device)
+        cpu = self.device.type == "cpu"
+        forked = torch.random.fork_rng([] if cpu else [self.device], device_type="cuda" if cpu else self.device.type)
+        with forked, self.trainer.precision_plugin.val_step_context():
+            torch.manual_seed(rank())
+            for batch in map(self.trainer.strategy.batch_to_device, map(dict, batches)):
+                count = sum(batch["counts"])
+                total += count * objective(self.batch_of(batch))
+                rows += count
+        return mean_over_ranks(total / rows)

@@ -1,0 +1,179 @@
+"""What is done before training: recomputed activations, frozen parameters, the optimizer, and a check of views."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from transformers import PreTrainedModel
+
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.models.adapters import has_adapter
+from simcse_pl.models.backbone import longest_input, packs_sequences, recompute_layers, run_backbone
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.tokenization import EXAMPLES
+from simcse_pl.utils.distributed import alone
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import RowKind, candidates
+
+MakeOptimizer = Callable[..., Optimizer]  # of parameters or of groups of them
+MakeSchedule = Callable[..., LRScheduler]  # of an optimizer
+
+_STEPS = ("num_training_steps", "total_steps", "T_max", "total_iters")  # how schedules name the number of steps
+_MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
+
+
+def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None) -> None:
+    """Set an encoder to training mode, with recomputed activations and frozen first layers if asked to.
+
+    The arguments are those of SimCSEModule.
+
+    Raises:
+        UserError: if training would lose updates.
+    """
+    backbone = encoder.backbone
+    if encoder.postprocess:
+        raise UserError("this encoder has a post-processing, which training would invalidate: give one without it")
+    if getattr(backbone, "is_quantized", False) and not has_adapter(backbone):
+        raise UserError("quantization: quantized weights cannot be trained: add model/adapter=lora")
+    if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in backbone.parameters()):
+        raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add model/adapter=lora")
+    if gradient_checkpointing:
+        recompute_layers(backbone)
+    if freeze_layers is not None:
+        freeze_first_layers(encoder, freeze_layers)
+    encoder.train()  # Lightning trains each module in the mode that it is in
+
+
+def compile_backbone(encoder: SentenceEncoder, mode: bool | str, in_chunks: bool) -> None:
+    """Compile a backbone with torch.compile, once for all shapes, in the default mode (true) or another one.
+
+    From then on, batches are padded to a multiple of 8 tokens. In evaluation mode, the backbone is not compiled:
+    CUDA graphs of the many shapes of an evaluation would take more time than they save.
+
+    Raises:
+        UserError: CUDA graphs of an unpadded backbone, whose batches each have their own number of tokens, or of
+            chunks, whose second forward pass overwrites what the first one returned.
+    """
+    if mode == "reduce-overhead" and in_chunks:
+        raise UserError("module.compile=reduce-overhead: CUDA graphs cannot compute chunks again; set it to true")
+    if mode == "reduce-overhead" and packs_sequences(encoder.backbone):
+        raise UserError("module.compile=reduce-overhead: unpadded batches have no common shapes; set it to true")
+    if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
+        encoder.templates.multiple_of = _MULTIPLE_OF
+    backbone, not_compiled = encoder.backbone, encoder.backbone.forward
+    compiled = torch.compile(not_compiled, dynamic=True, mode=mode if isinstance(mode, str) else None)
+
+    @wraps(not_compiled)
+    def forward(*inputs: Any, **options: Any) -> Any:
+        return (compiled if backbone.training else not_compiled)(*inputs, **options)
+
+    backbone.forward = forward
+
+
+def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:
+    """Freeze the word embeddings and the first layers; raise UserError if no weights are left to train."""
+    backbone = encoder.backbone
+    if encoder.device.type == "meta":  # the first rank freezes them
+        return
+    inputs = {name: x[:, 0] for name, x in example_batch(encoder, RowKind()).items() if name != "roles"}
+    for parameter, used in _uses(backbone, lambda: run_backbone(backbone, inputs)[: layers + 1][-1]):
+        parameter.requires_grad_(not used)
+    if not any(parameter.requires_grad for parameter in backbone.parameters()):
+        raise UserError(f"module.freeze_layers={layers}: no weights of {type(backbone).__name__} are left to train")
+
+
+def freeze_unused(module: nn.Module, losses: Sequence[Callable[[], Tensor]]) -> list[Parameter]:
+    """Freeze the parameters of a module that none of some losses depends on; DDP would wait for their gradients.
+
+    Returns:
+        The parameters that some of the losses depend on, but not all.
+    """
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    uses = [[used for _, used in _uses(module, loss)] for loss in losses]
+    not_in_every_loss = []
+    for parameter, *used in zip(parameters, *uses, strict=True):
+        parameter.requires_grad_(any(used))
+        if any(used) and not all(used):
+            not_in_every_loss.append(parameter)
+    return not_in_every_loss
+
+
+def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
+    """Return a training batch of two rows of a kind, with equal views and labels 0, on the encoder's device."""
+    collate = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64), encoder.templates)
+    batch: dict[str, Any] = dict(collate([(EXAMPLES[1],) * len(kind.roles)] * 2))
+    if kind.labels:
+        shape = (2, len(candidates(kind.roles))) if kind.labels == "score_lists" else (2,)
+        batch["labels"] = torch.zeros(shape, dtype=torch.int64 if kind.labels == "classes" else torch.float32)
+    return {name: x.to(encoder.device) for name, x in batch.items()} | {"roles": kind.roles}
+
+
+@torch.no_grad()
+def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) -> None:
+    """Raise UserError if the first two views of rows have equal tokens, and the encoder in training equal vectors.
+
+    Most decoders have no dropout that is on by default.
+    """
+    if encoder.device.type == "meta" or any(isinstance(part, nn.Dropout) and part.p for part in encoder.modules()):
+        return  # also that of a new adapter, which adds 0 to each layer before the first step
+    for dataset in sets:
+        batch = dataset.batch([(0, row) for row in range(min(2, len(dataset.chosen)))])
+        inputs = {name: x[:, :2].to(encoder.device) for name, x in batch.items() if getattr(x, "ndim", 0) == 3}
+        ids = inputs["input_ids"]
+        with torch.random.fork_rng(devices=[]), torch.compiler.set_stance("force_eager"):
+            first, second = encoder.pool_views(inputs).unbind(dim=1)
+        if torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(first, second):
+            raise UserError(
+                f"model.dropout: the two views of a sentence of {dataset.train} have equal vectors without dropout: "
+                "set model.attention_dropout=0.1, model.dropout=0.1 or model/adapter=lora"
+            )
+
+
+def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parameter, bool]]:
+    """Return each trainable parameter of a module, and whether a computed tensor depends on it."""
+    backbones = [part for part in module.modules() if isinstance(part, PreTrainedModel) and part.training]
+    for backbone in backbones:
+        backbone.eval()  # in training, some architectures skip layers at random
+    with torch.random.fork_rng(devices=[]), alone():
+        output = compute()
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    gradients: Sequence[Tensor | None] = [None] * len(trainable)
+    if output.requires_grad:  # in the same mode, as chunks are computed again
+        gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
+    for backbone in backbones:
+        backbone.train()
+    return [(p, gradient is not None) for p, gradient in zip(trainable, gradients, strict=True)]
+
+
+def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradient_scaler: bool = False) -> Optimizer:
+    """Return the optimizer of parameters or groups of them.
+
+    Adam and AdamW are fused (one kernel for all parameters) unless the config sets `fused`, `foreach` or
+    `differentiable`, which exclude each other. A gradient scaler cannot clip for a fused optimizer.
+    """
+    target = getattr(optimizer, "func", optimizer)
+    adam = inspect.isclass(target) and issubclass(target, torch.optim.Adam)
+    given = options_of(optimizer)
+    can_fuse = adam and "fused" in inspect.signature(target).parameters
+    fused = given.get("fused", can_fuse and not (given.get("foreach") or given.get("differentiable")))
+    return optimizer(parameters, **({"fused": not gradient_scaler} if fused else {}))
+
+
+def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_steps: int) -> LRScheduler | None:
+    """Return the schedule, which gets the number of steps unless the config sets it."""
+    if scheduler is None:
+        return None
+    names = [name for name in _STEPS if name in inspect.signature(scheduler).parameters]
+    return scheduler(optimizer, **{name: total_steps for name in names if name not in options_of(scheduler)})
+
+
+def options_of(make: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the options that a config sets of an optimizer or a schedule."""
+    return make.keywords if isinstance(make, partial) else {}

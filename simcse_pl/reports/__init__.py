@@ -1,1 +1,0 @@
-"""Tables and figures of results. It reads results and never loads a model."""

@@ -1,0 +1,58 @@
+"""The table and the paths that `simcse train` prints at the end. Correlations and shares are shown x 100."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.text import Text
+
+from simcse_pl.results import CURVES, SPEARMAN, by_file, decimals, factor, heading, scale_note
+from simcse_pl.runs import CURVES_FILE, RESULTS_FILE
+from simcse_pl.utils.tables import Table
+
+
+def run_table(results: Mapping[str, Any]) -> Table:
+    """Return the metrics on dev and test, before training and of the best checkpoint, with one row per file.
+
+    The first column of scores is the metric that chose the checkpoint. A run without a test set has no rows for it. The
+    title names the validation set, and the test set if it has another name.
+
+    Args:
+        results: the content of the run's results.json.
+    """
+    stages = {("before training", "dev"): results["before"], ("best", "dev"): results["best"]}
+    if results["test"] or results["test_before"]:
+        stages |= {("before training", "test"): results["test_before"], ("best", "test"): results["test"]}
+    best = f"best, step {results['best_step']} of {results['steps']}"
+    rows = [
+        ((best if stage == "best" else stage, split, file), scores)
+        for (stage, split), of_files in stages.items()
+        for file, scores in (by_file(of_files) or {"": {}}).items()
+    ]
+    measured = dict.fromkeys(metric for _, scores in rows for metric in scores if metric not in CURVES)
+    metrics = list(dict.fromkeys([results.get("monitor", SPEARMAN).rpartition("/")[2], *measured]))
+    frame, headings = metric_frame([scores for _, scores in rows], metrics)
+    names = pd.DataFrame([name for name, _ in rows], columns=["", "split", "file"])
+    frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)
+    scale, title, test_set = scale_note(*metrics), results["validation"], results.get("test_set")
+    if test_set and test_set != title:
+        title += f", tested on {test_set}"
+    return Table("run", title + f" ({scale})" * bool(scale), frame, headings)
+
+
+def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
+    """Return the time of a run, the paths of its files and `dashboards`, and code to use its encoder; never wrapped."""
+    places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "results": RESULTS_FILE}
+    where = [f"{what:<13}{folder / path}" for what, path in places.items() if (folder / path).exists()]
+    where += [f"{'W&B':<13}{place}" for place in dashboards]
+    code = f'from simcse_pl import SimCSE; vectors = SimCSE("{folder / "encoder"}").encode(["A sentence."])'
+    return Text("\n".join([f"{'time':<13}{timedelta(seconds=round(seconds))}", *where, f"{'use':<13}{code}"]))
+
+
+def metric_frame(rows: Sequence[Mapping[str, float]], metrics: Sequence[str]) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the metrics of each row as tables show them, mostly x 100, and the decimals of each column."""
+    frame = pd.DataFrame(rows).reindex(columns=metrics).astype(float) * [factor(metric) for metric in metrics]
+    digits = {heading(metric, direction=True): decimals(metric) for metric in metrics}
+    return frame.set_axis([*digits], axis=1), digits

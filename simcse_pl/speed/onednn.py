@@ -1,0 +1,62 @@
+"""Linear layers by oneDNN.
+
+torch multiplies float32 matrices with MKL, which does not use AVX-512 on AMD's processors. oneDNN, which torch has for
+bfloat16, does: on a Zen 5, products take half the time (`python -m benchmarks.encode`, `benchmarks.train`).
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def use_onednn_linear(model: nn.Module) -> None:
+    """Let the linear layers of a model use oneDNN."""
+    for module in model.modules():
+        if type(module) is nn.Linear and type(module.weight) is nn.Parameter:  # not a quantized weight
+            module.__class__ = OneDNNLinear
+
+
+class OneDNNLinear(nn.Linear):
+    """A linear layer that uses oneDNN in float32 on a CPU, and otherwise is torch's."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return [..., out_features]."""
+        if (
+            not (input.is_cpu and input.dtype == self.weight.dtype == torch.float32)
+            or not input.numel()
+            or input.shape[-1] != self.weight.shape[1]  # torch raises the error
+            or torch.is_autocast_enabled("cpu")
+            or torch.compiler.is_compiling()
+            or torch._C._get_tracing_state()
+            or torch._C._are_functorch_transforms_active()
+        ):
+            return super().forward(input)
+        rows = input.reshape(-1, input.shape[-1]).contiguous()
+        product: Tensor = _Product.apply(rows, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return product.view(*input.shape[:-1], -1)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        of_x, of_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
+        return _multiply(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        multiply = F.linear if torch.is_grad_enabled() else _multiply  # a gradient of the gradient needs torch's
+        return (
+            None if weight is None else multiply(gradient, weight.T),
+            None if x is None else multiply(gradient.T, x.T),
+            gradient.sum(dim=0) if ctx.needs_input_grad[2] else None,
+        )
+
+
+def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x @ weight.T + bias of matrices."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return product

@@ -1,0 +1,124 @@
+"""Arguments and helpers that several commands use."""
+
+import argparse
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from simcse_pl.data.layout import Format, Layout
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.tools.simcse import SimCSE
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.terminal import counter
+
+T = TypeVar("T")
+
+CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
+
+
+def add_encoder(
+    parser: argparse.ArgumentParser, name: str = "encoder", computes: bool = True, prompt: str = "", **how: Any
+) -> None:
+    """Add the arguments that select an encoder; a `name` such as `--encoder` makes it an option.
+
+    `computes` adds the arguments for the device, batch size and precision, and `prompt`, which says what has a prompt,
+    the one for its name.
+    """
+    text = (
+        "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "
+        "or sentence-transformers, a hub name, package:NAME of a Python package, static embeddings, word vectors "
+        "(.txt or .vec), or with --backbone a file with a state dict"
+    )
+    parser.add_argument(name, metavar="ENCODER", help=text, **how)
+    text = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
+    parser.add_argument("--pooling", help=text)
+    text = "model with the config and the tokenizer, for a file that has weights alone, such as simcse_unsup.pt"
+    parser.add_argument("--backbone", metavar="MODEL", help=text)
+    text = "maximum number of tokens per sentence (default: the saved one)"
+    parser.add_argument("--max-length", type=int, metavar="N", help=text)
+    text = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
+    parser.add_argument("--truncate-dim", type=int, metavar="N", help=text)
+    if prompt:
+        parser.add_argument("--prompt-name", metavar="NAME", help=f"one of the encoder's prompts, for {prompt}")
+    if not computes:
+        return
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")
+    text = "sentences per batch (default: 32 on a CPU, 128 on a GPU)"
+    parser.add_argument("--batch-size", type=int, metavar="N", help=text)
+    text = "compute in bfloat16, which is faster on hardware that supports it"
+    parser.add_argument("--bf16", action="store_true", help=text)
+
+
+def load_simcse(arguments: argparse.Namespace) -> SimCSE:
+    """Load the selected encoder on the device of the arguments."""
+    names = ("pooling", "backbone", "max_length", "truncate_dim", "batch_size", "bf16")
+    options = {name: getattr(arguments, name) for name in names}
+    return SimCSE(arguments.encoder, device=arguments.device, **options)
+
+
+def load_selected(name: str, arguments: argparse.Namespace) -> SentenceEncoder:
+    """Load an encoder on the CPU, with the arguments of `add_encoder` that replace its settings."""
+    options = {name: getattr(arguments, name) for name in ("pooling", "backbone", "max_length", "truncate_dim")}
+    return SentenceEncoder.from_pretrained(name, **options)
+
+
+def new_folder(name: str) -> Path:
+    """Return an output folder; raise UserError if it contains files."""
+    folder = Path(name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists: give a new directory, or remove it first")
+    return folder
+
+
+def column(text: str) -> int | str:
+    """Return a column's position if the argument is a number, otherwise its name."""
+    return int(text) if text.isdecimal() else text
+
+
+def add_column(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how a file is written, and which of its columns has the sentences."""
+    text = "name or position (from 0) of the column with the sentences, for files with several columns"
+    parser.add_argument("--column", type=column, help=text)
+    add_layout(parser)
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how a file of pairs is written, and which are its two columns."""
+    text = "names or positions (from 0) of the columns of the pairs (default: 0 1)"
+    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=text)
+    add_layout(parser)
+
+
+def add_layout(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say how a file is written."""
+    default = "(default: detected from the file)"
+    parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {default}")
+    parser.add_argument(
+        "--separator", metavar="TEXT", help=f"what separates the cells of a table, such as ';' {default}"
+    )
+    text = f"whether the first row of a table has the columns' names {default}"
+    parser.add_argument("--header", choices=("true", "false"), help=text)
+    parser.add_argument("--encoding", help="how the characters are written, such as gb18030 (default: UTF-8)")
+
+
+def layout(arguments: argparse.Namespace) -> Layout:
+    """Return how the file of a command is written, as far as the arguments say."""
+    header = None if arguments.header is None else arguments.header == "true"
+    return Layout(arguments.format, arguments.separator, header, arguments.encoding)
+
+
+def chunks_with_progress(rows: Iterable[T], description: str, shown: bool = True) -> Iterator[list[T]]:
+    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and count the processed rows on standard error."""
+    rows = iter(rows)
+    with counter(description, shown=shown) as progress:
+        task = progress.add_task(description, total=None)
+        while chunk := list(itertools.islice(rows, CHUNK_SIZE)):
+            yield chunk
+            progress.advance(task, len(chunk))
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """Return a row as a line of JSON, with the line break."""
+    return json.dumps(row, ensure_ascii=False) + "\n"

@@ -1,0 +1,106 @@
+"""Average the weights of encoders that were fine-tuned from the same model, such as runs with several seeds."""
+
+import argparse
+import copy
+import os
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from simcse_pl.evaluation.evaluators import VALIDATION, ScoredPairs
+from simcse_pl.models.adapters import has_adapter, merge_adapter
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.tools.common import add_encoder, load_selected, new_folder
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tables import Table
+from simcse_pl.utils.terminal import show
+
+
+def difference(first: SentenceEncoder, other: SentenceEncoder) -> str | None:
+    """Return what keeps two encoders from being averaged, such as `pooling=cls and mean`, or None."""
+    shapes, others = ({name: x.shape for name, x in encoder.state_dict().items()} for encoder in (first, other))
+    if type(first.backbone) is not type(other.backbone) or shapes != others:
+        return "the names or shapes of their weights"
+    if first.tokenizer.get_vocab() != other.tokenizer.get_vocab():
+        return "their tokenizers"
+    if first.postprocess or other.postprocess:
+        return "their post-processing, which belongs to the vectors of one encoder"
+    of_other = vars(other.settings)
+    for name, value in vars(first.settings).items():
+        if value != of_other[name]:
+            return f"{name}={value} and {of_other[name]}"
+    return None
+
+
+def merge(encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None = None) -> SentenceEncoder:
+    """Return an encoder whose weights are the weighted mean of those of `encoders`, which are not changed.
+
+    The means are computed in float64. Integers, such as the steps that a batch normalization counted, are those of the
+    first encoder, as are the settings and the tokenizer.
+
+    Args:
+        encoders: encoders without a `difference`.
+        weights: one number per encoder, which are divided by their sum; None for equal ones.
+
+    Examples:
+        >>> soup = merge([SentenceEncoder.from_pretrained(f"outputs/seed_{seed}/encoder") for seed in (0, 1, 2)])
+    """
+    weights = [1.0] * len(encoders) if weights is None else weights
+    merged, states = copy.deepcopy(encoders[0]), [encoder.state_dict() for encoder in encoders]
+    for name, x in merged.state_dict().items():  # shares its memory with `merged`
+        if x.is_floating_point():
+            terms = (weight * state[name].double() for weight, state in zip(weights, states, strict=True))
+            x.copy_(sum(terms) / sum(weights))
+    return merged
+
+
+def greedy_soup(encoders: Sequence[SentenceEncoder], score: Callable[[SentenceEncoder], float]) -> pd.DataFrame:
+    """Make a greedy soup: from the best encoder to the worst, keep those with which the mean's score does not fall.
+
+    Args:
+        encoders: encoders without a `difference`.
+        score: a function of an encoder; higher is better, and NaN, as of a run that diverged, is the worst.
+
+    Returns:
+        A row per encoder, by its number, the best first: its score `alone`, that of the `mean with it`, and `kept`.
+    """
+    alone = pd.Series([score(encoder) for encoder in encoders]).sort_values(ascending=False, kind="stable")
+    soup, best, rows = list[SentenceEncoder](), float("-inf"), []
+    for number, of_encoder in alone.items():
+        mean = score(merge([*soup, encoders[number]])) if soup else of_encoder
+        if kept := mean >= best:
+            soup, best = [*soup, encoders[number]], mean
+        rows.append({"alone": of_encoder, "mean with it": mean, "kept": kept})
+    return pd.DataFrame(rows, index=alone.index)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_encoder(parser, "encoders", computes=False, nargs="+")
+    parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
+    which = parser.add_mutually_exclusive_group()
+    text = "weight of each encoder in the mean (default: equal ones)"
+    which.add_argument("--weights", nargs="+", type=float, metavar="X", help=text)
+    text = "keep, from the best encoder on, those with which Spearman's correlation of the mean does not fall on DATA: "
+    text += "a file of scored pairs, or sources as in data.validation of `simcse train` (default: STS-B's dev split)"
+    which.add_argument("--greedy", nargs="?", const="senteval, hub, sample", metavar="DATA", help=text)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    folder, names, weights = new_folder(arguments.folder), arguments.encoders, arguments.weights
+    if weights and (len(weights) != len(names) or sum(weights) <= 0):
+        raise UserError("--weights: give one number per encoder, with a sum above 0")
+    encoders = [load_selected(name, arguments) for name in names]
+    for encoder, name in zip(encoders, names, strict=True):
+        if has_adapter(encoder.backbone):
+            merge_adapter(encoder.backbone)
+        if differing := difference(encoders[0], encoder):
+            raise UserError(f"{names[0]} and {name} cannot be averaged: they differ in {differing}")
+    if arguments.greedy:
+        pairs = ScoredPairs(validation=arguments.greedy, senteval_dir=os.environ.get("SENTEVAL_DIR"))
+        soup = greedy_soup(encoders, lambda encoder: 100 * pairs(encoder.encode, VALIDATION)["spearman"])
+        soup.insert(0, "encoder", [names[number] for number in soup.index])
+        title = f"Greedy soup: Spearman x 100 on {pairs.name(VALIDATION)}"
+        show(Table("greedy_soup", title, soup.astype({"kept": str})).printed())
+        encoders = [encoders[number] for number in soup.index[soup["kept"]]]
+    merge(encoders, weights).save_pretrained(folder)
+    print(folder)

@@ -1,0 +1,207 @@
+"""Make a training file from files of natural language inference, such as SNLI, MultiNLI, XNLI, ANLI and OCNLI."""
+
+import argparse
+import logging
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simcse_pl.data.formats import OpenedTable, text_problem
+from simcse_pl.data.labels import NLI_WORDS, NO_LABEL, class_name, class_names, label_text
+from simcse_pl.data.layout import DETECTED, Layout
+from simcse_pl.data.rows import position_of
+from simcse_pl.data.sources import open_source
+from simcse_pl.tools.common import add_layout, column, layout
+from simcse_pl.tools.conversion import INVALID, REPEATED, USED, ConversionStats, check_paths, checked_row, write_csv
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.terminal import show, tracked
+
+log = logging.getLogger(__name__)
+LABELS = tuple(NLI_WORDS)
+_NO_GOLD_LABEL = (NO_LABEL, "", "-1")
+_COLUMNS = (  # the first names that a file has
+    ("sentence1", "sentence2", "gold_label"),  # SNLI, MultiNLI, XNLI, CNSD and KorNLI
+    ("sentence1", "sentence2", "label"),  # OCNLI and CMNLI
+    ("premise", "hypothesis", "gold_label"),  # KLUE
+    ("premise", "hypothesis", "label"),  # XNLI on the hub
+    ("context", "hypothesis", "label"),  # ANLI
+)
+NO_GOLD_LABEL = "no gold label"
+RELABELED = "the same pair again with another label"
+OTHER_LABEL = "another label"
+CANDIDATE = "candidates for hard negatives"
+NO_NEGATIVE = "no hard negative for the premise"
+UNKNOWN_LABEL = "an unknown label"
+_PAIR = ("anchor", "positive")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of training rows."""
+
+    columns: tuple[str, ...]  # `label` is the label of the pair
+    labels: tuple[str, ...]  # of the pairs of premise and hypothesis that make a row
+    hard_negatives: tuple[str, ...] = ()  # for each of these labels, a random hypothesis of the premise is added
+
+
+KINDS = {
+    "triplets": Kind((*_PAIR, "negative"), ("entailment",), ("contradiction",)),
+    "entailment": Kind(_PAIR, ("entailment",)),
+    "neutral": Kind(_PAIR, ("neutral",)),
+    "contradiction": Kind(_PAIR, ("contradiction",)),
+    "all": Kind(_PAIR, LABELS),
+    "labelled": Kind(("premise", "hypothesis", "label"), LABELS),
+    "two_hard_negatives": Kind((*_PAIR, "contradiction", "neutral"), ("entailment",), ("contradiction", "neutral")),
+}
+
+
+def convert(
+    kind: str,
+    files: Sequence[str | Path],
+    out: str | Path,
+    seed: int = 42,
+    columns: Sequence[int | str] | None = None,
+    labels: Sequence[str] | None = None,
+    where: str | None = None,
+    layout: Layout = DETECTED,
+) -> tuple[ConversionStats, int]:
+    """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
+
+    Each entailment of a premise gives one triplet, with a random contradiction of that premise. Premises are compared
+    as text without extra white space, so the hypotheses of a premise may be in several files. Of equal pairs only the
+    first is used, so no hypothesis is both the positive and a hard negative of a premise. The random choice depends
+    only on the seed, the pair and the premise's contradictions; it is the same for triplets and two_hard_negatives.
+
+    The train files of SNLI and MultiNLI have 314,315 entailments and 942,069 pairs with a gold label, including
+    repeated ones; these are the 314k and 942k of Table 4. The paper's authors released 275,601 triplets. How they
+    selected them is not published. This function writes more, one for each entailment whose premise has a
+    contradiction.
+
+    Args:
+        kind: one of `KINDS`.
+        files: any number of files as published, or data sets on the Hub (see sources.open_source). Rows that cannot be
+            read are left out and counted.
+        out: the csv file to write, atomically.
+        seed: seed of the choice of hard negatives.
+        columns: the columns of the premise, the hypothesis and the label, by name or by position from 0; None for those
+            of SNLI, MultiNLI, ANLI, XNLI, CNSD, OCNLI, CMNLI, KorNLI or KLUE, or for the first three of a file without
+            column names.
+        labels: how the files write entailment, neutral and contradiction, in this order, beside these words in English,
+            Chinese, Japanese and Korean; None for their first letters, as in ANLI.
+        where: `COLUMN=VALUE`, to use only the rows with this value, such as `language=de` in the files of XNLI.
+        layout: how the files are written.
+
+    Returns:
+        The counts of input rows by outcome, and the number of rows written.
+
+    Raises:
+        UserError: a file or a column does not exist, there are no rows, or `out` is not valid.
+    """
+    out = Path(out)
+    check_paths([Path(file) for file in files if "://" not in str(file)], out)
+    stats = ConversionStats()
+    meanings = dict(zip((*LABELS, *class_names(labels or "enc")), LABELS * 2, strict=True))
+    tables = (open_source(file, layout, columns=columns or ()) for file in files)
+    pairs = (pair for table in tables for pair in _pairs(table, columns, meanings, where, stats))
+    return stats, write_csv(out, KINDS[kind].columns, _make_rows(pairs, KINDS[kind], seed, stats), stats)
+
+
+def _make_rows(
+    pairs: Iterable[Sequence[str]], kind: Kind, seed: int, stats: ConversionStats
+) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a kind, in the order of the pairs of premise, hypothesis and label."""
+    first_pairs: list[tuple[str, str]] = []
+    labels: dict[str, dict[str, str]] = {}  # of each hypothesis of each premise
+    for premise, hypothesis, label in pairs:
+        known = labels.setdefault(premise, {})
+        if hypothesis in known:
+            stats[REPEATED if known[hypothesis] == label else RELABELED] += 1
+        else:
+            known[hypothesis] = label
+            first_pairs.append((premise, hypothesis))
+    premises = set()
+    for premise, hypothesis in first_pairs:
+        label = labels[premise][hypothesis]
+        if label not in kind.labels:
+            stats[CANDIDATE if label in kind.hard_negatives else OTHER_LABEL] += 1
+            continue
+        others = labels[premise].items()
+        candidates = [[other for other, name in others if name == wanted] for wanted in kind.hard_negatives]
+        if all(candidates):
+            negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
+            premises.add(premise)
+            yield (premise, hypothesis, *negatives, *([label] if "label" in kind.columns else []))
+        stats[USED if all(candidates) else NO_NEGATIVE] += 1
+    log.info("%d of %d premises gave a row", len(premises), len(labels))
+
+
+def _pairs(
+    table: OpenedTable,
+    columns: Sequence[int | str] | None,
+    meanings: dict[str, str],
+    where: str | None,
+    stats: ConversionStats,
+) -> Iterator[list[str]]:
+    """Yield the premise, the hypothesis and the label of each row that can be used."""
+    if columns is None:
+        names = set(table.header or ())
+        columns = next((known for known in _COLUMNS if names.issuperset(known)), (0, 1, 2) if not names else None)
+    if columns is None:
+        raise UserError(f"{table.source} has {table.layout}: give those of premise, hypothesis and label by --columns")
+    positions = [position_of(table, column) for column in columns]
+    column, _, wanted = (where or "").partition("=")
+    place = position_of(table, column) if where else None
+    for _, cells in tracked(table.records, f"reading {table.source}"):
+        if place is not None and not isinstance(cells, str) and place < len(cells) and cells[place] != wanted:
+            continue
+        if usable := checked_row(_triple(cells, positions, meanings), stats):
+            yield usable
+
+
+def _triple(cells: Sequence[Any] | str, positions: Sequence[int], meanings: dict[str, str]) -> list[str] | str:
+    """Return the premise, the hypothesis and the label of a row, or why it is not used."""
+    if isinstance(cells, str) or max(positions) >= len(cells):
+        return INVALID
+    *texts, label = (cells[i] for i in positions)
+    if any(map(text_problem, texts)):
+        return INVALID
+    label = str(label_text(label)).strip()
+    if label in _NO_GOLD_LABEL:
+        return NO_GOLD_LABEL
+    name = class_name(label)
+    return [*texts, meanings[name]] if name in meanings else UNKNOWN_LABEL
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "kind",
+        choices=KINDS,
+        metavar="KIND",
+        help="the rows to make; triplets: premise, entailment and a random contradiction of the premise; "
+        "two_hard_negatives: triplets, and a random neutral hypothesis of the premise; entailment, neutral or "
+        "contradiction: pairs of a premise and a hypothesis with this label; all: pairs with any label; labelled: "
+        "premise, hypothesis and label",
+    )
+    text = (
+        "files as published, such as snli_1.0_train.jsonl, or data sets of the hub, hf://datasets/OWNER/NAME[:SUBSET]"
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help=text)
+    parser.add_argument("out", metavar="OUT", help="output file (.csv)")
+    text = "columns of premise, hypothesis and label, by name or position (default: those of published files)"
+    parser.add_argument("--columns", nargs=3, type=column, metavar="COLUMN", help=text)
+    text = "how the files write entailment, neutral and contradiction, such as 0 1 2 (default: as words or letters)"
+    parser.add_argument("--labels", nargs=3, metavar="LABEL", help=text)
+    text = "use only the rows with this value, such as language=de"
+    parser.add_argument("--where", metavar="COLUMN=VALUE", help=text)
+    add_layout(parser)
+    parser.add_argument("--seed", type=int, default=42, help="seed of the random choices (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    names = ("kind", "files", "out", "seed", "columns", "labels", "where")
+    options = {name: getattr(arguments, name) for name in names}
+    stats, written = convert(**options, layout=layout(arguments))
+    show(stats.table(arguments.kind).printed())
+    print(f"{written} rows in {arguments.out}")

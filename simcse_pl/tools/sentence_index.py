@@ -1,0 +1,166 @@
+"""Search sentences by cosine similarity, exactly and in float32."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import PositiveInt
+from safetensors.torch import save_file
+from torch import Tensor
+
+from simcse_pl.data.rows import iterate_sentences
+from simcse_pl.results import QueryResults, RetrievalResults
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import atomic_write, read_json, write_json
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, read_weights, unit_vectors, with_prompt
+from simcse_pl.utils.text import Neighbour, checked_sentences
+
+VECTORS_FILE = "vectors.safetensors"
+SENTENCES_FILE = "sentences.json"
+SETTINGS_FILE = "index.json"
+_BLOCK = 8192  # queries and vectors that are compared at once: 256 MB of similarities
+_DIGITS = 6  # of a similarity: float32 rounds the seventh
+
+
+@dataclass(eq=False)
+class SentenceIndex:
+    """Distinct sentences and their unit vectors.
+
+    Examples:
+        >>> index = SentenceIndex.build(encode, captions)
+        >>> index.search(["A man riding a small boat in a harbor."], top_k=3)
+        >>> index.save("captions", {"encoder": "outputs/mine/encoder"})
+    """
+
+    encode: Encode  # returns vectors [n, dim] of n sentences
+    sentences: list[str]  # distinct
+    vectors: Tensor  # of the sentences, [n, dim] float32 on the CPU, of length 1
+    prompt_name: str | None = None  # of the sentences
+    device: str | torch.device = "cpu"  # where vectors are compared, a block of them at a time
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @classmethod
+    def build(cls, encode: Encode, sentences: Sequence[str]) -> "SentenceIndex":
+        """Encode every distinct sentence once."""
+        index = cls(encode, [], torch.empty(0))
+        index.add(sentences)
+        return index
+
+    def add(self, sentences: Sequence[str]) -> int:
+        """Encode and append the sentences that are not in the index, and return their number.
+
+        Raises:
+            UserError: the encoder returns a vector that is not finite.
+        """
+        known = set(self.sentences)
+        new = [sentence for sentence in dict.fromkeys(checked_sentences(sentences)) if sentence not in known]
+        if new:
+            vectors = self._encode_to_unit(new)
+            if not vectors.isfinite().all():
+                raise UserError("the encoder returns a vector that is not finite")
+            self.vectors = torch.cat([self.vectors, vectors]) if known else vectors
+            self.sentences = [*self.sentences, *new]
+        return len(new)
+
+    def search(
+        self, queries: Sequence[str], top_k: int = 3, threshold: float | None = None, leave_out_equal: bool = False
+    ) -> list[list[Neighbour]]:
+        """Return the nearest sentences of every query, ordered by similarity, then by position.
+
+        A zero vector has similarity 0 with every vector.
+
+        Args:
+            queries: any number of sentences.
+            top_k: maximum number of neighbours per query.
+            threshold: minimum cosine similarity; None for no minimum.
+            leave_out_equal: omit a sentence that equals the query, as in Table 8 of the paper.
+        """
+        queries = checked_sentences(queries)
+        if not queries:
+            return []
+        results = []
+        nearest = self._nearest(self._encode_to_unit(queries), top_k + leave_out_equal)
+        for query, ranked in zip(queries, nearest, strict=True):
+            near = [Neighbour(self.sentences[place], similarity) for place, similarity in ranked]
+            near = [hit for hit in near if not (leave_out_equal and hit.sentence == query)]
+            results.append([hit for hit in near[:top_k] if threshold is None or hit.similarity >= threshold])
+        return results
+
+    def _nearest(self, queries: Tensor, top_k: int) -> list[list[tuple[int, float]]]:
+        """Return positions and similarities of the sentences that are nearest to unit vectors [queries, dim]."""
+        results = []
+        for part in queries.to(self.device).split(_BLOCK):
+            blocks = []
+            for start in range(0, len(self), _BLOCK):
+                vectors = self.vectors[start : start + _BLOCK].to(self.device)
+                similarities, places = (part @ vectors.T).topk(min(top_k, len(vectors)))
+                blocks.append((similarities, places + start))
+            similarities, places = (torch.cat(tensors, dim=1).cpu() for tensors in zip(*blocks, strict=True))
+            similarities, order = similarities.topk(min(top_k, len(self)))
+            negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
+            for row in zip(negated.tolist(), places.gather(1, order).tolist(), strict=True):
+                results.append([(place, -value) for value, place in sorted(zip(*row, strict=True))])
+        return results
+
+    def _encode_to_unit(self, sentences: list[str]) -> Tensor:
+        """Return [n, dim] float32 on the CPU."""
+        return unit_vectors(self.encode(sentences).float().cpu())
+
+    def save(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
+        """Write the sentences, their vectors, and the encoder's settings, which `load` compares."""
+        saved = {"encoder": settings, "prompt_name": self.prompt_name}
+        with atomic_write(folder, last=SETTINGS_FILE) as new:
+            save_file({"vectors": self.vectors}, new / VECTORS_FILE)
+            write_json(new / SENTENCES_FILE, self.sentences)
+            write_json(new / SETTINGS_FILE, saved)
+
+    @classmethod
+    def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any]) -> "SentenceIndex":
+        """Load what `save` wrote, for an encoder whose settings, except its name, equal the saved ones.
+
+        Raises:
+            UserError: a file is missing or damaged, or the encoder or its settings differ.
+        """
+        path = Path(folder) / SETTINGS_FILE
+        with reraise_as(f"{folder} holds no index, or a damaged one"):
+            saved, sentences = read_json(path), read_json(path.with_name(SENTENCES_FILE))
+            vectors = read_weights(path.with_name(VECTORS_FILE))["vectors"]
+            index = cls(encode, sentences, vectors, saved["prompt_name"])
+        for name, value in saved["encoder"].items():
+            if name != "encoder" and settings.get(name) != value:
+                raise UserError(
+                    f"{folder} was built with {name}={value}, but the encoder has {name}={settings.get(name)}: "
+                    "load the encoder with the same settings, or build the index again"
+                )
+        return index
+
+
+class RetrievalTask:
+    """Retrieval as in Table 8 of the paper. Queries and corpus are read and checked before an encoder is loaded.
+
+    Args:
+        corpus: file of sentences (see data.readers.read_rows).
+        queries: sentences to search for, or a file of them.
+        column: column of the corpus by name or by position from 0, if it has several.
+        top_k: maximum number of neighbours per query.
+    """
+
+    def __init__(
+        self, corpus: str | Path, queries: Sequence[str] | str, column: int | str | None = None, top_k: PositiveInt = 3
+    ) -> None:
+        self._name, self._top_k = str(corpus), top_k
+        self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
+        self._queries = list(iterate_sentences(queries)) if isinstance(queries, str) else list(queries)
+
+    def __call__(self, encode: Encode) -> RetrievalResults:
+        """Return the neighbours of every query."""
+        index = SentenceIndex.build(with_prompt(encode, DOCUMENT), self._corpus)
+        index.encode = with_prompt(encode, QUERY)
+        nearest = index.search(self._queries, self._top_k, leave_out_equal=True)
+        pairs = zip(self._queries, nearest, strict=True)
+        queries = [QueryResults(query=query, neighbours=neighbours) for query, neighbours in pairs]
+        return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)

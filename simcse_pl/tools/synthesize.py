@@ -1,0 +1,229 @@
+"""Make triplets from sentences: a language model writes a positive and a hard negative for each.
+
+The language model is any OpenAI-compatible server, or a model of transformers. Its answers are kept in the file
+OUT.answers.jsonl, so the same command continues after an interruption, and other filters ask nothing again.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, Field
+
+from simcse_pl.data.labels import label_number
+from simcse_pl.data.rows import iterate_sentences, read_rows
+from simcse_pl.tools.common import add_column, add_encoder, layout, load_simcse
+from simcse_pl.tools.conversion import USED, ConversionStats, check_paths, write_csv
+from simcse_pl.tools.language_model import Answer, LocalModel, Messages, Server
+from simcse_pl.utils.errors import reraise_as, reraise_invalid_options
+from simcse_pl.utils.files import read_lines, reraise_write_errors
+from simcse_pl.utils.tensors import Encode, paired_similarity
+from simcse_pl.utils.terminal import show, tracked
+
+POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
+_SHOTS = 5  # examples in a conversation
+PROMPTS = str(Path(__file__).with_name("prompts.yaml"))
+Triplet = tuple[str, ...]  # a sentence, its positive and its hard negative
+Question = tuple[str, str, str]  # its kind, a sentence, and for CHECK a hypothesis
+Instruction = Annotated[str, Field(pattern=r"\{sentence\}")]
+
+
+class Prompts(BaseModel, extra="forbid"):
+    """The content of a file of prompts. Of several instructions of a kind, one is drawn for each question."""
+
+    positive: list[Instruction]
+    negative: list[Instruction]
+    check: list[Annotated[Instruction, Field(pattern=r"\{hypothesis\}")]]
+    refusal: str  # a regular expression that matches answers which are not a sentence
+
+
+@dataclass
+class Synthesizer:
+    """Asks a language model about sentences, and keeps its answers in a file, so that nothing is asked twice."""
+
+    model: Server | LocalModel
+    prompts: Prompts
+    examples: Sequence[Triplet]  # up to five come before each question but CHECK, as if the model had answered so
+    seed: int  # determines, with the question, which examples and which instruction
+    path: Path  # lines of JSON; the key of an answer is a hash of the model's settings and the conversation
+    answers: dict[str, str] = field(default_factory=dict)  # by key
+    left_out: Counter[str] = field(default_factory=Counter)  # sentences, by the reason
+    tokens: Counter[str] = field(default_factory=Counter)  # read and written by the model
+
+    def __post_init__(self) -> None:
+        for line in read_lines(self.path) if self.path.exists() else ():
+            with suppress(ValueError):  # half a line of a process that was killed
+                row = json.loads(line)
+                self.answers[row["key"]] = row["answer"]
+
+    def messages(self, question: Question) -> Messages:
+        """Return the conversation that ends with a question."""
+        kind, *texts = question
+        draw = random.Random(f"{self.seed} {question}")
+        instruction = draw.choice(getattr(self.prompts, kind))
+        shown = draw.sample(self.examples, 0 if kind == CHECK else min(_SHOTS, len(self.examples)))
+        turns = [(sentence, "", positive if kind == POSITIVE else negative) for sentence, positive, negative in shown]
+        messages = []
+        for sentence, hypothesis, answer in [*turns, (*texts, "")]:
+            text = instruction.replace("{hypothesis}", hypothesis).replace("{sentence}", sentence)
+            messages += [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
+        return messages[:-1]
+
+    def key(self, question: Question) -> str:
+        """Return the key of a question in the file."""
+        return hashlib.sha256(json.dumps([self.model.settings, self.messages(question)]).encode()).hexdigest()
+
+    def ask(self, questions: Sequence[Question]) -> list[str]:
+        """Return the answers in the order of the questions. An empty one is not kept, and asked for again next time."""
+        missing = [question for question in questions if self.key(question) not in self.answers]
+        size, workers = self.model.batch_size, self.model.workers
+        starts = range(0, len(missing), size)
+        batches = (missing[start : start + size] for start in starts)
+        with reraise_write_errors(self.path.parent), self.path.open("a") as file, ThreadPool(workers) as pool:
+            file.write("\n")  # after half a line
+            for batch, answers in tracked(pool.imap_unordered(self._ask, batches), "asking", len(starts)):
+                for question, (text, read, written) in zip(batch, answers, strict=True):
+                    self.tokens.update(read=read, written=written)
+                    if text:
+                        key = self.key(question)
+                        self.answers[key] = text
+                        file.write(json.dumps({"key": key, "question": question, "answer": text}) + "\n")
+                file.flush()
+        return [self.answers.get(self.key(question), "") for question in questions]
+
+    def _ask(self, batch: list[Question]) -> tuple[list[Question], list[Answer]]:
+        return batch, self.model.answer([self.messages(question) for question in batch])
+
+    def estimate(self, sentences: Sequence[str], check: bool) -> tuple[int, int, int]:
+        """Return the most requests that are still needed, and estimates of the tokens they read and write.
+
+        A token is estimated as 4 bytes. For the sentences to check, which are not known yet, the given one is taken.
+        """
+        questions = [(kind, sentence, "") for kind in (POSITIVE, NEGATIVE) for sentence in sentences]
+        questions += [(CHECK, sentence, sentence) for sentence in sentences for _ in range(2 * check)]
+        missing = [question for question in questions if self.key(question) not in self.answers]
+        read = sum(len(message["content"].encode()) for question in missing for message in self.messages(question))
+        written = sum(len(sentence.encode()) for kind, sentence, _ in missing if kind != CHECK)
+        return len(missing), read // 4, written // 4
+
+    def triplets(self, sentences: Sequence[str], length_ratio: float, check: bool) -> list[Triplet]:
+        """Return the triplets of different sentences, in their order. `left_out` counts the others by reason.
+
+        An answer may have `length_ratio` times as many characters as its sentence, or as few. With `check`, the model
+        is asked again if the positive follows from the sentence, and if the negative contradicts it.
+        """
+        kinds = ([(kind, text, "") for text in sentences] for kind in (POSITIVE, NEGATIVE))
+        positives, negatives = (map(self._sentence, self.ask(questions)) for questions in kinds)
+        triplets: list[Triplet] = []
+        known: set[str] = set()
+        for triplet in zip(sentences, positives, negatives, strict=True):
+            letters = {re.sub(r"\W", "", text).casefold() for text in triplet}
+            ratios = [len(text) / len(triplet[0]) for text in triplet]
+            if not all(triplet):
+                self.left_out["no answer, or a refusal"] += 1
+            elif len(letters) < 3 or letters & known:
+                self.left_out["an answer equal to the sentence or an earlier answer"] += 1
+            elif min(ratios) < 1 / length_ratio or max(ratios) > length_ratio:
+                self.left_out["an answer too short or too long (--length-ratio)"] += 1
+            else:
+                triplets.append(triplet)
+                known |= letters
+        for place, label in ((1, 1.0), (2, 0.0)) if check else ():
+            replies = self.ask([(CHECK, triplet[0], triplet[place]) for triplet in triplets])
+            words = [re.findall(r"\w+", self._sentence(reply)) for reply in replies]
+            confirmed = [label_number(first[0]) == label if first else False for first in words]
+            self.left_out["an answer that the model does not confirm (--check)"] += confirmed.count(False)
+            triplets = [*itertools.compress(triplets, confirmed)]
+        return triplets
+
+    def _sentence(self, answer: str) -> str:
+        """Return the sentence of an answer, without thoughts, introduction or quotation marks; empty for a refusal."""
+        lines = [line.strip(' "“”«»') for line in answer.rpartition("</think>")[2].splitlines()]
+        sentence = next((line for line in lines if line and not line.endswith(":")), "")
+        return "" if re.search(self.prompts.refusal, sentence) else sentence
+
+
+def filter_by_similarity(encode: Encode, triplets: Sequence[Triplet], lowest: float, highest: float) -> list[Triplet]:
+    """Return the triplets whose positive has at least the lowest, and whose negative at most the highest cosine."""
+    anchors, *others = (encode(list(texts)) for texts in zip(*triplets, strict=True))
+    positive, negative = (paired_similarity(anchors, vectors) for vectors in others)
+    return [*itertools.compress(triplets, (positive >= lowest) & (negative <= highest))]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet"
+    parser.add_argument("sentences", metavar="SENTENCES", help=text)
+    parser.add_argument("out", metavar="OUT", help="output file (.csv) with the columns anchor, positive and negative")
+    add_column(parser)
+    text = "address of a server, such as http://localhost:8000/v1; its key is read from OPENAI_API_KEY"
+    parser.add_argument("--server", metavar="URL", help=text)
+    text = "name of the model on the server; without --server, a chat model: a folder, a hub name or package:NAME"
+    parser.add_argument("--model", required=True, metavar="MODEL", help=text)
+    text = "settings of a request, added to temperature 0.7 and max_tokens 128; null removes one"
+    parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON", help=text)
+    parser.add_argument("--workers", type=int, default=8, metavar="N", help="requests at a time (default: %(default)s)")
+    text = "file of instructions, to be written like the default, simcse_pl/tools/prompts.yaml"
+    parser.add_argument("--prompts", default=PROMPTS, metavar="FILE", help=text)
+    text = "file of triplets, of which five, drawn by --seed, show the model what is wanted (default: none)"
+    parser.add_argument("--examples", metavar="FILE", help=text)
+    parser.add_argument("--seed", type=int, default=42, help="seed of instructions and examples (default: %(default)s)")
+    text = "leave out answers with X times as many characters as the sentence, or as few (default: %(default)s)"
+    parser.add_argument("--length-ratio", type=float, default=3.0, metavar="X", help=text)
+    text = "ask again if the positive follows from the sentence and the negative contradicts it; leave out the others"
+    parser.add_argument("--check", action="store_true", help=text)
+    add_encoder(parser, "--encoder")
+    parser.add_argument("--min-positive", type=float, default=-2, metavar="X", help="lowest cosine of a positive")
+    parser.add_argument("--max-negative", type=float, default=2, metavar="X", help="highest cosine of a negative")
+    text = "price of a million tokens that are read, and of a million that are written"
+    parser.add_argument("--price", nargs=2, type=float, metavar="X", help=text)
+    parser.add_argument("--dry-run", action="store_true", help="print the number of requests and tokens, and stop")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    out = Path(arguments.out)
+    check_paths([Path(arguments.sentences)], out)
+    given = list(iterate_sentences(arguments.sentences, arguments.column, layout=layout(arguments)))
+    sentences = list(dict.fromkeys(given))
+    synthesizer = _synthesizer(arguments, out.with_name(f"{out.name}.answers.jsonl"))
+    requests, *tokens = synthesizer.estimate(sentences, arguments.check)
+    print(f"at most {requests} requests, about {tokens[0]} tokens to read and {tokens[1]} to write", flush=True)
+    if arguments.price:
+        print(f"price: {sum(price * count for price, count in zip(arguments.price, tokens, strict=True)) / 1e6:.2f}")
+    if arguments.dry_run:
+        return
+    triplets = synthesizer.triplets(sentences, arguments.length_ratio, arguments.check)
+    stats = ConversionStats(Counter({"the same sentence again": len(given) - len(sentences)}) + synthesizer.left_out)
+    if arguments.encoder and triplets:
+        simcse, count = load_simcse(arguments), len(triplets)
+        triplets = filter_by_similarity(simcse.encode, triplets, arguments.min_positive, arguments.max_negative)
+        stats["a cosine beyond --min-positive or --max-negative"] = count - len(triplets)
+    stats[USED] = write_csv(out, ["anchor", "positive", "negative"], triplets, stats)
+    show(stats.table("sentences").printed())
+    print(f"{synthesizer.tokens['read']} tokens read and {synthesizer.tokens['written']} written in this run")
+    print(f"{stats[USED]} rows in {out}")
+
+
+def _synthesizer(arguments: argparse.Namespace, answers: Path) -> Synthesizer:
+    settings: dict[str, Any] = {"model": arguments.model, "temperature": 0.7, "max_tokens": 128} | arguments.settings
+    settings = {name: value for name, value in settings.items() if value is not None}
+    with reraise_as(arguments.prompts, users_too=True), reraise_invalid_options():
+        prompts = Prompts(**yaml.safe_load("\n".join(read_lines(Path(arguments.prompts)))))
+    examples = read_rows(arguments.examples, [0, 1, 2]) if arguments.examples else []
+    if arguments.server:
+        key = os.environ.get("OPENAI_API_KEY")
+        model: Server | LocalModel = Server(arguments.server, settings, key, arguments.workers)
+    else:
+        model = LocalModel(settings, arguments.device, arguments.batch_size or 8)
+    return Synthesizer(model, prompts, examples, arguments.seed, answers)

@@ -1,0 +1,231 @@
+"""Train an encoder: build its parts from a config, train, test and save. cli.py composes the config."""
+
+import gc
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from simcse_pl.checkpoints import RunMetadata, find_checkpoint, locked, remove_checkpoints, resume_option
+from simcse_pl.config import with_values
+from simcse_pl.data.words import spaces
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
+from simcse_pl.loggers import closing_run
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
+from simcse_pl.preparation import check_views_differ
+from simcse_pl.results import Result
+from simcse_pl.run_table import run_places, run_table
+from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, best_score, describe_job, finished_job
+from simcse_pl.utils.code import locate
+from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.files import atomic_write, write_json
+from simcse_pl.utils.hub import quiet
+from simcse_pl.utils.terminal import show
+
+if TYPE_CHECKING:
+    from simcse_pl.evaluation.suite import Suite
+    from simcse_pl.lab.optuna_search import OptunaTrial
+    from simcse_pl.results import SuiteResults
+
+log = logging.getLogger("simcse_pl.train")
+
+
+@quiet("pytorch_lightning", "lightning_fabric", level=logging.WARNING)  # importing Lightning sets INFO
+@quiet("lightning_fabric.strategies.launchers", level=logging.INFO)  # says which rank was killed
+def train(config: DictConfig) -> dict[str, Any]:
+    """Train an encoder, test and save the best checkpoint, and return the content of results.json.
+
+    A job of a sweep that has finished is not run again, and one that was interrupted is resumed. A job of a multirun
+    runs in a separate process if it has several ranks, or if several jobs run at once; the returned content is empty
+    if it fails there, or has not ended.
+
+    Raises:
+        UserError: the folder holds another job, or the checkpoint does not fit.
+    """
+    folder, runtime = Path(config.run_dir), HydraConfig.get()
+    description = describe_job(config, runtime)
+    finished = partial(finished_job, folder, description["overrides"])
+    if resume_option(config.resume) == "auto" and (results := finished()) is not None:
+        log.info("%s has run already", folder)
+        return results
+    if runtime.mode == RunMode.MULTIRUN and locate("simcse_pl.lab.multirun.start_elsewhere")(config, runtime):
+        return finished() or {}
+    with locked(folder), ExitStack() as restored:
+        restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
+        trial: OptunaTrial | None = instantiate(config.get("search"))
+        return train_here(with_values(config, trial.values) if trial else config, description, checkpoint, trial)
+
+
+def train_here(
+    config: DictConfig, description: dict[str, Any], checkpoint: Path | None, trial: "OptunaTrial | None"
+) -> dict[str, Any]:
+    """Train in this process. `description` is the part of results.json that says which job it is."""
+    started, folder = time.monotonic(), Path(config.run_dir)
+    gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
+    options: Any = OmegaConf.to_container(config, resolve=True)
+    metadata = RunMetadata(options)
+    trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    torch.set_float32_matmul_precision("high")
+
+    with getattr(trainer.strategy, "loading_weights", nullcontext)():  # of a strategy that shards them
+        encoder: SentenceEncoder = instantiate(config.model)
+    module = build_module(config, encoder)
+    data = build_data(config, module)
+    suite = read_test_tasks(config)
+    data.setup()
+    module.prepare(data.row_kinds)
+    default_dropout = config.model.get("dropout") is config.model.get("attention_dropout") is None
+    if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
+        check_views_differ(encoder, [data.sets[name or ""] for name in module.embedded_datasets])
+    if trainer.is_global_zero:
+        with atomic_write(folder) as new:
+            (new / RESOLVED_CONFIG.parent).mkdir()
+            (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
+
+    with closing_run():
+        settings = run_settings(trainer, module, data, description["choices"])
+        trainer.loggers = list(instantiate(config.get("logger") or {}).values())
+        for logger in trainer.loggers:
+            logger.log_hyperparams(options | {"choices": description["choices"], "settings": settings})
+        for name, value in settings.items():
+            log.info("%-13s %s", name, value)
+        for place in dashboards(trainer):
+            log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
+        results = description | {"settings": settings} | train_and_test(trainer, module, data, metadata, checkpoint)
+        if trainer.is_global_zero:
+            module.objective.save(encoder, folder / "encoder")
+            if trial:
+                results["trial"] = trial.tell(best_score(results))
+            write_results(config, results, suite, module, started)
+    return results
+
+
+def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
+    """Return the trainer with the callbacks of the config and further ones, and make its GPU the current one."""
+    callbacks = [*instantiate(config.callbacks).values(), *callbacks]
+    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    check_trainer(trainer)
+    if trainer.strategy.root_device.type == "cuda":
+        torch.cuda.set_device(trainer.strategy.root_device)  # for what is loaded before training
+    return trainer
+
+
+def build_data(config: DictConfig, module: SimCSEModule) -> SentenceDataModule:
+    """Return the datamodule of what a module trains; it has not read its data yet."""
+    parts = {"templates": module.encoder.templates, "evaluators": instantiate(config.evaluators)}
+    if any(getattr(part, "whole_words", False) for part in module.modules()):
+        segment = instantiate(config.segmenter)
+        if getattr(segment, "func", segment) is not spaces:  # the tokenizer knows these words
+            parts["segment"] = segment
+    data: SentenceDataModule = instantiate(config.data, tokenizer=module.encoder.tokenizer, **parts)
+    for name in config.objectives:
+        if name not in data.sets:
+            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
+    return data
+
+
+def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
+    """Return the LightningModule that trains an encoder. Its class needs to accept only the parts that are set."""
+    if config.encoders not in ("one", "two"):
+        raise UserError(f"encoders={config.encoders}: it should be one or two")
+    parts = {
+        "encoder": encoder,
+        "objective": instantiate(config.objective),
+        "optimizer": instantiate(config.optimizer),
+        "scheduler": instantiate(config.scheduler),
+        "auxiliary": instantiate(config.get("auxiliary")) or None,
+        "queue": instantiate(config.get("queue")),
+    }
+    if config.encoders == "two":
+        with torch.device("meta") if encoder.device.type == "meta" else nullcontext():
+            parts["positive_encoder"] = instantiate(config.model)
+    if config.objectives:
+        from simcse_pl.losses.per_dataset import LossPerDataset  # what most runs do not need
+
+        parts["objective"] = LossPerDataset(parts["objective"], instantiate(config.objectives))
+    parts = {name: part for name, part in parts.items() if part is not None}
+    module: SimCSEModule = instantiate(config.module)(**parts)
+    if not isinstance(module, SimCSEModule):
+        raise UserError(f"module._target_={config.module._target_}: it must be a SimCSEModule")
+    return module
+
+
+def read_test_tasks(config: DictConfig) -> "Suite | None":
+    """Read the tasks that are measured at the end, so that a damaged file ends the run before it trains.
+
+    The paper's score, the mean of the STS tasks, is left out with a warning if the folder of SentEval is not known.
+    """
+    tasks = [config.test_tasks] if isinstance(config.test_tasks, str) else list(config.test_tasks)
+    if "sts" in tasks and not config.senteval_dir:
+        tasks.remove("sts")
+        log.warning("the mean of the STS tasks will not be measured: set SENTEVAL_DIR or senteval_dir=FOLDER")
+    if not tasks:
+        return None
+    from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
+
+    suite = load_suite(tasks, config.senteval_dir, classifier=config.transfer.classifier)
+    if suite.failed:
+        raise UserError(f"test_tasks: {failures(suite.failed)}")
+    return suite
+
+
+def dashboards(trainer: pl.Trainer) -> list[str]:
+    """Return where the runs of W&B are; on rank 0, the only one that knows."""
+    return [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
+
+
+def write_results(
+    config: DictConfig, results: dict[str, Any], suite: "Suite | None", module: SimCSEModule, started: float
+) -> None:
+    """Measure the saved encoder on the tasks, write, log and print all results, and remove checkpoints.
+
+    `started` is the time of `time.monotonic` when the run started.
+    """
+    trainer: Any = module.trainer
+    folder, places, finite = Path(config.run_dir), dashboards(trainer), math.isfinite(best_score(results))
+    evaluators = trainer.datamodule.evaluators.values()
+    stsb = (evaluator.stsb.get("test") for evaluator in evaluators if hasattr(evaluator, "stsb"))
+    shown_task = next(filter(None, stsb), None) if places and finite else None
+    measured = measure_tasks(module.encoder, suite, shown_task) if suite or shown_task else None
+    if suite and measured:
+        results |= task_scores(measured, suite)
+    write_json(folder / RESULTS_FILE, results)
+    for logger in trainer.loggers if finite else ():
+        if hasattr(logger, "log_results"):
+            logger.log_results(results, measured)
+    if not config.keep_checkpoints:
+        remove_checkpoints(folder)
+    show(run_table(results).printed())
+    if suite and measured:
+        show_tasks(results, measured)
+    show(run_places(folder, time.monotonic() - started, places))
+    if results.get("failed"):
+        raise UserError(failures(results["failed"]))
+
+
+def show_tasks(results: Mapping[str, Any], measured: "SuiteResults") -> None:
+    """Print the scores of the test tasks, with the paper's row of this run if there is one."""
+    content = dict(measured) | {"sts": [scores for scores in measured.sts if scores.task in results["sts"]]}
+    paper = locate("simcse_pl.lab.published.row_of_run")(results)
+    for table in locate("simcse_pl.lab.tables.task_tables")([Result(**content, label="this run", paper=paper)]):
+        show(table.printed())
+
+
+def failures(failed: Mapping[str, str]) -> str:
+    """Return the tasks that failed, and why, in one line."""
+    return "; ".join(f"{task}: {why}" for task, why in failed.items())

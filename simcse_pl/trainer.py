@@ -1,0 +1,82 @@
+"""Lightning's trainer in the fastest precision of the device."""
+
+import os
+from typing import Annotated, Any
+
+import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pytorch_lightning import Trainer
+from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
+from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
+
+from simcse_pl.utils.errors import UserError, first_line
+
+
+def has_bf16(accelerator: str) -> bool:
+    """Return whether Lightning's device of an accelerator has hardware for bfloat16, which is then the fastest."""
+    if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    is_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.backends.mps.is_available())
+    return is_cpu and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def make_trainer(
+    precision: str | int | None = "auto",
+    accelerator: str = "auto",
+    val_check_interval: PositiveInt | Annotated[float, Field(gt=0, le=1)] = 1.0,
+    log_every_n_steps: NonNegativeInt = 50,
+    gradient_clip_val: NonNegativeFloat | None = None,
+    **options: Any,
+) -> Trainer:
+    """Return Lightning's trainer; raise UserError if it cannot train an encoder.
+
+    Args:
+        precision: one of Lightning's, or `auto`: bf16-mixed if the hardware supports it, else 32-true.
+            With bf16-mixed, weights, normalization, the loss, the optimizer and validation stay in float32.
+        accelerator, val_check_interval, log_every_n_steps, gradient_clip_val: see Lightning's trainer.
+        options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
+    """
+    if (options.get("max_steps") or -1) > 0:
+        options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
+    if precision == "auto":
+        precision = "bf16-mixed" if has_bf16(accelerator) else "32-true"
+    if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004
+        mixed = precision.replace("true", "mixed")
+        raise UserError(f"precision={precision}: small updates of such weights are lost: set it to {mixed}")
+    if getattr(options.get("strategy"), "shards_weights", False):
+        options["inference_mode"] = False  # it would gather weights that cannot be trained
+    options |= {"val_check_interval": val_check_interval, "log_every_n_steps": log_every_n_steps}
+    if os.environ.get("SLURM_NTASKS") == "1" and not TorchElasticEnvironment.detect():
+        # As outside of SLURM, this process starts the ranks. Lightning would train on one device only.
+        options["plugins"] = [*(options.get("plugins") or []), LightningEnvironment()]
+    try:
+        trainer = Trainer(
+            precision=precision,  # type: ignore[arg-type]
+            accelerator=accelerator,
+            gradient_clip_val=gradient_clip_val,
+            **options,
+        )
+    except (MisconfigurationException, ModuleNotFoundError, RuntimeError, TypeError, ValueError) as error:
+        raise UserError(f"trainer: {first_line(error)}") from error
+    _check_ranks(trainer)
+    return trainer
+
+
+def _check_ranks(trainer: Trainer) -> None:
+    """Raise UserError if ranks would be missing, train alone, lose their results, or hold a part of the weights."""
+    strategy, devices = trainer.strategy, trainer.num_devices * trainer.num_nodes
+    started = trainer._accelerator_connector.cluster_environment.world_size()
+    if isinstance(strategy.launcher, _MultiProcessingLauncher):
+        raise UserError("strategy: the results of spawned and forked processes are lost: set it to ddp")
+    known = isinstance(strategy, SingleDeviceStrategy | DDPStrategy) and not isinstance(strategy, DeepSpeedStrategy)
+    if not (known or getattr(strategy, "shards_weights", False)):
+        raise UserError("strategy: its gradients cannot be clipped by their norm: set trainer=ddp or trainer=fsdp")
+    external = trainer._accelerator_connector.cluster_environment.creates_processes_externally
+    if trainer.num_nodes > 1 and not external and "NODE_RANK" not in os.environ:
+        raise UserError(f"num_nodes={trainer.num_nodes}: nothing starts the other nodes: use torchrun or SLURM")
+    if started != devices:
+        asked = f"devices={trainer.num_devices}, num_nodes={trainer.num_nodes}"
+        raise UserError(f"{asked}: {started} processes were started: start one for each device, and set trainer=ddp")

@@ -1,0 +1,212 @@
+"""Files as people have them: each is read right, whatever its layout and characters, or refused with what to set."""
+
+import csv
+import gzip
+import json
+import re
+
+import pandas
+import pytest
+
+from simcse_pl.data.formats import open_table
+from simcse_pl.data.layout import Layout
+from simcse_pl.data.rows import iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.sources import open_source
+from simcse_pl.utils.errors import UserError
+
+ZH = [("花呗怎么还款", "怎样还花呗"), ("他说：“好”", "他同意了"), ("一个男人在弹吉他。", "他在弹。")] * 3
+TW = [("繁體中文的句子很長。", "這是另一個句子。"), ("他說：「好」", "他同意了")] * 4
+JA = [("男性がギターを弾いています。", "彼は弾いている。"), ("犬が走る。", "動物が動く。")] * 4
+KO = [("한 남자가 기타를 치고 있다.", "그는 연주한다."), ("개가 달린다.", "동물이 움직인다.")] * 4
+DE = [("Ein Mann fährt über die Brücke.", "Er fährt nach München."), ("Zwei Hunde, ein Ball, Schnee", "Spiel")] * 4
+FR = [("Un élève répète la leçon.", "Il étudie à l'école."), ("Où est le garçon ?", "Le garçon est là.")] * 4
+MARKS = [('"Go!" he said', "x"), ('He said "hi".', "Greeting"), ('"Yes."', "A, b; c")]
+TEXT = ["A dog\u0085 runs.", "A cat\u2028 sleeps.", "半年。"]
+LONG = ("word " * 60_000).strip()
+
+
+def table(rows, separator="\t", end="\n", encoding="utf-8"):
+    return "".join(separator.join(row) + end for row in rows).encode(encoding)
+
+
+def objects(rows, array=False):
+    dicts = [dict(zip("ab", row, strict=True)) for row in rows]
+    return json.dumps(dicts, indent=1).encode() if array else "\n".join(map(json.dumps, dicts)).encode()
+
+
+READ = {
+    "UTF-8 with a byte order mark": ("a.csv", b"\xef\xbb\xbf" + table(ZH, ","), ZH),
+    "tabs in txt": ("a.txt", table(DE), DE),
+    "commas in tsv": ("a.tsv", table([("one", "two"), ("three", "four")], ","), [("one", "two"), ("three", "four")]),
+    "semicolons": ("a.csv", table(DE, ";"), DE),
+    "pipes": ("a.csv", table(DE, "|"), DE),
+    "double pipes": ("a.txt", table(ZH, "||"), ZH),
+    "double pipes in csv": ("a.csv", table(DE, "||"), DE),
+    "commas and tabs": ("a.csv", table(DE), DE),
+    "marks of the text": ("a.tsv", table(MARKS), MARKS),
+    "a mark within a cell": ("a.csv", b'5" screen,Small\nA,B\n', [('5" screen', "Small"), ("A", "B")]),
+    "a line of a spreadsheet": ("a.csv", b"sep=;\ntext;question\n" + table(DE, ";"), DE),
+    "Windows' line ends": ("a.txt", table(ZH, end="\r\n"), ZH),
+    "line ends of old Macs": ("a.txt", "\r".join(TEXT).encode(), [(line,) for line in TEXT]),
+    "no end of the last line": ("a.tsv", table(DE).rstrip(), DE),
+    "JSON lines in txt": ("a.txt", objects(ZH), ZH),
+    "JSON lines in csv": ("a.csv", objects(ZH), ZH),
+    "JSON lines in json": ("a.json", objects(ZH), ZH),
+    "a JSON array": ("a.json", objects(ZH, array=True), ZH),
+    "blank lines": ("a.tsv", table(DE, end="\n\n \n"), DE),
+    "NUL": ("a.tsv", b"A\x00 dog.\tRuns\nB\tC\n", [("A\x00 dog.", "Runs"), ("B", "C")]),
+    "one line": ("a.txt", b"A dog runs.", [("A dog runs.",)]),
+    "a tab in a sentence": ("a.txt", b"One tab\there.\nNone.\n", [("One tab\there.",), ("None.",)]),
+    "commas in sentences": ("a.txt", b"a, b\nc, d\n", [("a, b",), ("c, d",)]),
+    "brackets in sentences": ("a.txt", b"{Braces} too.\n[MASK] too.", [("{Braces} too.",), ("[MASK] too.",)]),
+    "a long cell": ("a.csv", table([(LONG, "b"), ("c", "d e")], ","), [(LONG, "b"), ("c", "d e")]),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_files_are_read_right(case, write_file):
+    name, content, rows = READ[case]
+    assert read_rows(write_file(name, content)) == rows
+
+
+ENCODED = {"utf-16": ZH, "gb18030": ZH, "big5": TW, "shift_jis": JA, "euc_kr": KO, "cp1252": DE, "latin-1": FR}
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_the_encoding_that_an_error_names_reads_the_file(encoding, write_file):
+    rows, path = ENCODED[encoding], write_file("a.tsv", table(ENCODED[encoding], end="\r\n", encoding=encoding))
+    with pytest.raises(UserError, match="line 1: not UTF-8 .*; if it is .*, say so by data.encoding") as error:
+        read_rows(path)
+    named = re.search("if it is ([^,]+),", str(error.value))[1]
+    zipped = write_file("a.tsv.gz", gzip.compress(path.read_bytes()))
+    for way, file in ((named, path), (encoding, path), (named, zipped)):
+        assert read_rows(file, layout=Layout(encoding=way)) == rows
+
+
+REFUSED = {
+    "a ragged row": ("a.tsv", b"A\tB\nC\nD\tE\n", {}, "line 2: 1 columns where there should be 2 .*on_invalid_row"),
+    "the header again": ("a.csv", b"text,title\na b,x\ntext,title\n", {}, "line 3: the columns' names again"),
+    "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', {}, "line 2: .* quotation mark missing"),
+    "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', {}, "line 1: .* quotation mark missing"),
+    "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", {}, "line 2: not UTF-8"),
+    "UTF-16 without its mark": ("a.txt", "A dog runs.\n".encode("utf-16-le"), {}, "NUL bytes.; if it is utf_16_le"),
+    "an empty cell": ("a.tsv", b"A\tB\nC\t\n", {}, "line 2: column 1 is empty .*on_invalid_row=drop"),
+    "an empty file": ("a.txt", b"", {}, "a.txt has no rows"),
+    "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], {}, "cannot be read"),
+    "an unknown ending": ("a.dat", b"A\n", {}, "data.format names another's format"),
+    "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", {}, "column 1 has numbers, .* data.score_column"),
+    "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", {"score_column": 1}, "line 2: .*'1,2,3'"),
+    "an empty label": ("a.csv", b"text,label\na,b\nc, \n", {}, "a.csv, line 3: column label is empty"),
+    "a number": ("a.jsonl", b'{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
+    "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', {}, "column x is not text: ..b', 'c"),
+    "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', {}, "line 2: not a JSON object"),
+    "no valid rows": ("a.csv", b"text,label\na,\n", {"on_invalid_row": "drop"}, "a.csv has no valid rows"),
+    "one label": ("a.txt", table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]), {}, "column 2 has only 蕴含"),
+    "a label that is read twice": (
+        "a.csv",
+        b"sentence1,gold_label,sentence2\na,neutral,b\n",
+        {"label_column": 1, "columns": [0, "gold_label"]},
+        "data.columns: .* other than 1, which",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_files_are_refused_with_what_to_do(case, write_file):
+    name, content, options, message = REFUSED[case]
+    with pytest.raises(UserError, match=message):
+        list(iterate_rows(write_file(name, content), **options))
+
+
+@pytest.mark.parametrize(
+    ("cells", "scores"),
+    [(("0,5", "4"), (0.5, 4)), (("1,234.5", "0"), (1234.5, 0)), (("1.234,5", "-7,25"), (1234.5, -7.25))],
+)
+def test_decimals_and_thousands_have_commas_or_points(cells, scores, write_file):
+    path = write_file("a.csv", table([("A, b", cells[0]), ("C", cells[1])], ";"))
+    assert [float(score) for _, score in iterate_rows(path, score_column=1)] == list(scores)
+
+
+QUOTED = [('He said "hi".', "Greeting"), ('"Yes."', "A\tyes"), ("Two\nlines", "One")]
+
+
+@pytest.mark.parametrize("separator", ["\t", ";", ","])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_what_pandas_writes_is_read_back(name, separator, quoting, tmp_path):
+    pandas.DataFrame(QUOTED, columns=["a", "b"]).to_csv(tmp_path / name, sep=separator, quoting=quoting, index=False)
+    assert read_rows(tmp_path / name, ["a", "b"]) == QUOTED
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("sent0\tsent1\nA dog runs.\tAn animal moves.\n", True),
+        ("Sentence 1\t#2 String\na\tb\n", True),
+        ("句子1\t句子2\n花呗怎么还款\t怎样还花呗\n", True),
+        ("frage\tantwort\nWo ist der Hund?\tIm Garten hinter dem Haus\n", True),
+        ("甲\t乙\t丙\n花呗怎么还款\t怎样还花呗\t1\n可以\t行\t0\n", True),
+        ("标准问\t相似问\n花呗怎么还款\t怎样还花呗\n", True),
+        ("花呗怎么还款\t怎样还花呗\n可以\t行\n", False),
+        ("订单问题\t物流问题\n可以\t行\n", False),
+        ("半年。\t半\nx\ty\n", False),
+        ("花呗\t借呗\t1\n可以\t行\t0\n", False),
+        ("a dog\ta cat\nthe dog\tthe cat\n", False),
+        ("Hello\tWorld\nYes\tNo\n", False),
+        ("A\tB\t4.2\nC\tD\t1.0\n", False),
+    ],
+)
+def test_a_header_is_found(text, header, write_file, caplog):
+    caplog.set_level("INFO")
+    path = write_file("a.tsv", text)
+    assert (open_source(str(path)).header is not None) == header
+    assert caplog.messages[0].endswith("with the column names " + ", ".join(text.split("\n")[0].split("\t"))) == header
+    for given in (True, False):
+        assert (open_source(str(path), Layout(header=given)).header is not None) == given
+    assert open_source(str(path), columns=["text"]).header is not None
+
+
+# Line breaks to Python's splitlines but not to a file, what is no character, what joins, and what runs the other way.
+ODD = (
+    *("\u0085", "\u2028", "\u2029", "\x1c", "\x1e", "\x0b", "\x0c", "\r", "\t", "\xa0", "\u3000", "\ufeff", "\x00"),
+    *("\u200b", "\u200d", "\ufffd", "\U0010ffff", "\u00e9", "\U0001f469\u200d\U0001f467", "\u202e", "\u05e9\u05dc"),
+    *('"', "'", ",", "\\", "[MASK]", "</s>", "#", "\u534a\u5e74"),
+)
+
+
+@pytest.mark.parametrize("name", ["d.txt", "d.txt.gz"])
+def test_only_newlines_end_a_line_of_text(name, tmp_path):
+    lines = [f"a {odd} b" for odd in ODD]
+    text = ("\ufeff" + "\r\n".join(lines[:20]) + "\n \n" + "\n".join(lines[20:])).encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    assert list(iterate_sentences(tmp_path / name)) == lines
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "d.jsonl", "d.parquet"])
+def test_tables_are_read_back(name, tmp_path):
+    rows, path = [(f"a {odd} b", f"c{odd}{odd}d") for odd in ODD], tmp_path / name
+    frame = pandas.DataFrame(rows, columns=["x", "y"])
+    if name.endswith("parquet"):
+        frame.to_parquet(path)
+    elif name.endswith("jsonl"):
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, index=False, quoting=csv.QUOTE_ALL)
+    assert read_rows(path) == rows
+    assert read_rows(path, ["y", "x"]) == [row[::-1] for row in rows]
+    assert list(iterate_sentences(path, 0)) == [row[0] for row in rows]
+
+
+@pytest.mark.parametrize(("first", "places"), [("", ["line 2", "line 5"]), ("sep=,\n", ["line 3", "line 6"])])
+def test_line_numbers_count_lines_not_rows(first, places, tmp_path):
+    (tmp_path / "data.csv").write_text(f'{first}text,label\n"one\nmore",two\n\nthree,four\n')
+    assert [place for place, _ in open_table(tmp_path / "data.csv").records] == places
+
+
+def test_the_keys_of_all_objects_are_the_columns(tmp_path):
+    objects = ['{"a": "x", "b": 1}', '{"b": "y", "c": 2}']
+    expected = [["x", 1, None], [None, "y", 2]]
+    for name, text in (("d.jsonl", "\n\n".join(objects)), ("d.json", "[" + ",\n".join(objects) + "]")):
+        (tmp_path / name).write_text(text)
+        table = open_table(tmp_path / name)
+        assert table.header == ["a", "b", "c"] and [cells for _, cells in table.records] == expected

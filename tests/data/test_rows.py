@@ -1,0 +1,51 @@
+"""Rows: columns by name and position, labels, documents, invalid rows, the paper's files, the Hub."""
+
+import itertools
+
+import pytest
+
+from simcse_pl.data.layout import Layout
+from simcse_pl.data.rows import documents_of, iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.sources import open_source
+from simcse_pl.utils.errors import UserError
+
+
+def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(write_file, caplog):
+    path = write_file("d.csv", "sent0,sent1,hard_neg\na,b,c\na,b,\n, ,c\n")
+    assert read_rows(path, on_invalid_row="blank") == [("a", "b", "c"), ("a", "b", ""), ("", "", "c")]
+    assert caplog.messages[-1] == f"{path}: 3 empty cells are read as empty sentences"
+
+
+def test_the_other_columns_are_sentences(write_file):
+    path = write_file("d.csv", "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n")
+    for column in ("gold_label", 1):
+        assert list(iterate_rows(path, label_column=column)) == [(("a", "b"), "neutral"), (("c", "d"), "entailment")]
+
+
+def test_blank_lines_separate_documents(write_file):
+    """Several ones, with spaces in them, and at both ends."""
+    path = write_file("d.txt", "\n\na\nb\n \n\n\t\nc\nd\n\ne\n\n")
+    rows, documents = zip(*documents_of(open_source(path)), strict=True)
+    assert list(rows) == read_rows(path)
+    assert [len(list(group)) for _, group in itertools.groupby(documents)] == [2, 2, 1]
+    assert len(set(documents)) == 3
+
+
+def test_rows_of_a_table_are_no_documents(write_file):
+    path = write_file("d.txt", "a\tb\nc\td\n")
+    with pytest.raises(UserError, match="does not show which sentences follow each other"):
+        list(documents_of(open_source(path)))
+    assert len(list(documents_of(open_source(path, Layout(format="text"))))) == 2
+
+
+def test_an_accented_letter_is_one_character(write_file):
+    assert read_rows(write_file("d.txt", "Cafe\u0301\n")) == [("Caf\u00e9",)]
+
+
+def test_sentences_are_lines_or_a_column(write_file):
+    assert list(iterate_sentences(write_file("c.txt", "A dog.\n\nA cat.\nA dog.\n"))) == ["A dog.", "A cat.", "A dog."]
+    path = write_file("c.csv", 'id,caption\n1,"A dog, a cat."\n2,Rain.\n')
+    for column in ("caption", 1):
+        assert list(iterate_sentences(path, column)) == ["A dog, a cat.", "Rain."]
+    with pytest.raises(UserError, match="c.csv has 2 columns.*, caption: choose the one with the sentences"):
+        list(iterate_sentences(path))

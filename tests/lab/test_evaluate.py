@@ -1,0 +1,149 @@
+"""evaluate.py: the whole protocol with a damaged task, tasks of mteb, a post-processing that is kept and used again."""
+
+import random
+import sys
+from functools import partial
+
+import pandas
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch.utils._pytree import tree_flatten_with_path
+
+import simcse_pl
+from simcse_pl.evaluation.suite import evaluate_suite, load_suite, postprocessed, released_fitting_sets
+from simcse_pl.models.load import load_encoder
+from simcse_pl.postprocessing.linear import Whitening
+from simcse_pl.postprocessing.post_process import load
+from simcse_pl.tools.sentence_index import RetrievalTask
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import read_json
+from tests.conftest import SENTENCES
+from tests.lab.test_mteb_tasks import PAIRS, LocalSts
+from tests.senteval_bundle import write_bundle
+
+QUERIES = ["A man plays a guitar.", "Dogs run"]
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    path = tmp_path / "sentences.csv"
+    frame = pandas.DataFrame(
+        {"id": range(16), "left": SENTENCES * 2, "right": [f"{text} Yes!" for text in SENTENCES] * 2}
+    )
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture
+def evaluate(run_command, tmp_path):
+    """Run evaluate.py; returns what it printed, and the folder that it wrote."""
+
+    def run(*arguments, folder="run", status=0):
+        done = run_command("evaluate.py", *arguments, f"hydra.run.dir={tmp_path}/{folder}", status=status)
+        assert "Traceback" not in done.stderr and "Warning" not in done.stderr, done.stderr
+        return done, tmp_path / folder
+
+    return run
+
+
+def measured(encode, suite, postprocess=None):
+    """Return the results of evaluate.py's parts in this process."""
+    results = evaluate_suite(postprocessed(encode, postprocess) if postprocess else encode, suite).model_dump()
+    return {name: results[name] for name in ("sts", "transfer", "geometry")}
+
+
+def assert_same(results, expected):
+    """Compare nested results: numbers to within 1e-5, and anything else exactly."""
+    (mine, _), (theirs, _) = map(tree_flatten_with_path, ({name: results[name] for name in expected}, expected))
+    close = partial(pytest.approx, rel=1e-5, abs=1e-5)
+    assert dict(mine) == {place: close(leaf) if isinstance(leaf, float) else leaf for place, leaf in theirs}
+
+
+def test_every_protocol_on_a_bundle_with_a_damaged_task(evaluate, make_model, tmp_path, sentences):
+    bundle = write_bundle(tmp_path / "damaged")
+    (bundle / "STS" / "STS13-en-test" / "STS.gs.FNWN.txt").write_text("1.0\n")
+    done, folder = evaluate(
+        *[f"encoder={make_model('roberta')}", "pooling=cls", "num_layers=1", f"senteval_dir={bundle}", "dims=[8,3]"],
+        *["tasks=[sts,transfer,geometry]", "aggregation=wmean", "label=mine"],
+        *[f"retrieval.corpus={sentences}", "retrieval.column=left", f"retrieval.queries=[{','.join(QUERIES)}]"],
+        r"paper={table: table_b3_sts_wmean, row: BERT-base-flow \(NLI\)}",
+        status=2,
+    )
+    encoder = load_encoder(str(make_model("roberta")), pooling="cls", num_layers=1)
+    results, suite = read_json(folder / "results.json"), load_suite(["sts", "transfer", "geometry"], bundle)
+    assert_same(results, measured(encoder.encode, suite))
+    assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
+    cut = measured(lambda texts: encoder.encode(texts)[:, :3], load_suite(["sts"], bundle))
+    assert_same(results["dims"]["3"], {"sts": cut["sts"]})
+    assert results["settings"].items() >= {"pooling": "cls", "num_layers": 1, "postprocess": None, "dim": 32}.items()
+    assert list(results["failed"]) == ["STS13"]
+    assert "error: not measured: STS13; everything else was measured" in done.stderr
+    row = pandas.read_csv(folder / "sts.csv").iloc[0]
+    for score in results["sts"]:
+        assert row[score["task"]] == pytest.approx(100 * score["wmean"]["spearman"], abs=1e-3)
+        assert f"{row[score['task']]:.2f}" in done.stdout
+    assert "paper, Table B.3: BERT-base-flow (NLI)" in (folder / "sts.md").read_text()
+    assert "STS14 is left out: no STS.input files in" in done.stdout
+    names = {path.name for path in folder.iterdir()}
+    assert {"config", "evaluate.log", "transfer.tex", "geometry.csv", "spectrum.md"} <= names
+
+
+def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_model, sentences, tmp_path):
+    bundle = write_bundle(tmp_path / "bundle")
+    common = [f"encoder={make_model('bert')}", "pooling=mean", f"senteval_dir={bundle}", "tasks=STS-B"]
+    search = [f"retrieval.corpus={sentences}", "retrieval.column=left", f"retrieval.queries=[{','.join(QUERIES)}]"]
+    fit = ["postprocess=whitening", "postprocess.dim=5", "fit_on=nli", f"nli={sentences}"]
+    fit += ["fit_columns=[left,right]", "fit_limit=12"]
+    done, first = evaluate(*common, *fit, *search, folder="first")
+    encoder = load_encoder(str(make_model("bert")), pooling="mean")
+    both = pandas.read_csv(sentences)[["left", "right"]].to_numpy().flatten()
+    fitted_on = random.Random(42).sample(list(dict.fromkeys(both)), 12)
+    assert f"on 12 sentences of {sentences}" in done.stdout
+    whitening = Whitening(dim=5).fit(encoder.encode(fitted_on))
+    torch.testing.assert_close(load(first / "postprocess").matrix, whitening.matrix)
+    results = read_json(first / "results.json")
+    assert_same(results, measured(encoder.encode, load_suite(["STS-B"], bundle), whitening))
+    found = RetrievalTask(sentences, QUERIES, column="left")(postprocessed(encoder.encode, whitening))
+    assert_same(results, {"retrieval": found.model_dump()})
+    fit = {"fit_columns": ["left", "right"], "fit_limit": 12, "nli": str(sentences), "fit_seed": 42}
+    assert results["settings"]["postprocess"] == {"name": "whitening", "fit_on": "nli", "dim": 5, **fit}
+
+    saved = ["postprocess=saved", f"postprocess.folder={first}/postprocess"]
+    _, second = evaluate(*common, *saved, *search, folder="second")
+    again = read_json(second / "results.json")
+    assert_same(again, {name: results[name] for name in ("sts", "retrieval")})
+    assert again["settings"]["postprocess"] == {"name": "whitening", "fit_on": f"{first}/postprocess", "dim": 5}
+    assert not (second / "postprocess").exists()
+
+
+def test_a_postprocess_fitted_as_released(evaluate, make_model, tmp_path):
+    bundle = write_bundle(tmp_path / "bundle")
+    given = [f"encoder={make_model('bert')}", "pooling=mean", f"senteval_dir={bundle}", "tasks=STS-B"]
+    _, folder = evaluate(*given, "postprocess=whitening", "postprocess.dim=5", "fit_on=released")
+    results, suite = read_json(folder / "results.json"), load_suite(["STS-B"], bundle)
+    encode, fit_on = load_encoder(str(make_model("bert")), pooling="mean").encode, released_fitting_sets(suite, bundle)
+    expected = evaluate_suite(postprocessed(encode, Whitening(dim=5), fit_on=fit_on), suite).model_dump()
+    assert_same(results, {"sts": expected["sts"]})
+    assert results["label"].endswith("whitening (released)")
+
+
+def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules["mteb.get_tasks"]._TASKS_REGISTRY, "LocalSts", LocalSts)
+    bundle = write_bundle(tmp_path / "downstream")
+    (tmp_path / "probing").mkdir()
+    rows = [f"{split}\t{number % 2}\t{number} dogs\n" for split in ("tr", "va", "te") for number in range(20)]
+    (tmp_path / "probing" / "subj_number.txt").write_text("".join(rows))
+    given = [f"encoder={make_model('bert')}", "pooling=mean", "label=me/mine", f"senteval_dir={bundle}"]
+    given.append(f"hydra.run.dir={tmp_path}/run")
+    report = simcse_pl.evaluate([*given, "tasks=[probing,LocalSts]", "mteb.prompts={STS: 'word0 '}"])
+    encoder = load_encoder(str(make_model("bert")), pooling="mean")
+    vectors = [encoder.encode([f"word0 {pair[side]}" for pair in PAIRS]) for side in (0, 1)]
+    expected = spearmanr(torch.cosine_similarity(*vectors), [pair[2] for pair in PAIRS])[0]
+    assert report["benchmarks"][0]["score"] == pytest.approx(expected, abs=1e-5)
+    assert report["settings"]["prompts"] == {"STS": "word0 "}
+    assert [task["task"] for task in report["transfer"]] == ["SubjNumber"]
+    assert "cosine_spearman" in capsys.readouterr().out
+    assert len([*(tmp_path / "run" / "mteb" / "results" / "me__mine").glob("*/LocalSts.json")]) == 1
+    with pytest.raises(UserError, match="fit_on=target: with tasks of mteb"):
+        simcse_pl.evaluate([*given, "tasks=[LocalSts]", "postprocess=whitening"])

@@ -1,0 +1,110 @@
+"""The tables of a sweep, read back cell by cell, and the notes below them."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from simcse_pl.lab.sweep_figure import sweep_figure
+from simcse_pl.lab.sweep_tables import sweep_notes, sweep_table
+from tests.lab.invented import group, job, of_seeds
+
+
+def shown(table):
+    """Return heading and rows as a reader sees them."""
+    lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return [cells[0], *cells[2:]]
+
+
+def data(table):
+    return list(csv.DictReader(io.StringIO(table.csv())))
+
+
+def column(table, name):
+    heading, *rows = shown(table)
+    return {row[0]: row[heading.index(name)] for row in rows}
+
+
+def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep):
+    scores = {"0.10": [0.81, 0.8123456789, 0.83], "fixed 0.1": [0.7, 0.75, 0.71], "0.3": [0.7, 0.7, 0.7]}
+    jobs = [job(dev, seed=seed, row=row) for row, own in scores.items() for seed, dev in enumerate(own)]
+    table = sweep_table(group(write_sweep("s", *jobs, table="table_3_dropout", size="mini")))
+    assert column(table, "paper") == {
+        "0.0": "71.1", "0.01": "72.6", "0.05": "81.1", "0.1": "82.5", "0.15": "81.4", "0.2": "80.5", "0.5": "71.0",
+        "fixed 0.1": "43.6", "0.3": "–",
+    }  # fmt: skip
+    for row, own in zip(("0.1", "fixed 0.1"), scores.values(), strict=False):
+        mean, deviation = 100 * np.mean(own), 100 * np.std(own, ddof=1)
+        assert column(table, "dev")[row].removeprefix("* ") == f"{mean:.2f} ± {deviation:.2f} (3)"
+        assert column(table, "test")[row] == f"{mean - 5:.2f} ± {deviation:.2f}"
+        exact = next(one for one in data(table) if one["dropout"] == row)
+        assert [float(exact["dev"]), float(exact["dev std"])] == pytest.approx([mean, deviation], rel=1e-14)
+        assert exact["dev n"] == "3"
+    assert [row for row, cell in column(table, "dev").items() if cell.startswith("*")] == ["0.1"]
+    assert shown(table)[1] == ["0.0", "–", "71.1", "–", "–", "–"]
+
+
+def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep):
+    jobs = [
+        job(dev, row=row, column=setting, options={"setting": setting})
+        for setting, scores in (("unsupervised", (0.6, 0.5)), ("supervised", (0.7, 0.8)))
+        for row, dev in zip(("CLS with MLP", "first-last avg."), scores, strict=True)
+    ]
+    table = sweep_table(group(write_sweep("s", *jobs, table="table_6_pooling")))
+    heading, *rows = shown(table)
+    assert heading[:4] == ["pooling", "setting", "dev", "paper"]
+    assert [row[:4] for row in rows if row[0] in ("CLS with MLP", "first-last avg.")] == [
+        ["CLS with MLP", "unsupervised", "* 60.00 (1)", "81.7"],
+        ["CLS with MLP", "supervised", "70.00 (1)", "86.2"],
+        ["first-last avg.", "unsupervised", "50.00 (1)", "81.2"],
+        ["first-last avg.", "supervised", "* 80.00 (1)", "86.1"],
+    ]
+
+
+def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_the_best(write_sweep):
+    def lowest(loss, row):
+        scores = {"before": {"loss": 2.0}, "best": {"loss": loss}, "test": {}, "test_before": {}}
+        return job(0.0, row=row, monitor="loss", mode="min", **scores)
+
+    groups = group(write_sweep("s", lowest(1.5, "0.1"), lowest(1.25, "0.0"), table="table_3_dropout"))
+    table = sweep_table(groups)
+    assert list(table.frame) == ["dropout", "dev", "dev std", "dev n", "given"]  # not the paper's Spearman
+    shown = dict(table.shown()[["dropout", "dev"]].to_numpy().tolist())
+    assert (shown["0.1"], shown["0.0"]) == ("1.500 (1)", "* 1.250 (1)")
+
+
+def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_published_averages(compare):
+    scores = {"esimcse": [0.81, 0.83, 0.80], "hardness_weighting": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
+    scores |= {"mixcse": [0.85, 0.8601, 0.84], "pcl": [0.75, 0.7601, 0.74]}
+    found = compare(*of_seeds(scores), *of_seeds({"sup_simcse": [0.85] * 3}, setting="supervised"), size="mini")
+    assert shown(sweep_table(found)) == [
+        ["method", "setting", "dev", "difference on dev", "published", "published difference", "test"],
+        ["simcse", "unsupervised", "80.00 ± 1.00 (3)", "–", "76.25", "–", "75.00 ± 1.00"],
+        ["esimcse", "unsupervised", "81.33 ± 1.53 (3)", "+1.33 [-0.10, +2.77]", "78.27", "+2.02", "76.33 ± 1.53"],
+        ["hardness_weighting", "unsupervised", "78.67 ± 1.53 (3)", "-1.33 [-4.20, +1.54]", "–", "–", "73.67 ± 1.53"],
+        ["mixcse", "unsupervised", "85.00 ± 1.01 (3)", "* +5.00 [+4.99, +5.02]", "77.66", "+1.41", "80.00 ± 1.01"],
+        ["pcl", "unsupervised", "75.00 ± 1.01 (3)", "-5.00 [-5.01, -4.98]", "78.11", "+1.86", "70.00 ± 1.01"],
+        ["sup_simcse", "supervised", "85.00 ± 0.00 (3)", "–", "81.57", "–", "80.00 ± 0.00"],
+    ]
+
+
+def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep):
+    given = {"size": "mini", "optimizer.lr": "1e-6", "logger": "csv", "model.dropout": 0.1}
+    settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
+    jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
+    groups = group(write_sweep("s", *jobs, table="table_3_dropout", size="mini"))
+    table, note = sweep_table(groups), "given: optimizer.lr=1e-6 model.dropout=0.1"
+    assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in table.latex()
+    assert {row["given"] for row in data(table)} == {note.removeprefix("given: ")}
+    assert sweep_figure(groups).get_suptitle() == note
+    assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
+
+
+def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep):
+    other = {"validation": "sample", "monitor": "mrr", "best": {"mrr": 0.5}}
+    jobs = [job(0.7, options={"a": 1}), job(0.7, options={"a": 2}, **other)]
+    notes = " ".join(sweep_notes(group(write_sweep("s", *jobs))))
+    for warning in ("validated on different data", "checkpoints chosen by different metrics", "one seed per row"):
+        assert f"warning: {warning}" in notes

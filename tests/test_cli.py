@@ -1,0 +1,244 @@
+"""The exit status and the line of a command that fails, and runs that start from Python."""
+
+import contextlib
+import gc
+import json
+import logging
+import shlex
+import signal
+import sys
+import warnings
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+import simcse_pl.train_job
+from simcse_pl import cli as entry_point
+from simcse_pl.data.rows import iterate_rows
+from simcse_pl.utils.errors import SweepError, UserError
+from simcse_pl.utils.files import cached_rows
+from tests.conftest import tiny
+
+CONFIG = OmegaConf.create({"seed": 1, "debug": False})
+
+
+@pytest.fixture
+def job(monkeypatch):
+    """Pretend that a command composes CONFIG and does something else than to train."""
+
+    def job_(work, mode=RunMode.RUN):
+        runtime = SimpleNamespace(
+            mode=mode, job=SimpleNamespace(config_name="train"), overrides=SimpleNamespace(task=[])
+        )
+        monkeypatch.setattr(entry_point.HydraConfig, "get", lambda: runtime)
+        monkeypatch.setattr(entry_point, "_run", lambda command, config: work())
+        return entry_point._run_job(CONFIG)
+
+    return job_
+
+
+@pytest.fixture
+def ends(monkeypatch, capsys):
+    """Run a command; return the exit status and what it printed to standard error."""
+
+    def ends_(work, *options):
+        monkeypatch.setattr(sys, "argv", ["train.py", *options])
+        monkeypatch.setattr(entry_point.hydra, "main", lambda **config: lambda task: work)
+        with pytest.raises(SystemExit) as end:
+            entry_point.main()
+        return end.value.code, capsys.readouterr().err
+
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    return ends_
+
+
+def raise_(error, cause=None):
+    raise error from cause
+
+
+def test_an_error_is_one_line_or_a_traceback(ends):
+    assert ends(lambda: raise_(RuntimeError("in a callback"), UserError("x=1: no"))) == (2, "error: x=1: no\n")
+    status, printed = ends(lambda: raise_(UserError("x=1: no")), "debug=true")
+    assert status == 2 and "Traceback" in printed
+
+
+def test_only_ranks_and_jobs_of_a_sweep_end_with_their_parent(ends, monkeypatch):
+    ending = []
+    monkeypatch.setattr(entry_point, "end_with_parent", lambda: ending.append(sys.argv[1:]))
+    for options in ([], ["hydra.job.num=1"]):
+        ends(lambda: raise_(UserError("stop here")), *options)
+    assert ending == [["hydra.job.num=1"]]
+
+
+def as_lightning_ends():
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        sys.exit(1)
+
+
+def test_ctrl_c_is_status_130(ends, job):
+    assert ends(as_lightning_ends) == (130, "interrupted\n")
+    assert ends(lambda: job(as_lightning_ends)) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize(("error", "ends"), [(SweepError("another sweep's"), True), (UserError("of this job"), False)])
+def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
+    with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
+        assert job(lambda: raise_(error), RunMode.MULTIRUN) is None
+    assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
+
+
+def test_null_deselects_a_group():
+    options = ["queue=null", "queue=momentum,null", "model.dropout=null"]
+    assert [*map(entry_point._for_hydra, options)] == ["queue=[]", "queue=momentum,[]", "model.dropout=null"]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("语料.txt", "语料.txt"),
+        ("我的 语料=2.txt", "我的 语料=2.txt"),
+        ("[语料.txt, b.txt]", ["语料.txt", "b.txt"]),
+        ("{zh: 开发.tsv, en: dev.tsv}", {"zh": "开发.tsv", "en": "dev.tsv"}),
+        ("'语,料.txt'", "语,料.txt"),
+        ("${run_dir}/语料", "${run_dir}/语料"),
+        ("pairs (1).csv", "pairs (1).csv"),
+        ("a=b.txt", "a=b.txt"),
+        ("a[1]{2}.txt", "a[1]{2}.txt"),
+        ('it\'s "new".txt', 'it\'s "new".txt'),
+        ("{zh: 开发(1).tsv, en: dev(1).tsv}", {"zh": "开发(1).tsv", "en": "dev(1).tsv"}),
+        ("5", 5),
+    ],
+)
+def test_names_need_no_quotation_marks_for_hydra(value, read):
+    option = entry_point._for_hydra(f"data.train={value}")
+    assert OverridesParser.create().parse_override(option).value() == read
+    assert entry_point._for_hydra(option) == option  # the ranks get it again
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """Record how many modules of earlier jobs are left when a job builds its own; Python does not collect cycles."""
+    build, modules, left = simcse_pl.train_job.build_module, weakref.WeakSet(), []
+
+    def build_module(*parts):
+        left.append(len(modules))
+        modules.add(module := build(*parts))
+        return module
+
+    monkeypatch.setattr(simcse_pl.train_job, "build_module", build_module)
+    gc.disable()
+    yield left
+    gc.enable()
+
+
+def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make_model, tmp_path):
+    """The second run gets the sentences themselves."""
+    given = [*tiny(make_model("bert")), f"data.validation={pairs}", "queue=null", "seed=1"]
+    given += ["logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
+    arguments = list(sys.argv)
+    runs = [
+        simcse_pl.train([*given, "data=text", f"data.train={sentences}", f"hydra.run.dir={tmp_path}/1"]),
+        simcse_pl.train([*given, f"hydra.run.dir={tmp_path}/2"], rows=sentences.read_text().splitlines()),
+    ]
+    assert built == [0, 0]
+    assert runs[0]["best"] == runs[1]["best"] != runs[0]["before"]
+    for name, run in enumerate(runs, 1):
+        assert run["folder"] == tmp_path / str(name) and run["seed"] == 1
+        results = json.loads((run["folder"] / "results.json").read_text())
+        assert run["score"] == results["best"]["spearman"]
+        assert {path.name for path in (run["folder"] / "config").iterdir()} >= {"config.yaml", "resolved.yaml"}
+    options = ["tasks=[]", f"data.test={pairs}", f"hydra.run.dir={tmp_path}/evaluated"]
+    measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
+    assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]
+    assert sys.argv == arguments and not HydraConfig.initialized()
+
+
+def test_python_trains_in_a_thread_and_leaves_the_process_as_it_was(sentences, pairs, make_model, tmp_path):
+    def state():
+        names = ("pytorch_lightning", "lightning_fabric", "lightning_fabric.strategies.launchers")
+        levels = [logging.getLogger(name).level for name in names]
+        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        return levels, handlers, torch.get_float32_matmul_precision(), list(warnings.filters)
+
+    given = [*tiny(make_model("bert")), "data=text", f"data.train={sentences}", f"data.validation={pairs}"]
+    given += ["queue=null", "logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
+    before = state()
+    with ThreadPoolExecutor() as pool:
+        run = pool.submit(simcse_pl.train, [*given, f"hydra.run.dir={tmp_path}/thread"]).result()
+    again = simcse_pl.train([*given, f"hydra.run.dir={tmp_path}/main"])
+    assert run["best"] == again["best"] and state() == before
+
+
+def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():
+    file = cached_rows([("Yes \u2028\n", "nein", 0.5), ["a", "b", 1]])
+    assert [*iterate_rows(file, score_column=2)] == [(("Yes", "nein"), "0.5"), (("a", "b"), "1.0")]
+    for rows in ("sentences.txt", pd.DataFrame({"a": ["Yes"], "b": ["nein"]})):
+        with pytest.raises(UserError, match="rows: give a list"):
+            simcse_pl.train(rows=rows)
+
+
+MISTAKES = {  # the command's options, and what the line says
+    "data=text": "data.train is missing: add data.train=VALUE",
+    "objective.temperature=low": "objective.temperature=low: it should be ",
+    "data.columns=[sent0,nothing]": "no column nothing in ",
+    "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
+    "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
+    "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
+    "method=simsce": "method=simsce: there is no such choice; did you mean simcse or esimcse? (method has angle, ",
+    "experiment=sup_roberta_large": "; write model=roberta_large data=wiki (unsup) or data=nli (sup) (",
+    "sweep=table_4_supervised_data sweep.pairs=all": "no option sweep.pairs; write 'sweep.row=ROW, sampled' or ",
+    "experiment=gs_infonce_bert_base": "; write method=gs_infonce model=bert (",
+    "experiment=prompteol_opt_1_3b": "; write experiment=prompteol model.name=NAME model/quantization=nf4_double (",
+    "setting=mlm": "; write experiment=mlm (",
+    "sweep=methods_mini": "; write sweep=methods size=mini (",
+    "auxiliary=mlm auxiliary.mlm.head=new auxiliary.mlm.whole_words=true segmenter=icu model.template_as_text=always "
+    "'model.template=A: {sentence}'": "template_as_text=always: words of a segmenter",
+}
+
+
+@pytest.mark.parametrize("options", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path, monkeypatch):
+    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
+    assert MISTAKES[options] in command("train", *shlex.split(options), f"hydra.run.dir={tmp_path}/run", status=2).err
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(command):
+    row = ["sweep=table_2_objective", "sweep.row='next sentence'", "encoders=two", "--cfg", "job"]
+    printed = OmegaConf.create(command("train", *row).out)
+    assert printed.views._target_.endswith("OneOfNextSentences") and printed.sweep.rows == {}
+    assert printed.encoders == "two" and "hydra" not in printed
+    searched = command("train", "sweep=search", "--cfg", "job", "--package", "optimizer.lr").out
+    assert yaml.safe_load(searched) == {"low": 1e-5, "high": 5e-4, "log": True}
+    assert "val_every: 13\n" in command("train", "-c", "job").out
+
+
+def test_a_config_of_a_name_that_the_project_has_is_an_error(command, tmp_path):
+    (tmp_path / "conf" / "method").mkdir(parents=True)
+    (tmp_path / "conf" / "method" / "arccse.yaml").write_text("objective: {margin: 33.0}\n")
+    given = ["--config-dir", tmp_path / "conf", f"hydra.run.dir={tmp_path}/run"]
+    assert "the project has a config of this name" in command("train", *given, status=2).err
+
+
+def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs, make_model, tmp_path):
+    """The weights do not move, so no validation improves the score of the first one."""
+    given = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.batch_size=2", "logger=csv"]
+    given += [*tiny(make_model("bert")), "optimizer.lr=1e-30", "val_every=1", "callbacks=early_stopping"]
+    given.append("callbacks.early_stopping.patience=2")
+    short, resumed = ["trainer.max_steps=2"], ["trainer.max_steps=9", f"resume={tmp_path}/first/checkpoints/last.ckpt"]
+    runs = [
+        (name, simcse_pl.train([*given, *own, f"hydra.run.dir={tmp_path}/{name}"]))
+        for name, own in [("first", short), ("second", resumed), ("whole", resumed[:1])]
+    ]
+    assert {name: results["steps"] for name, results in runs} == {"first": 2, "second": 3, "whole": 3}

@@ -1,0 +1,183 @@
+"""The datamodule: rows and views of one or several sets, their order on each rank and after a resume, wrong options."""
+
+from types import SimpleNamespace
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DistributedSampler
+
+from simcse_pl import datamodule
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.view import Dropout
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import TEST, VALIDATION
+from simcse_pl.evaluation.sts import load_sample
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import default_roles
+from tests.conftest import quiet_trainer
+from tests.data.conftest import SAMPLE, Shuffled
+
+TEXT = "".join(f"a man is playing a guitar on the street{' !' * i}\n" for i in range(12))  # all in the vocabulary
+CLASSES = ["neutral", "entailment", "contradiction"] * 4
+NLI = "first,label,second\n" + "".join(f"a man{' !' * i},{label},a man\n" for i, label in enumerate(CLASSES))
+
+
+@pytest.fixture
+def make_data(tokenizer, tmp_path):
+    """Make the data of a file, from its text."""
+
+    def make(text, **options):
+        (tmp_path / "rows.txt").write_text(text)
+        data = SentenceDataModule(tokenizer, tmp_path / "rows.txt", **SAMPLE, **options)
+        data.setup()
+        return data
+
+    return make
+
+
+@pytest.fixture
+def make_sets(tokenizer, tmp_path):
+    """Make the data of three sets: sentences with a view, labeled pairs and scored pairs."""
+
+    def make(**options):
+        scored = "".join(f"a man {'!' * i}\ton the street\t{i / 10}\n" for i in range(7))
+        for name, text in (("plain.txt", TEXT), ("nli.csv", NLI), ("scored.tsv", scored)):
+            (tmp_path / name).write_text(text)
+        sets = {
+            "plain": {"train": str(tmp_path / "plain.txt"), "views": {"shuffled": Shuffled()}},
+            "nli": {"train": str(tmp_path / "nli.csv"), "label_column": "label", "batch_size": 3},
+            "scored": {"train": str(tmp_path / "scored.tsv"), "header": False, "score_column": 2},
+        }
+        data = SentenceDataModule(tokenizer, sets=sets, batch_size=5, **SAMPLE, **options)
+        data.setup()
+        return data
+
+    return make
+
+
+def epochs_of(data, epochs):
+    """Return the batches of several epochs, as lists, from one loader with persistent workers."""
+    loader = data.train_dataloader()
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        yield [{name: getattr(x, "tolist", lambda x=x: x)() for name, x in batch.items()} for batch in loader]
+
+
+def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, monkeypatch):
+    first = make_data(TEXT)
+    monkeypatch.setattr(datamodule, "is_first_process", lambda: False)
+    train = first.sets[""].train
+    other = SentenceDataModule(tokenizer, train, evaluators={"sts": None})  # may find no data
+    other.setup()
+    assert len(other.sets[""].chosen) == 12 and not other.sentences
+    other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
+    other.setup("validate")
+    assert other.evaluators == first.evaluators
+    assert other.sentences[VALIDATION].sentences == first.sentences[VALIDATION].sentences
+
+
+@pytest.mark.parametrize("view", [None, Dropout()])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(make_data, view, columns):
+    rows = [tuple("the " * (r + 1) + "dogs" * (c + 1) for c in range(columns)) for r in range(10)]
+    data = make_data("\n".join(map("\t".join, rows)), header=False, batch_size=4, seed=3, views=view)
+    collate = ViewCollator(data.tokenizer, data.max_length)
+    order = DistributedSampler(rows, 1, 0, shuffle=True, seed=3)
+    for epoch, batches in enumerate(epochs_of(data, 2)):
+        order.set_epoch(epoch)
+        drawn = [rows[i] for i in order]
+        expected = [collate(drawn[start : start + 4]) for start in (0, 4, 8)]
+        tensors = [{name: x.tolist() for name, x in batch.items()} for batch in expected]
+        further = {"roles": default_roles(max(2, columns))}
+        places = torch.tensor(list(order)).split(4)
+        of_batches = [{"counts": (len(rows),), "rows": rows.tolist()} for rows in places]
+        assert batches == [x | further | own for x, own in zip(tensors, of_batches, strict=True)]
+
+
+class Recorder(pl.LightningModule):
+    """Trains one number; records its batches, and saves a checkpoint of every step and validation."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append((self.current_epoch, batch["input_ids"].tolist()))
+        return self.weight.square()
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.trainer.save_checkpoint(self.folder / f"{self.trainer.global_step}.ckpt", weights_only=False)
+
+    def on_validation_end(self):
+        self.trainer.save_checkpoint(self.folder / f"{self.trainer.global_step}-validated.ckpt", weights_only=False)
+
+    def configure_optimizers(self):
+        assert self.trainer.estimated_stepping_batches  # makes the loader, as SimCSEModule's schedule does
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("several", "workers", "max_steps"), [(False, 0, 8), (True, 0, -1), (True, 1, 8)])
+def test_a_run_resumed_at_any_step_sees_the_remaining_batches(
+    make_data, make_sets, tmp_path, several, workers, max_steps
+):
+    def make(num_workers=0):
+        if several:
+            return make_sets(num_workers=num_workers)
+        return make_data(TEXT, views=Shuffled(), batch_size=5, num_workers=num_workers)
+
+    def trained(resume=None):
+        data = make(workers)
+        recorder = Recorder(tmp_path / "resumed" if resume else tmp_path)
+        validated = {"val_check_interval": 2, "check_val_every_n_epoch": None}
+        trainer = quiet_trainer(max_epochs=3, max_steps=max_steps, use_distributed_sampler=False, **validated)
+        trainer.fit(recorder, data, ckpt_path=resume and tmp_path / resume)
+        return recorder.seen
+
+    whole = trained()
+    order = [(epoch, batch["input_ids"]) for epoch, own in enumerate(epochs_of(make(), 3)) for batch in own]
+    assert whole == order[: max_steps if max_steps > 0 else None]
+    steps = range(1, len(whole), 5 if several else 3 if workers else 1)
+    for kind in [f"{step}" for step in steps] + [f"{step}-validated" for step in steps if step % 2 == 0]:
+        assert trained(f"{kind}.ckpt") == whole[int(kind.split("-")[0]) :], kind
+
+
+def test_training_sentences_in_an_evaluation_set_are_a_warning(make_data, caplog):
+    pairs = {split: load_sample(split).pairs for split in ("dev", "test")}
+    text = "\n".join([pairs["dev"][0].first, "This is in no pair.", pairs["test"][0].first, pairs["test"][1].second])
+    data = make_data(text)
+    messages = [message for message in caplog.messages if "too high" in message]
+    for message, count, split in zip(messages, (1, 2), (VALIDATION, TEST), strict=True):
+        assert f"{count} sentences of {data.sets[''].train} are in the {split} set" in message
+
+
+def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets):
+    data = make_sets()
+    loader = data.train_dataloader()
+    for epoch in range(2):
+        loader.sampler.set_epoch(epoch)
+        seen = {name: [] for name in data.sets}
+        for batch in loader:
+            name, rows = batch["dataset"], batch["rows"].tolist()
+            own = data.sets[name]
+            expected = own.batch([(epoch, own.chosen.index(row)) for row in rows])
+            assert batch.keys() == {*expected, "counts"} and batch["input_ids"].equal(expected["input_ids"])
+            assert "labels" not in batch or batch["labels"].equal(expected["labels"])
+            assert ("labels" in batch) == (name != "plain")
+            seen[name] += rows
+        assert {name: sorted(rows) for name, rows in seen.items()} == {
+            name: list(range(len(own.chosen))) for name, own in data.sets.items()
+        }
+    assert [own.batch_size for own in data.sets.values()] == [5, 3, 5] and len(loader) == 3 + 4 + 2
+
+
+def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
+    monkeypatch.setattr(datamodule, "world_size", lambda: 4)
+    with pytest.raises(UserError, match="^data.sets.nli: data.batch_size=3, 12 rows: both must be at least 4"):
+        make_sets().train_dataloader()

@@ -1,0 +1,168 @@
+"""Training and evaluation on a pretend accelerator: no mix of devices, and few synchronizations."""
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from lightning_fabric.utilities import move_data_to_device
+
+from simcse_pl.checkpoints import RunMetadata
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.evaluation.suite import load_suite
+from simcse_pl.fit import measure_tasks, train_and_test
+from simcse_pl.loggers import CurvesLogger
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.methods.momentum_queue import MomentumQueue
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
+from tests.conftest import SENTENCES, adamw
+from tests.helpers import composed
+from tests.losses.cases import CASES, attached, batch_of, load
+from tests.pretend_device import DEVICE, Pretend, PretendStrategy
+from tests.senteval_bundle import write_bundle
+
+
+def test_encoding_waits_once_for_64_batches(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    sentences = [f"{text} {i}" for i in range(18) for text in SENTENCES]
+    expected = encoder.encode(sentences)
+    with Pretend() as device:
+        encoder.to(DEVICE)
+        encoder.encode(sentences[:1])  # fills caches
+        device.synchronizations.clear()
+        vectors = encoder.encode(sentences, batch_size=2)
+        assert len(sentences) == 144 and device.synchronizations.total() == 2, device.synchronizations
+    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:Found .* module")
+def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs):
+    """With the default callbacks and a queue. The first steps fill caches and do not count."""
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
+    scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs), "test": str(pairs)}
+    data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), queue=MomentumQueue(size=6))
+    suite = load_suite(["MR", "STS-B", "geometry"], write_bundle(tmp_path / "bundle"))
+    record, callbacks = RunMetadata(), instantiate(composed(f"run_dir={tmp_path}").callbacks)
+    with Pretend() as device:
+        waits = []
+        steps = pl.callbacks.LambdaCallback(
+            on_train_batch_start=lambda *_: waits.append(device.synchronizations.total())
+        )
+        trainer = pl.Trainer(
+            strategy=PretendStrategy(),
+            inference_mode=False,
+            callbacks=[steps, *callbacks.values(), record],
+            logger=CurvesLogger(tmp_path, name="", version=""),
+            default_root_dir=tmp_path,
+            **{"precision": "32-true", "max_steps": 9, "max_epochs": -1, "check_val_every_n_epoch": None},
+            **{"val_check_interval": 10, "log_every_n_steps": 10},
+            **{"num_sanity_val_steps": 0, "enable_model_summary": False},
+        )
+        train_and_test(trainer, module, data, record)
+        assert np.diff(waits[4:]).tolist() == [1] * 4
+        assert encoder.device == DEVICE
+        measured = measure_tasks(encoder, suite)
+    assert not measured.failed
+    cpu = measure_tasks(encoder.to("cpu"), suite)
+    assert measured.sts[0].all.spearman == pytest.approx(cpu.sts[0].all.spearman, abs=1e-5)
+    assert measured.transfer[0].accuracy == pytest.approx(cpu.transfer[0].accuracy, abs=0.02)
+
+
+def on_cpu_and_device(module, step, batch):
+    """Return two losses on the CPU, two on the device, and what the second on the device waited for."""
+
+    def losses(batch):
+        for _ in range(2):  # the first on a device fills caches
+            torch.manual_seed(0)
+            yield step(batch)
+
+    expected = [float(loss) for loss in losses(batch)]
+    with Pretend() as device:
+        module.to(DEVICE)
+        steps = losses(move_data_to_device(batch, DEVICE))
+        found = [next(steps)]
+        device.synchronizations.clear()
+        found.append(next(steps))
+        waits = dict(device.synchronizations)
+        return expected, [float(loss) for loss in found], waits
+
+
+# They check the range of labels, select masked positions, or draw a layer.
+WAIT = ("softmax", "cosine mse", "mlm", "declutr", "diffcse", "infocse", "inner layer")
+DRAWN_ON_DEVICE = ("mlm", "declutr", "diffcse", "infocse", "whitenedcse")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_loss_stays_on_the_device_and_has_the_value_of_the_cpu(name, make_masked_language_model, teacher):
+    case = CASES[name]
+    encoder = load(make_masked_language_model("bert"))
+    loss = attached(case.make(teacher), encoder)
+    batch = batch_of(encoder, case.roles, case.labels)
+
+    def step(moved):
+        inputs, labels, queue = moved
+        value = loss(batch.replaced(inputs=inputs, labels=labels, queue=queue))
+        value.backward()
+        return value.detach()
+
+    queue = torch.randn(case.queue, encoder.dim) if case.queue else None
+    both = torch.nn.ModuleList([encoder, loss])
+    expected, found, waits = on_cpu_and_device(both, step, (batch.inputs, batch.labels, queue))
+    assert not waits or name in WAIT, waits
+    assert name in DRAWN_ON_DEVICE or found == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+TWO_TEMPLATES = ["A {sentence}", "the {sentence} !"]
+VARIANTS = {  # of the encoder and the module: options, and how often a step waits; None for any number
+    "first_last": ({"pooling": "first_last"}, 0),
+    "max": ({"pooling": "max"}, 0),
+    "last_token": ({"pooling": "last_token"}, 0),
+    "weighted_mean": ({"pooling": "weighted_mean"}, 0),
+    "mask": ({"pooling": "mask_2", "template": "A [MASK] {sentence} [MASK]"}, 0),
+    "span": ({"pooling": "span", "template": TWO_TEMPLATES}, 0),
+    "template bias": (  # selects the distinct templates
+        {"pooling": "mask", "template": ["{sentence} [MASK]", "a {sentence} [MASK]"], "template_bias": "train_only"},
+        1,
+    ),
+    "head": ({"head": "mlp_train_only"}, 0),
+    "batch norm head": ({"head": "batch_norm_train_only"}, 0),
+    "queue": ({"queue": 5}, 0),
+    "two encoders": ({"two": True}, 0),
+    "shared dropout": ({"shared_dropout_mask": True}, None),  # saves the random state
+    "chunks": ({"chunk_size": 3}, 0),
+    "recomputed": ({"gradient_checkpointing": True}, 0),
+    "frozen": ({"freeze_layers": 1}, 0),
+    "modernbert": ({"architecture": "modernbert"}, 0),
+    "roberta": ({"architecture": "roberta"}, 0),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_of_the_encoder_stays_on_the_device(variant, make_model):
+    """Without dropout the loss equals the CPU's."""
+    options, most = dict(VARIANTS[variant][0]), VARIANTS[variant][1]
+    of_encoder = {"pooling": "cls", "head": "none", "template": None, "template_bias": "none"}
+    given = {name: options.pop(name, default) for name, default in of_encoder.items()}
+    folder = make_model(options.pop("architecture", "bert"))
+    queue = MomentumQueue(size=options.pop("queue")) if "queue" in options else None
+    first, second = (load(folder, num_layers=2, **given) for _ in range(2))
+    positive = second if options.pop("two", False) else None
+    module = SimCSEModule(first, ContrastiveLoss(), adamw(), positive_encoder=positive, queue=queue, **options)
+    views = ViewCollator(first.tokenizer, 16, first.templates)([(text, text[::-1]) for text in SENTENCES[:5]])
+
+    def step(batch):
+        rows = module.batch_of(batch, queue=queue and queue.negatives())
+        loss = module.loss(rows)
+        loss.backward()
+        if queue:
+            queue.update(module.encoder, rows.inputs, module.chunk_size)
+        return loss.detach()
+
+    expected, found, waits = on_cpu_and_device(module, step, views)
+    assert most is None or sum(waits.values()) == most, waits
+    # The queue is full at both steps on the device; on the CPU it is empty at the first.
+    assert found[queue is not None :] == pytest.approx(expected[queue is not None :], rel=1e-4)

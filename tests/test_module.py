@@ -1,0 +1,340 @@
+"""The Lightning module: views, losses, curves, clipping, held-out rows, the queue, compilation, and NaN."""
+
+import itertools
+import math
+import re
+from functools import partial, partialmethod
+
+import peft
+import pytest
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from pytorch_lightning.plugins import MixedPrecision
+from scipy.stats import spearmanr
+from torch.utils.data import DataLoader
+
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.evaluation.evaluators import ScoredPairs, measure
+from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
+from simcse_pl.losses.loss import Loss
+from simcse_pl.methods.momentum_queue import MomentumQueue
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, ready_data, tiny
+
+STSB = ScoredPairs("sample")
+PAIRS = STSB.sets["validation"][""]
+
+
+@pytest.fixture
+def encoder(make_model):
+    return SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp_train_only")
+
+
+def trainer(*callbacks, **options):
+    given = {"log_every_n_steps": 1, "max_epochs": 2, "check_val_every_n_epoch": None, **options}
+    if given.get("precision") == "16-mixed":  # which Lightning replaces by bf16-mixed on a CPU
+        scaler = torch.amp.GradScaler("cpu", init_scale=given.pop("scale", 2.0**10))
+        given["plugins"] = MixedPrecision(given.pop("precision"), "cpu", scaler)
+    return quiet_trainer(callbacks=list(callbacks), **given)
+
+
+def view_loader(encoder):
+    rows = [(sentence,) for sentence in SENTENCES]
+    return DataLoader(rows, batch_size=3, collate_fn=ViewCollator(encoder.tokenizer, 16))
+
+
+def data(encoder):
+    return ready_data(encoder, STSB, view_loader(encoder))
+
+
+def spearman(encoder):
+    """Return scipy's correlation; rounding may change the places of a few pairs in ours."""
+    first, second = (encoder.encode([getattr(pair, side) for pair in PAIRS]) for side in ("first", "second"))
+    return spearmanr(F.cosine_similarity(first.double(), second.double()), [pair.score for pair in PAIRS]).statistic
+
+
+@pytest.mark.parametrize(
+    ("options", "head", "passes"),
+    [
+        ({}, "none", 1),
+        ({"chunk_size": 3}, "mlp_train_only", 3),
+        ({"two": True}, "mlp_train_only", 1),
+        ({"shared_dropout_mask": True}, "mlp_train_only", 3),
+    ],
+)
+def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_head(make_model, options, passes, head):
+    """A second encoder takes all views but the first, and is not validated."""
+    kinds = ("mean", make_model("bert")), ("cls", make_model("bert", num_hidden_layers=2))
+    first, second = (
+        SentenceEncoder.from_pretrained(folder, pooling=pooling, head=head, dropout=0.0) for pooling, folder in kinds
+    )
+    first.groups.tokens_per_pass = math.inf
+    how = {"positive_encoder": second} if "two" in options else options
+    module = SimCSEModule(first, ContrastiveLoss(), adamw(), **how)
+    batch = ViewCollator(first.tokenizer, 16)([(text, text.upper(), text[::-1]) for text in SENTENCES])
+    calls = []
+    first.backbone.register_forward_hook(lambda *_: calls.append(1))
+    found = module.train().batch_of(batch)
+    assert not calls and not found.embedded, "before a loss needs them"
+    found.embed()
+    assert found.pooled.equal(found.embeddings) == (head == "none") and len(calls) == passes
+    for view, encoder in enumerate([first, *[second if "two" in options else first] * 2]):
+        inputs = {name: tensor[:, view] for name, tensor in batch.items()}
+        torch.testing.assert_close(found.embeddings[:, view], encoder(inputs), atol=1e-6, rtol=0)
+        encoder.eval()  # without the head
+        torch.testing.assert_close(found.pooled[:, view], encoder(inputs), atol=1e-6, rtol=0)
+        encoder.train()
+    if "two" in options:
+        (logged,) = trainer().validate(module, data(first), verbose=False)
+        assert logged["val/spearman"] == pytest.approx(spearman(first), abs=1e-3)
+
+
+def test_losses_know_the_share_of_the_steps_that_are_done(encoder):
+    seen = []
+
+    class Recording(ContrastiveLoss):
+        def forward(self, batch):
+            seen.append(batch.progress)
+            return super().forward(batch)
+
+    module = SimCSEModule(encoder, Recording(), adamw(), linear())
+    module.prepare()
+    trainer(max_epochs=-1, max_steps=4).fit(module, data(encoder))
+    assert seen == [1.0, 0.0, 0.25, 0.5, 0.75]  # the first is outside of training
+
+
+@pytest.mark.parametrize(
+    ("precision", "options", "rounding"),
+    [
+        ("bf16-mixed", {}, 1e-5),
+        ("16-mixed", {}, 1e-5),
+        ("bf16-mixed", {"dtype": "bfloat16", "adapter": peft.LoraConfig(target_modules=["query"])}, 1e-3),
+    ],
+)
+def test_validation_and_test_have_the_vectors_and_scores_of_encode(make_model, precision, options, rounding):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp", **options)
+    module, loaded, compared = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3)), data(encoder), []
+
+    class Compare(pl.Callback):
+        def on_validation_end(self, trainer, pl_module, split="validation", name="val/spearman"):
+            expected = encoder.encode(loaded.sentences[split].sentences)
+            torch.testing.assert_close(pl_module.vectors(), expected, atol=rounding, rtol=0)
+            score = measure({"sts": STSB}, encoder.encode, split)["spearman"]
+            assert trainer.callback_metrics[name].item() == pytest.approx(score, abs=rounding)
+            compared.append(split)
+
+        on_test_end = partialmethod(on_validation_end, split="test", name="test/spearman")
+
+    run = trainer(Compare(), max_steps=3, precision=precision)
+    run.fit(module, loaded)
+    run.test(module, loaded, verbose=False)
+    assert compared == ["validation", "test"] and run.precision == precision
+
+
+def test_fp16_skips_a_step_whose_gradient_overflows_and_halves_the_scale(encoder):
+    module, skipped, halved = SimCSEModule(encoder, ContrastiveLoss(), adamw()), [], []
+
+    class Record(pl.Callback):
+        def state(self, trainer):
+            weights = torch.cat([weight.detach().flatten() for weight in module.parameters()])
+            return weights, trainer.precision_plugin.scaler.get_scale()
+
+        def on_train_batch_start(self, trainer, *_):
+            self.before = self.state(trainer)
+
+        def on_train_batch_end(self, trainer, *_):
+            weights, scale = self.state(trainer)
+            skipped.append(weights.equal(self.before[0]))
+            halved.append(scale == self.before[1] / 2)
+
+    options = {"precision": "16-mixed", "scale": 2.0**24, "gradient_clip_val": 1.0}
+    trainer(Record(), max_epochs=-1, max_steps=12, **options).fit(module, view_loader(encoder))
+    assert skipped == halved and skipped[0] and not skipped[-1]
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
+def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(encoder, precision):
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear())
+    norms, clipped, logged, rates = [], [], [], []
+
+    def norm():
+        gradients = [x.grad.double().flatten() for x in module.parameters() if x.grad is not None]
+        return [torch.cat(gradients).norm().item()] if gradients else []
+
+    class Record(pl.Callback):
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+            norms.extend(norm())
+
+        def on_before_zero_grad(self, trainer, pl_module, optimizer):
+            clipped.extend(norm())
+
+        def on_train_batch_end(self, trainer, *_):
+            logged.append(trainer.callback_metrics["train/grad_norm"].item())
+            rates.append(trainer.callback_metrics["train/lr"].item())
+
+    options = {"gradient_clip_val": 1e-3, "precision": precision}
+    trainer(Record(), max_steps=3, **options).fit(module, view_loader(encoder))
+    assert len(clipped) >= 2 and clipped == pytest.approx([1e-3] * len(clipped), rel=1e-3)
+    assert logged == pytest.approx(norms, rel=1e-5)
+    assert rates == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
+
+
+class Norm(Loss):
+    """The norm of the anchors, times a parameter that `attach` adds."""
+
+    def attach(self, encoder):
+        self.scale = torch.nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, batch):
+        return self.scale * batch.embeddings[:, 0].norm()
+
+
+def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights(encoder):
+    terms = {"norm": Norm(0.25), "disabled": Norm(0.0)}
+    module = SimCSEModule(encoder, ContrastiveLoss(weight=3.0), adamw(), auxiliary=terms).eval()
+    assert list(module.auxiliary) == ["norm"] and not hasattr(terms["disabled"], "scale")
+    rows = module.batch_of(next(iter(view_loader(encoder))))
+    loss = module.loss(rows)
+    norm = 2 * rows.embeddings[:, 0].norm()
+    torch.testing.assert_close(loss, 3 * ContrastiveLoss()(*rows.embeddings.unbind(dim=1)) + 0.25 * norm)
+    assert rows.curves == {"norm": norm}
+    loss.backward()
+    assert terms["norm"].scale.grad is not None
+
+
+def test_what_is_no_loss_is_an_error_before_training(encoder):
+    with pytest.raises(UserError, match="auxiliary.own: Identity is no subclass of simcse_pl.Loss"):
+        SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"own": torch.nn.Identity()})
+
+
+def test_training_is_compiled_for_all_shapes_and_keeps_the_loss_and_evaluation_is_not_compiled(make_model, monkeypatch):
+    """torch keeps eight graphs, and does not compile further shapes unless a graph is for several."""
+    graphs, calls = [], []
+
+    def backend(graph, inputs, **options):
+        graphs.append(graph)
+        return lambda *given: calls.append(1) or graph(*given)
+
+    def losses_and_gradients(compile):
+        options = {"dropout": 0.0, "attention_dropout": 0.0, "num_layers": 1}
+        encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", **options)
+        module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile=compile)
+        module.prepare()
+        for rows in range(2, 12):
+            encoder.encode(["the " * rows] * rows, batch_size=rows)
+        assert not calls
+        for rows, tokens in itertools.product(range(2, 9), (5, 8, 16)):
+            views = ViewCollator(encoder.tokenizer, tokens)([(text,) for text in SENTENCES[:rows]])
+            loss = module.loss(module.batch_of(views))
+            loss.backward()
+            yield loss.detach()
+        yield from (p.grad for p in module.parameters() if p.grad is not None)
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    expected = list(losses_and_gradients(False))
+    torch.testing.assert_close(list(losses_and_gradients("reduce-overhead")), expected, atol=1e-5, rtol=1e-5)
+    assert len(calls) == 21 and len(graphs) <= 2
+
+
+def test_cuda_graphs_of_chunks_are_an_error(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="reduce-overhead", chunk_size=2)
+    with pytest.raises(UserError, match="^module.compile=reduce-overhead: CUDA graphs cannot compute chunks again"):
+        module.prepare()
+
+
+def test_the_queue_follows_the_released_code_of_esimcse(make_model):
+    """In a step, the copy of the backbone first moves towards the weights of the forward pass.
+
+    The step's loss has the anchors of earlier steps only. Then its own anchors enter the queue: the copy's vectors,
+    without dropout, through the encoder's own head of that step.
+    """
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only", dropout=0.5)
+    queues, weights = [], []
+
+    class Recorder(pl.Callback):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            weights.append({name: x.detach().clone() for name, x in module.encoder.state_dict().items()})
+
+    class Recorded(ContrastiveLoss):
+        def forward(self, batch):
+            queues.append(batch.queue.clone())
+            return super().forward(batch)
+
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=0.05), queue=MomentumQueue(size=5, momentum=0.9))
+    module.prepare()
+    module.objective = Recorded()
+    trainer(Recorder(), max_epochs=1).fit(module, data(encoder))
+    other = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp_train_only").eval()
+    copied = {name: x.clone() for name, x in weights[0].items()}
+    expected = []
+    for trained, queue, batch in zip(weights, queues, view_loader(encoder), strict=True):
+        assert len(queue) == len(expected)
+        for row, vector in zip(queue, expected, strict=True):
+            torch.testing.assert_close(row, vector, atol=1e-5, rtol=1e-4)
+        copied = {name: 0.9 * x + 0.1 * trained[name] for name, x in copied.items()}
+        other.load_state_dict(copied)
+        with torch.no_grad():
+            cls = other.backbone(**{name: x[:, 0] for name, x in batch.items()}).last_hidden_state[:, 0]
+            anchors = torch.tanh(cls @ trained["projection.0.weight"].T + trained["projection.0.bias"])
+        expected = [*expected, *anchors][-5:]
+    assert len(queues) == 3 and (weights[0]["projection.0.weight"] - weights[2]["projection.0.weight"]).norm() > 0.5
+
+
+def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_path):
+    """Batches of 3, 3 and 1 rows."""
+    rows = [(a, b) for a in SENTENCES[:7] for b in SENTENCES[:2]]
+    path = tmp_path / "rows.tsv"
+    path.write_text("\n".join("\t".join(row) for row in rows))
+    held = SentenceDataModule(
+        encoder.tokenizer,
+        path,
+        header=False,
+        hold_out=0.5,
+        batch_size=3,
+        max_length=16,
+        evaluators={"sts": lambda **files: STSB},
+    )
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    (logged,) = trainer().validate(module, held, verbose=False)
+    places = torch.randperm(7, generator=torch.Generator().manual_seed(held.seed)).split(3)
+    batches = [[rows[held.sets[""].held_out[place]] for place in places_] for places_ in places]
+    losses = [
+        contrastive_loss(
+            *(encoder.encode([row[side] for row in batch], max_length=16) for side in (0, 1)), temperature=0.05
+        )
+        for batch in batches
+    ]
+    expected = sum(len(batch) * loss for batch, loss in zip(batches, losses, strict=True)) / 7
+    assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
+    assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
+
+
+def test_data_without_the_encoders_template_are_an_error(make_model):
+    template = {"pooling": "mask", "template": "{sentence} [MASK]"}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), **template)
+    with pytest.raises(UserError, match="^the data does not have the encoder's template: "):
+        trainer().fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), data(encoder))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_its_step_and_rows(train, make_model, sentences):
+    given = ["optimizer.lr=1e30", "data=text", f"data.train={sentences}", "val_every=100", "logger=csv"]
+    done, folder = train(*tiny(make_model("bert")), *given, status=2)
+    said = rf"error: step 2: the loss is nan and its gradient's norm nan, in rows ([\d, ]+) of {sentences}: "
+    rows = re.match(said, done.stderr.splitlines()[-1])[1].split(", ")
+    assert {*rows} <= {*map(str, range(1, len(SENTENCES) + 1))} and len(rows) > 1
+    assert not (folder / "results.json").exists()
+
+
+class BadGradient(ContrastiveLoss):
+    def forward(self, batch):
+        return super().forward(batch) + (batch.embeddings.sum() * 0).sqrt()
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run(encoder):
+    with pytest.raises(UserError, match="^step 1: the loss is .* and its gradient's norm nan, in unknown rows"):
+        trainer().fit(SimCSEModule(encoder, BadGradient(), adamw()), view_loader(encoder))

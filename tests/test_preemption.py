@@ -1,0 +1,95 @@
+"""Stopping on signals, and requeueing. test_checkpoints.py resumes such runs."""
+
+import signal
+import subprocess
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+from simcse_pl.preemption import Preemption
+from simcse_pl.utils.errors import Stopped
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+MODULE = SimpleNamespace(stops=False)
+LINE = "stopped after step 7: continue with resume=auto\n"
+
+
+@pytest.fixture
+def trainer():
+    """A trainer that records its calls in `done`."""
+    trainer = MagicMock(is_global_zero=True, global_step=7, world_size=1, done=[])
+    trainer.state.fn = "fit"
+    trainer.loggers = [SimpleNamespace(save=lambda: trainer.done.append("curves"))]
+    trainer.save_checkpoint = trainer.done.append
+    return trainer
+
+
+@pytest.fixture
+def preemption(tmp_path):
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield Preemption(tmp_path / "last.ckpt")
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def stopped_by(number, preemption, trainer):
+    """Return the exit status after a signal during a batch."""
+    preemption.on_train_start(trainer, MODULE)
+    preemption.on_train_batch_start(trainer, MODULE, None, 0)
+    signal.raise_signal(number)
+    assert trainer.done == [], "not during a batch"
+    with pytest.raises(SystemExit) as stopped:
+        preemption.on_train_batch_start(trainer, MODULE, None, 0)
+    return stopped.value.code
+
+
+def test_outside_training_sigterm_stops_at_once(preemption, trainer, monkeypatch):
+    monkeypatch.setattr("simcse_pl.preemption._requeue", lambda: trainer.done.append("requeued"))
+    before = signal.getsignal(signal.SIGTERM)
+    preemption.on_validation_start(trainer, MODULE)
+    assert signal.getsignal(signal.SIGTERM) is before, "in training"
+    trainer.state.fn = "validate"
+    preemption.on_validation_start(trainer, MODULE)
+    with pytest.raises(Stopped) as stopped:
+        signal.raise_signal(signal.SIGTERM)
+    assert stopped.value.code == 143 and trainer.done == ["requeued"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "requeued"),
+    [({}, None), ({"SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "3"}, "requeue 9_3")],
+)
+def test_sigterm_saves_and_requeues_the_slurm_job(preemption, trainer, variables, requeued, monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr(subprocess, "run", lambda words, check: ran.append(" ".join(words)))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert stopped_by(signal.SIGTERM, preemption, trainer) == 143
+    assert trainer.done == ["curves", preemption.path] and capsys.readouterr().err == LINE
+    assert ran == ([f"scontrol {requeued}"] if requeued else [])
+
+
+def test_ctrl_c_saves_and_does_not_requeue(preemption, trainer, monkeypatch, capfd):
+    monkeypatch.setattr(preemption, "_requeue", lambda: trainer.done.append("requeued"))
+    assert stopped_by(signal.SIGINT, preemption, trainer) == 130
+    assert trainer.done == ["curves", preemption.path]
+    interrupted = "\ninterrupted: training stops after this batch; Ctrl-C again stops it now\n"
+    assert capfd.readouterr().err == interrupted + LINE
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_submitits_signal_saves_and_calls_submitits_handler(preemption, trainer, monkeypatch):
+    number = signal.SIGUSR1
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    monkeypatch.setenv("SUBMITIT_PREEMPT_SIGNAL", "USR1")
+
+    def submitits(*arguments):
+        trainer.done.append(arguments)
+        raise SystemExit(122)
+
+    signal.signal(number, submitits)
+    assert stopped_by(number, preemption, trainer) == 122
+    assert trainer.done == ["curves", preemption.path, (number, None)]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN

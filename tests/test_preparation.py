@@ -1,0 +1,140 @@
+"""Frozen parameters, optimizers and schedules, and runs of unsupervised SimCSE whose two views would be equal."""
+
+import contextlib
+import math
+import re
+from functools import partial
+
+import peft
+import pytest
+import torch
+import transformers
+from hydra.utils import instantiate
+from torch import nn
+
+from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.methods.matryoshka import InnerLayer
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
+from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES, adamw, linear
+from tests.helpers import composed
+
+EQUAL = "^model.dropout: the two views of a sentence of .* have equal vectors without dropout"
+COSINE = torch.optim.lr_scheduler.CosineAnnealingLR
+
+
+def load(folder, dropout, lora_dropout=None):
+    adapter = None
+    if lora_dropout is not None:
+        adapter = peft.LoraConfig(r=2, target_modules=["query", "value"], lora_dropout=lora_dropout)
+    return SentenceEncoder.from_pretrained(
+        folder, "mean", dropout=dropout, attention_dropout=dropout, adapter=adapter, num_layers=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("dropout", "lora_dropout", "equal"),
+    [(0.1, None, False), (0.0, None, True), (0.0, 0.1, False), (0.0, 0.0, True)],
+)
+def test_dropout_of_the_model_or_of_an_adapter_makes_views_differ(make_model, sentences, dropout, lora_dropout, equal):
+    """A new adapter adds 0 to each layer, so its dropout has no effect before the first step."""
+    encoder = load(make_model("bert"), dropout, lora_dropout)
+    rows = TrainingSet(str(sentences))
+    rows.read(encoder.tokenizer, 16)
+    with pytest.raises(UserError, match=EQUAL) if equal else contextlib.nullcontext():
+        check_views_differ(encoder.train(), [rows])
+
+
+def test_an_encoder_without_dropout_may_have_different_views(make_model, pairs):
+    encoder = load(make_model("bert"), 0.0)
+    rows = TrainingSet(str(pairs), header=False, columns=[0, 1])
+    rows.read(encoder.tokenizer, 16)
+    check_views_differ(encoder.train(), [rows])
+
+
+@pytest.mark.parametrize("kind", ["adapter", "float64"])
+def test_an_inner_layer_is_trained_with_an_adapter_and_in_float64(make_model, kind):
+    encoder = load(make_model("bert"), 0.0, 0.1 if kind == "adapter" else None)
+    if kind == "float64":
+        encoder.double()
+    trained = {name for name, p in encoder.named_parameters() if p.requires_grad}
+    SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"inner": InnerLayer(ContrastiveLoss())})
+    assert {name for name, p in encoder.named_parameters() if p.requires_grad} == trained
+    with torch.no_grad():
+        for name, weight in encoder.named_parameters():  # an adapter that has been trained adds something
+            weight.add_(0.1 * torch.randn_like(weight) * ("lora" in name))
+    SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"inner": InnerLayer(ContrastiveLoss())})
+
+
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "unused"),
+    [
+        ("bert", "layers_0", r"\.layer\."),
+        ("bert", "layers_1", r"\.layer\.[12]\."),
+        *(("bert", pooling, "nothing") for pooling in ("layers_3", "first_last", "cls")),
+        ("modernbert", "layers_1_2", r"\.layers\.2\.|\.final_norm\."),
+    ],
+)
+def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, pooling, unused):
+    """DDP waits forever for missing gradients. Two encoders are both trained."""
+    first, second = (SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling) for _ in range(2))
+    module = SimCSEModule(first, ContrastiveLoss(), adamw(), positive_encoder=second)
+    module.prepare()
+    views = ViewCollator(first.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
+    module.loss(module.batch_of(views)).backward()
+    for name, weight in module.named_parameters():
+        assert (weight.grad is not None) == weight.requires_grad == (not re.search(unused, name)), name
+
+
+def one_weight():
+    return [nn.Parameter(torch.ones(1))]
+
+
+def rates(scheduler, steps):
+    """Return the learning rate, which begins with 1, of each step."""
+    optimizer = torch.optim.SGD(one_weight(), lr=1.0)
+    schedule = build_schedule(scheduler, optimizer, steps)
+    for _ in range(steps):
+        yield optimizer.param_groups[0]["lr"]
+        optimizer.step()
+        if schedule:
+            schedule.step()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        (linear(), [1.0, 0.75, 0.5, 0.25]),
+        (partial(transformers.get_cosine_schedule_with_warmup, num_warmup_steps=0), [1.0, 0.75, 0.25]),
+        (COSINE, [0.5 + 0.5 * math.cos(math.pi * step / 5) for step in range(5)]),
+        (partial(COSINE, T_max=2), [1.0, 0.5, 0.0]),
+        (None, [1.0, 1.0]),
+    ],
+)
+def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expected):
+    assert [*rates(scheduler, len(expected))] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "fused", "scaled"),
+    [
+        (adamw(), True, False),
+        (adamw(fused=False), False, False),
+        (torch.optim.SGD, None, None),
+        (partial(torch.optim.SGD, fused=True), True, False),
+    ],
+)
+def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
+    assert build_optimizer(optimizer, one_weight()).defaults["fused"] is fused
+    assert build_optimizer(optimizer, one_weight(), gradient_scaler=True).defaults["fused"] is scaled
+
+
+@pytest.mark.parametrize(("choice", "last"), [("linear", 0.2), ("cosine", 0.0955), ("constant", 1.0)])
+def test_every_schedule_warms_up_and_ends_as_its_name_says(choice, last):
+    make = instantiate(composed(f"scheduler={choice}", "scheduler.num_warmup_steps=2").scheduler)
+    first, second, third, *_, seventh = rates(make, 7)
+    assert (first, second, third) == (0.0, 0.5, 1.0) and seventh == pytest.approx(last, abs=1e-4)

@@ -1,0 +1,26 @@
+"""The table and the lines at the end of a run."""
+
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.run_table import run_places, run_table
+
+
+def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
+    best = {"de/map": 0.25, "en/map": 0.75, "map": 0.5, "de/mrr": 0.5, "en/mrr": 0.5, "mrr": 0.5}
+    stages = {"before": {"de/loss": 1.5, "mrr": 0.5}, "best": best, "test": {}, "test_before": {}}
+    table = run_table(stages | {"monitor": "de/mrr", "best_step": 2, "steps": 3, "validation": "de, en"}).shown()
+    assert list(table) == ["", "split", "file", "mrr ↑", "loss ↓", "map ↑"]
+    assert table.to_numpy().tolist() == [
+        ["before training", "dev", "de", "–", "1.500", "–"],
+        ["before training", "dev", "", "50.00", "–", "–"],
+        ["best, step 2 of 3", "dev", "de", "50.00", "–", "25.00"],
+        ["best, step 2 of 3", "dev", "en", "50.00", "–", "75.00"],
+        ["best, step 2 of 3", "dev", "mean", "50.00", "–", "50.00"],
+    ]
+
+
+def test_the_last_line_of_a_run_is_code_that_uses_its_encoder(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), "cls").save_pretrained(tmp_path / "encoder")
+    first, second, last = str(run_places(tmp_path, 3725.2)).splitlines()
+    assert (first.split(), second.split()) == (["time", "1:02:05"], ["encoder", f"{tmp_path}/encoder"])
+    exec(last.removeprefix("use").strip(), names := {})
+    assert names["vectors"].shape == (1, 32)

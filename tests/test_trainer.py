@@ -1,0 +1,68 @@
+"""The choice of device and precision, and trainers that cannot train."""
+
+import re
+from datetime import timedelta
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning.strategies import ModelParallelStrategy
+
+from simcse_pl.config import check_options
+from simcse_pl.trainer import has_bf16, make_trainer
+from simcse_pl.utils.errors import UserError
+from tests.conftest import ROOT
+from tests.helpers import composed
+
+
+@pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])
+def test_a_cpu_has_bf16_with_avx512_or_amx(avx512, amx, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert has_bf16("cpu") is (avx512 or amx)
+    assert make_trainer(accelerator="cpu", logger=False).precision == ("bf16-mixed" if avx512 or amx else "32-true")
+    assert make_trainer("64-true", "cpu", logger=False).precision == "64-true"
+
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
+SLURM = {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "message"),
+    [
+        ({"precision": "bf16-true"}, {}, "^precision=bf16-true: small updates .* are lost: set it to bf16-mixed$"),
+        ({}, TORCHRUN, "^devices=1, num_nodes=1: 2 processes were started: .* set trainer=ddp$"),
+        ({"strategy": "ddp", "devices": 2}, SLURM | {"SLURM_NTASKS": "4"}, "^devices=2, num_nodes=1: 4 processes "),
+        ({"strategy": "ddp", "devices": 2}, {"SLURM_NTASKS": "2"}, "^trainer: "),
+        ({"strategy": ModelParallelStrategy(), "devices": 2}, {}, "^strategy: .* set trainer=ddp or trainer=fsdp$"),
+        ({"strategy": "ddp_spawn", "devices": 2}, {}, "^strategy: the results of spawned .* set it to ddp$"),
+        (
+            {"strategy": "ddp", "num_nodes": 2},
+            {},
+            "^num_nodes=2: nothing starts the other nodes: use ",
+        ),
+    ],
+)
+def test_trainers_that_would_lose_updates_wait_or_train_alone_are_errors(options, variables, message, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=message):
+        make_trainer(**{"precision": "32-true", "accelerator": "cpu", "logger": False} | options)
+
+
+def test_one_slurm_task_starts_the_ranks_of_its_devices(monkeypatch):
+    for name, value in (SLURM | {"SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1"}).items():
+        monkeypatch.setenv(name, value)
+    trainer = make_trainer("32-true", "cpu", logger=False, strategy="ddp", devices=2)
+    assert trainer.world_size == 2 and isinstance(trainer.strategy.cluster_environment, LightningEnvironment)
+
+
+def test_the_options_in_the_documentation_reach_ddp():
+    text = (ROOT / "docs" / "devices.md").read_text()
+    (option,) = re.findall(r"'(trainer\.strategy=\{_target_:pytorch_lightning[^']*)'", text)
+    config = composed("trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", option)
+    check_options(config)
+    strategy = instantiate(config.trainer, logger=False).strategy
+    assert strategy._timeout == timedelta(hours=2) and strategy._ddp_kwargs == {"gradient_as_bucket_view": True}

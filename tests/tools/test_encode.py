@@ -1,0 +1,104 @@
+"""`simcse encode`: the vectors of SimCSE.encode as .npy and JSON, by several processes, and after an interruption."""
+
+import json
+
+import numpy as np
+import pytest
+
+from simcse_pl.tools.simcse import SimCSE
+from tests.conftest import SENTENCES, environment
+from tests.helpers import flip_bit
+
+
+@pytest.fixture
+def vectors(make_model):
+    """The vectors of SENTENCES in chunks of three."""
+    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
+    chunks = [SENTENCES[start : start + 3] for start in range(0, len(SENTENCES), 3)]
+    return np.concatenate([simcse.encode(chunk, return_numpy=True) for chunk in chunks])
+
+
+def test_encode_writes_the_vectors_of_all_chunks(command, encoder, sentences, vectors, monkeypatch, tmp_path):
+    monkeypatch.setattr("simcse_pl.tools.common.CHUNK_SIZE", 3)
+    (tmp_path / "v.npy").write_text("old content")
+    command("encode", *encoder, sentences, "--out", tmp_path / "v.npy")
+    written = np.load(tmp_path / "v.npy", allow_pickle=False)
+    assert written.dtype == np.float32
+    np.testing.assert_array_equal(written, vectors)
+    assert {path.name for path in tmp_path.iterdir()} == {"v.npy", sentences.name}
+
+
+def test_encode_reads_standard_input_and_writes_standard_output(command, encoder, vectors, tmp_path, monkeypatch):
+    (tmp_path / "in.txt").write_text("\n\n".join(SENTENCES))  # blank lines are ignored
+    monkeypatch.setattr("sys.stdin", (tmp_path / "in.txt").open(encoding="utf-8"))
+    rows = [json.loads(line) for line in command("encode", *encoder).out.splitlines()]
+    assert [row["sentence"] for row in rows] == SENTENCES
+    np.testing.assert_allclose([row["vector"] for row in rows], vectors, atol=1e-6)
+
+
+def test_encode_takes_a_column_and_keeps_the_lengths_of_vectors(command, encoder, make_model, tmp_path):
+    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu", max_length=5)
+    (tmp_path / "in.jsonl").write_text(
+        "".join(json.dumps({"id": i, "text": x}) + "\n" for i, x in enumerate(SENTENCES))
+    )
+    options = ["--column", "text", "--out", tmp_path / "v.npy", "--no-normalize", "--max-length", "5"]
+    command("encode", *encoder, tmp_path / "in.jsonl", *options)
+    expected = simcse.encode(SENTENCES, normalize_to_unit=False, return_numpy=True)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, atol=1e-6)
+
+
+def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session, tmp_path):
+    """It is killed when it begins to rename a shard and the joined file, and when it has renamed the joined file."""
+
+    def run(out, owner, name, n):
+        given = ["-m", "simcse_pl", "encode", *encoder, sentences, "--out", tmp_path / out]
+        fault = ["kill_encoding", 2, owner, name, n]
+        done = forks_of_session.run(*given, environment=environment(OMP_NUM_THREADS="1"), fault=fault)
+        assert done.returncode == (-9 if n else 0), done.stderr
+        return {path: path.stat().st_ino for path in (tmp_path / f"{out}.shards").glob("0*.npz")}
+
+    assert run("whole.npy", "os", "replace", 0) == {}
+    before = run("v.npy", "os", "replace", 4)  # the manifest is renamed first
+    assert len(before) == 2
+    after = run("v.npy", "os", "replace", 3)
+    assert len(after) == 4 and before.items() <= after.items() and not (tmp_path / "v.npy").exists()
+    assert run("v.npy", "shutil", "rmtree", 1) == after and (tmp_path / "v.npy").exists()
+    assert run("v.npy", "os", "replace", 0) == {}
+    assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+@pytest.mark.slow
+def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder, run_command, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"sentence {number}\n" for number in range(4100)))  # two shards
+    encode = ["encode", *encoder, tmp_path / "in.txt", "--batch-size", "512", "--out"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "simcse_pl"]
+    run_command(*torchrun, *encode, tmp_path / "two.npy", OMP_NUM_THREADS="1")
+    run_command("-m", "simcse_pl", *encode, tmp_path / "one.npy", OMP_NUM_THREADS="1")
+    assert (tmp_path / "two.npy").read_bytes() == (tmp_path / "one.npy").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "one.npy", "two.npy"}
+
+
+def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_shards(
+    command, encoder, sentences, make_model, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("simcse_pl.tools.common.CHUNK_SIZE", 3)
+    given = ["encode", *encoder, sentences, "--out", tmp_path / "v.npy"]
+    with monkeypatch.context() as patch:
+        patch.setattr("simcse_pl.tools.encode._join", lambda *_: None)
+        command(*given)
+    text, folder = sentences.read_text(), tmp_path / "v.npy.shards"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    sentences.write_text(text.replace("dogs", "cats"))
+    line = f"{folder} has vectors of another file, encoder or option: continue"
+    assert line in command(*given, status=2).err
+    sentences.write_text(text)
+    for changed in (["--max-length", "5"], ["--bf16"], ["--no-normalize"], ["--truncate-dim", "8"]):
+        assert line in command(*given, *changed, status=2).err
+    given[1] = make_model("bert", num_hidden_layers=2)
+    assert line in command(*given, status=2).err
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    given[1], shard = encoder[0], folder / "000001.npz"
+    flip_bit(shard)
+    assert f"{shard} is damaged: remove it, and run the command again" in command(*given, status=2).err
+    shard.unlink()
+    command(*given)

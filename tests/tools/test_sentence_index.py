@@ -1,0 +1,103 @@
+"""The index against brute force in float64, and saved folders."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from simcse_pl.tools import sentence_index
+from simcse_pl.tools.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex
+from simcse_pl.utils.errors import UserError
+from tests.pretend_device import DEVICE, Pretend
+
+DIM = 32
+
+
+class Lookup:
+    """An `encode` that looks up vectors by sentence, and records the sentences."""
+
+    def __init__(self, vectors):
+        self.vectors = {f"s {i}": vector for i, vector in enumerate(vectors)}
+        self.encoded = []
+
+    def __call__(self, sentences):
+        assert isinstance(sentences, list)
+        self.encoded += sentences
+        return torch.stack([self.vectors[sentence] for sentence in sentences])
+
+
+def names(numbers):
+    return [f"s {i}" for i in numbers]
+
+
+@pytest.fixture
+def encode():
+    """Sentences `s 0` to `s 599`, with vectors whose dimensions have different ranges and whose lengths differ."""
+    return Lookup((torch.randn(600, DIM) * torch.rand(DIM) + 0.1 * torch.randn(DIM)) * torch.rand(600, 1) * 9)
+
+
+def unit(encode, sentences):
+    vectors = np.stack([encode.vectors[sentence].double().numpy() for sentence in sentences])
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("block", [64, 8192])
+def test_nearest_sentences_are_those_of_brute_force(block, encode, monkeypatch):
+    monkeypatch.setattr(sentence_index, "_BLOCK", block)
+    corpus, queries = names(range(450)), names(range(430, 500))  # 20 of the queries are in the corpus
+    index = SentenceIndex.build(encode, corpus)
+    results = index.search(queries, top_k=5, leave_out_equal=True)
+    cosines = unit(encode, queries) @ unit(encode, corpus).T
+    for query, near, row in zip(queries, results, cosines, strict=True):
+        nearest = [place for place in np.argsort(-row) if corpus[place] != query][:5]
+        np.testing.assert_allclose([one.similarity for one in near], row[nearest], atol=2e-6)
+        assert [one.sentence for one in near] == names(nearest)
+    with Pretend():
+        on_device = replace(index, device=DEVICE).search(queries, top_k=5, leave_out_equal=True)
+    assert on_device == results
+    above = [[one for one in near if one.similarity >= 0.5] for near in results]
+    assert index.search(queries, 5, threshold=0.5, leave_out_equal=True) == above != results
+
+
+def test_equal_similarities_are_ordered_by_position():
+    copies = Lookup(torch.randn(3, 384).repeat(33, 1) * torch.rand(99, 1))
+    results = SentenceIndex.build(copies, names(range(97))).search(names(range(97)), 97)
+    assert [[one.sentence for one in near[:4]] for near in results] == [names(range(i % 3, 12, 3)) for i in range(97)]
+
+
+def test_a_threshold_of_1_finds_identical_sentences():
+    """In float32, the length of half of all normalized vectors is below 1."""
+    encode = Lookup(torch.randn(300, 384))
+    results = SentenceIndex.build(encode, names(range(300))).search(names(range(300)), 5, threshold=1.0)
+    assert results == [[(name, 1.0)] for name in names(range(300))]
+
+
+def test_a_saved_index_finds_the_same_and_sentences_can_be_added(encode, tmp_path):
+    encode.vectors["Zürich\n\u0085 🙂"] = torch.ones(DIM)
+    corpus = [*names(range(300)), "Zürich\n\u0085 🙂"]
+    index = SentenceIndex.build(encode, corpus)
+    for _ in range(2):
+        index.save(tmp_path / "a" / "b", {"pooling": "mean"})
+    encode.encoded.clear()
+    loaded = SentenceIndex.load(tmp_path / "a" / "b", encode, {"pooling": "mean"})
+    assert loaded.sentences == corpus and not encode.encoded
+    assert loaded.search(corpus, 7) == index.search(corpus, 7)
+    encode.encoded.clear()
+    assert loaded.add(names([299, 300, 301, 300])) == 2 and loaded.add([]) == 0
+    assert encode.encoded == names([300, 301]) and len(loaded) == 303
+    np.testing.assert_allclose(loaded.vectors[-2:].numpy(), unit(encode, names([300, 301])), rtol=1e-6)
+
+
+@pytest.mark.parametrize("file", [SETTINGS_FILE, VECTORS_FILE])
+def test_a_missing_file_is_an_error(file, encode, tmp_path):
+    SentenceIndex.build(encode, names(range(20))).save(tmp_path, {})
+    (tmp_path / file).unlink()
+    with pytest.raises(UserError, match=f"{tmp_path}.* damaged.*{file}"):
+        SentenceIndex.load(tmp_path, encode, {})
+
+
+def test_vectors_that_cannot_be_stored_are_errors(encode):
+    encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
+    with pytest.raises(UserError, match="not finite"):
+        SentenceIndex.build(encode, names(range(9)))

@@ -1,0 +1,48 @@
+"""An error is one line, and the exit status tells a user's mistake from a failure."""
+
+import runpy
+import shlex
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from simcse_pl.utils.errors import UserError, WriteError
+from simcse_pl.utils.terminal import hydra_option, report_error
+
+
+def raised(error, cause=None):
+    try:
+        raise error from cause
+    except Exception as caught:
+        return caught
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "status"),
+    [
+        (UserError("x: not that"), "x: not that", 2),
+        (WriteError("the disk is gone"), "the disk is gone", 1),
+        (raised(RuntimeError("of a library"), UserError("x: not that")), "x: not that", 2),
+        (FileExistsError(17, "File exists", "a"), "[Errno 17] File exists: 'a'", 2),
+        (OSError(28, "No space", "a"), "[Errno 28] No space: 'a' (--debug shows where)", 1),
+    ],
+)
+def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
+    assert report_error(error, debug=False, debug_option="--debug") == status
+    assert capfd.readouterr().err == f"error: {line}\n"
+
+
+@pytest.mark.parametrize("folder", ["outputs/a", "my outputs/语(1)", "it's"])
+def test_an_option_can_be_copied_to_a_shell(folder):
+    (word,) = shlex.split(hydra_option("hydra.run.dir", folder))
+    assert OverridesParser.create().parse_override(word).value() == folder
+
+
+def test_an_error_in_code_of_ones_own_names_its_line(tmp_path, monkeypatch, capfd):
+    (tmp_path / "my_losses.py").write_text("import json\ndef f(): json.loads('{')\n")
+    monkeypatch.chdir(tmp_path)
+    own = runpy.run_path("my_losses.py")
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        own["f"]()
+    assert report_error(caught.value, debug=False, debug_option="debug=true") == 2
+    assert capfd.readouterr().err.startswith("error: my_losses.py:2: JSONDecodeError: ")
