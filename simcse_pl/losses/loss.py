@@ -136,6 +136,11 @@ class EmbeddedBatch:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
         return all_gather_with_grad(self.embeddings, split=self.split)[0]
 
+    @cached_property
+    def targets(self) -> Tensor:
+        """Which of the rows of all devices each row of this device is, [batch] int64."""
+        return self.split.label_offset + torch.arange(len(self.embeddings), device=self.embeddings.device)
+
     def is_itself(self) -> Tensor:
         """Return which of the rows of all devices each row of this device is, [batch, m] bool."""
         every_row = torch.eye(sum(self.split.rows), dtype=torch.bool, device=self.embeddings.device)
