@@ -17,7 +17,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.checkpoints import RunMetadata, find_checkpoint, locked, remove_checkpoints, resume_option
+from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folder, remove_checkpoints, resume_option
 from simcse_pl.config import with_values
 from simcse_pl.data.words import spaces
 from simcse_pl.datamodule import SentenceDataModule
@@ -33,6 +33,7 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.hub import quiet
+from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
@@ -65,9 +66,12 @@ def train(config: DictConfig) -> dict[str, Any]:
         return finished() or {}
     with locked(folder), ExitStack() as restored:
         restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-        checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
+        search = bool(config.get("search"))
+        start = find_start(config.resume, folder, search)
+        if is_first_process():
+            prepare_folder(folder, start, search)
         trial: OptunaTrial | None = instantiate(config.get("search"))
-        return train_here(with_values(config, trial.values) if trial else config, description, checkpoint, trial)
+        return train_here(with_values(config, trial.values) if trial else config, description, start.checkpoint, trial)
 
 
 def train_here(
