@@ -168,7 +168,7 @@ def _agree(
     module: "SimCSEModule",
     encoders: Sequence[SentenceEncoder],
     parameters: Sequence[Tensor],
-    strategy: ParallelStrategy,
+    strategy: FullyShardedStrategy,
 ) -> list[str]:
     """Freeze what the first rank has frozen, pass batches at once, and return the names of `not_in_every_loss`."""
     own = {parameter: name for name, parameter in module.named_parameters()}
