@@ -86,9 +86,9 @@ class BatchCurves(Callback):
         """Log the means over devices, if Lightning logs this step."""
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
         logged = every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
-        if not logged or not isinstance(pl_module, SimCSEModule) or pl_module.batch is None:
+        if not logged or not isinstance(pl_module, SimCSEModule) or pl_module.step is None:
             return
-        batch = pl_module.batch
+        batch = pl_module.step.batch
         curves = batch.curves
         if batch.embedded:
             curves |= mean_similarities(batch)

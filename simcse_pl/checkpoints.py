@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,9 @@ class RunMetadata(Callback):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within the block, no other run can use a folder. The system releases the lock of a killed process.
+    """Within the block, no other run can use a folder, and it has no files that a killed run has left half-written.
+
+    The system releases the lock of a killed process.
 
     Raises:
         UserError: another run uses the folder.
@@ -138,6 +141,7 @@ def locked(folder: Path) -> Iterator[None]:
             lock.acquire(timeout=0)
         except Timeout:
             raise UserError(f"{folder}: another run is writing to it: choose another hydra.run.dir") from None
+        remove_half_written(folder, (folder / LAST_CHECKPOINT).parent, folder / "encoder")
     try:
         yield
     finally:
@@ -149,11 +153,26 @@ def resume_option(given: str | None) -> str | None:
     return given or ("auto" if in_sweep() else None)
 
 
-def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Path | None:
-    """Return the checkpoint to resume from, and prepare the run's folder.
+@dataclass(frozen=True)
+class Start:
+    """Where a run starts.
 
-    If it is the last checkpoint of this folder, whose run has not finished, the run continues the folder's curves
-    after the checkpoint's step, and its W&B run. Otherwise the run starts new curves and a new W&B run.
+    Args:
+        checkpoint: to resume from; None to start from the beginning.
+        step: that of the checkpoint; -1 without one.
+        continues: whether the run continues its folder's curves after the step, and its W&B run.
+    """
+
+    checkpoint: Path | None = None
+    step: int = -1
+    continues: bool = False
+
+
+def find_start(given: str | None, folder: Path, search: bool = False) -> Start:
+    """Return where a run starts, without a change of its folder.
+
+    A run continues if it resumes from the last checkpoint of its folder, whose run has not finished. A finished run has
+    no best checkpoint to compare with.
 
     Args:
         given: the option `resume`: a checkpoint; `auto` for the folder's last checkpoint, if it exists;
@@ -164,27 +183,30 @@ def find_checkpoint(given: str | None, folder: Path, search: bool = False) -> Pa
     Raises:
         UserError: if the checkpoint is missing or damaged, or the folder holds another run.
     """
-    resume, last, first = resume_option(given), folder / LAST_CHECKPOINT, is_first_process()
-    if first:
-        remove_half_written(folder, last.parent, folder / "encoder")
-        if search:
-            last.unlink(missing_ok=True)
-    checkpoint = Path(resume) if resume and resume != "auto" else None
-    if resume == "auto" and last.is_file():
-        checkpoint = last
-    continues = checkpoint is not None and last.is_file() and checkpoint.resolve() == last.resolve()
-    continues &= not (folder / RESULTS_FILE).exists()  # a finished run has no best checkpoint to compare with
-    if first and not continues:
-        if resume != "auto" and _holds_run(folder):
-            raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
+    resume, last = resume_option(given), folder / LAST_CHECKPOINT
+    interrupted = last.is_file() and not search and not (folder / RESULTS_FILE).exists()
+    if resume == "auto":
+        checkpoint = last if last.is_file() and not search else None
+    else:
+        checkpoint = Path(resume) if resume else None
+    continues = checkpoint is not None and interrupted and checkpoint.resolve() == last.resolve()
+    if is_first_process() and not continues and resume != "auto" and _holds_run(folder):
+        raise UserError(f"{folder} already holds a run: choose another hydra.run.dir, or continue with resume=auto")
+    if checkpoint is None:
+        return Start()
+    start = Start(checkpoint, _step_of(checkpoint), continues)
+    why = f"resume={given}" if given else "this is a job of a sweep, where resume=auto is the default"
+    log.info("resuming from step %d, because %s: %s", start.step, why, checkpoint)
+    return start
+
+
+def prepare_folder(folder: Path, start: Start, search: bool = False) -> None:
+    """Remove from a run's folder what the run does not continue. The arguments are those of `find_start`."""
+    if search:
+        (folder / LAST_CHECKPOINT).unlink(missing_ok=True)
+    if not start.continues:
         (folder / WANDB_FILE).unlink(missing_ok=True)
-    steps = _steps_of(checkpoint) if checkpoint else -1
-    if first:
-        _cut_curves(folder / CURVES_FILE, steps if continues else -1)
-    if checkpoint:
-        why = f"resume={given}" if given else "this is a job of a sweep, where resume=auto is the default"
-        log.info("resuming from step %d, because %s: %s", steps, why, checkpoint)
-    return checkpoint
+    _cut_curves(folder / CURVES_FILE, start.step if start.continues else -1)
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -203,11 +225,11 @@ def _holds_run(folder: Path) -> bool:
     return trained or (folder / RESULTS_FILE).exists() or any((folder / LAST_CHECKPOINT.parent).glob("*"))
 
 
-def _steps_of(checkpoint: Path) -> int:
+def _step_of(checkpoint: Path) -> int:
     """Return the step of a checkpoint; raise UserError if no run can resume from it."""
     match read_torch_file(checkpoint, mmap=True):
-        case {"global_step": int(steps), "callbacks": {"run": {"before": dict(), "trained_with": dict()}}}:
-            return steps
+        case {"global_step": int(step), "callbacks": {"run": {"before": dict(), "trained_with": dict()}}}:
+            return step
         case _:
             raise UserError(f"{checkpoint} is not a checkpoint to resume from: choose a last.ckpt")
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +22,34 @@ from simcse_pl.preparation import (
     MakeSchedule,
     build_optimizer,
     build_schedule,
-    compile_backbone,
     example_batch,
     freeze_unused,
     prepare_backbone,
 )
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.types import Batch, RowKind, default_roles
 
 if TYPE_CHECKING:
     from simcse_pl.methods.momentum_queue import MomentumQueue
+
+
+@dataclass
+class TrainingStep:
+    """A training step: what its parts and callbacks need of it.
+
+    Args:
+        batch: this device's rows, embedded if a loss asked for it.
+        loss: the mean over devices, a scalar.
+        asked: above 0 if a signal asked one of the devices to stop, a scalar.
+        stops: the same, once it is known.
+    """
+
+    batch: EmbeddedBatch
+    loss: Tensor
+    asked: Tensor
+    stops: bool = False
 
 
 class SimCSEModule(EncoderModule):
@@ -63,9 +81,8 @@ class SimCSEModule(EncoderModule):
     Attributes:
         encoders: the trained encoders; the first is validated, tested and saved.
         losses: the objective and the auxiliary losses by their config paths.
-        batch: that of the last step, for callbacks.
+        step: the last training step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
-        stops: whether one had asked a process of the run, as of the last step.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
         embedded_datasets: the names of the data sets whose loss asks for embeddings; None for a single one.
     """
@@ -113,8 +130,8 @@ class SimCSEModule(EncoderModule):
         # DDP would broadcast these buffers in every step. Those that are not saved, such as position ids, never change.
         equal = dict(self.named_buffers()).keys() - self.state_dict().keys() | {"queue.rows"}
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, equal)
-        self.batch: EmbeddedBatch | None = None
-        self.stop_asked = self.stops = False
+        self.step: TrainingStep | None = None
+        self.stop_asked = False
         self.not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
         self.embedded_datasets: set[str | None] = set()
@@ -141,6 +158,7 @@ class SimCSEModule(EncoderModule):
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         if self.compiled:
             torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
+            compile_backbone = locate("simcse_pl.speed.compile.compile_backbone")
             for encoder in self.encoders:
                 compile_backbone(encoder, self.compiled, in_chunks=self.chunk_size is not None)
         self._prepared = True
@@ -200,16 +218,16 @@ class SimCSEModule(EncoderModule):
         """Return the loss of a training batch; log its mean over devices. The batch then enters the queue."""
         queue = self.queue.negatives() if self.queue else None
         progress = self.global_step / self.trainer.estimated_stepping_batches
-        self.batch = self.batch_of(rows, progress, queue=queue)
-        loss = self.loss(self.batch)
+        batch = self.batch_of(rows, progress, queue=queue)
+        loss = self.loss(batch)
         if self.queue:
-            self.queue.update(self.encoder, self.batch.inputs, self.chunk_size, self.batch.split)
+            self.queue.update(self.encoder, batch.inputs, self.chunk_size, batch.split)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
         if not self.sharded:
             loss = sum((0 * parameter.sum() for parameter in self.not_in_every_loss), start=loss)
         stop = torch.full_like(loss, self.stop_asked)
-        self._loss, self._stop = mean_over_ranks(torch.stack([loss.detach(), stop]))
-        self.log("train/loss", self._loss)
+        self.step = TrainingStep(batch, *mean_over_ranks(torch.stack([loss.detach(), stop])))
+        self.log("train/loss", self.step.loss)
         lr = self.trainer.optimizers[0].param_groups[0]["lr"]
         self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for it
         return loss
@@ -234,22 +252,24 @@ class SimCSEModule(EncoderModule):
         norm = norm.full_tensor() if self.sharded else norm
         self.log("train/grad_norm", norm)
         scaled = self.trainer.precision == "16-mixed"
-        finite = self._loss.isfinite() & (norm.isfinite() | scaled)
-        is_finite, self.stops = torch.stack([finite, self._stop > 0]).cpu().tolist()
+        step = self.step
+        assert step
+        finite = step.loss.isfinite() & (norm.isfinite() | scaled)
+        is_finite, step.stops = torch.stack([finite, step.asked > 0]).cpu().tolist()
         if not is_finite:
             raise UserError(
-                f"step {self.global_step + 1}: the loss is {self._loss:.3g} and its gradient's norm {float(norm):.3g}, "
-                f"in {self._name_rows()}: lower optimizer.lr, or check these rows"
+                f"step {self.global_step + 1}: the loss is {step.loss:.3g} and its gradient's norm {float(norm):.3g}, "
+                f"in {self._name_rows(step.batch)}: lower optimizer.lr, or check these rows"
             )
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
 
-    def _name_rows(self) -> str:
+    def _name_rows(self, batch: EmbeddedBatch) -> str:
         """Return the numbers of the rows of all devices' batch, for a message."""
-        batch, data = self.batch, self.trainer.datamodule  # type: ignore[attr-defined]
-        if batch is None or batch.rows is None:
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        if batch.rows is None:
             return "unknown rows"
         rows = batch.gather(torch.from_numpy(batch.rows).to(self.device)) + 1
         return f"rows {', '.join(map(str, rows.tolist()))} of {data.sets[batch.dataset or ''].train}"

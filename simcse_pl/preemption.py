@@ -70,7 +70,8 @@ class Preemption(Callback):
         its step tells all of them that one received a signal.
         """
         pl_module.stop_asked = self._received is not None
-        if not (pl_module.stops if trainer.world_size > 1 else pl_module.stop_asked):
+        several = trainer.world_size > 1
+        if not (pl_module.step is not None and pl_module.step.stops if several else pl_module.stop_asked):
             return
         received = self._received or signal.SIGTERM
         progress = trainer.fit_loop.epoch_loop.batch_progress

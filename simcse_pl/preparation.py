@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.backbone import longest_input, packs_sequences, recompute_layers, run_backbone
+from simcse_pl.models.backbone import recompute_layers, run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.distributed import alone
@@ -26,7 +26,6 @@ MakeOptimizer = Callable[..., Optimizer]  # of parameters or of groups of them
 MakeSchedule = Callable[..., LRScheduler]  # of an optimizer
 
 _STEPS = ("num_training_steps", "total_steps", "T_max", "total_iters")  # how schedules name the number of steps
-_MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
 
 
 def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, freeze_layers: int | None) -> None:
@@ -49,32 +48,6 @@ def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, fre
     if freeze_layers is not None:
         freeze_first_layers(encoder, freeze_layers)
     encoder.train()  # Lightning trains each module in the mode that it is in
-
-
-def compile_backbone(encoder: SentenceEncoder, mode: bool | str, in_chunks: bool) -> None:
-    """Compile a backbone with torch.compile, once for all shapes, in the default mode (true) or another one.
-
-    From then on, batches are padded to a multiple of 8 tokens. In evaluation mode, the backbone is not compiled:
-    CUDA graphs of the many shapes of an evaluation would take more time than they save.
-
-    Raises:
-        UserError: CUDA graphs of an unpadded backbone, whose batches each have their own number of tokens, or of
-            chunks, whose second forward pass overwrites what the first one returned.
-    """
-    if mode == "reduce-overhead" and in_chunks:
-        raise UserError("module.compile=reduce-overhead: CUDA graphs cannot compute chunks again; set it to true")
-    if mode == "reduce-overhead" and packs_sequences(encoder.backbone):
-        raise UserError("module.compile=reduce-overhead: unpadded batches have no common shapes; set it to true")
-    if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
-        encoder.templates.multiple_of = _MULTIPLE_OF
-    backbone, not_compiled = encoder.backbone, encoder.backbone.forward
-    compiled = torch.compile(not_compiled, dynamic=True, mode=mode if isinstance(mode, str) else None)
-
-    @wraps(not_compiled)
-    def forward(*inputs: Any, **options: Any) -> Any:
-        return (compiled if backbone.training else not_compiled)(*inputs, **options)
-
-    backbone.forward = forward
 
 
 def freeze_first_layers(encoder: SentenceEncoder, layers: int) -> None:

@@ -17,9 +17,8 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.checkpoints import RunMetadata, find_checkpoint, locked, remove_checkpoints, resume_option
+from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folder, remove_checkpoints, resume_option
 from simcse_pl.config import with_values
-from simcse_pl.data.words import spaces
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.loggers import closing_run
@@ -33,6 +32,7 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.hub import quiet
+from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
@@ -65,9 +65,12 @@ def train(config: DictConfig) -> dict[str, Any]:
         return finished() or {}
     with locked(folder), ExitStack() as restored:
         restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-        checkpoint = find_checkpoint(config.resume, folder, search=bool(config.get("search")))
+        search = bool(config.get("search"))
+        start = find_start(config.resume, folder, search)
+        if is_first_process():
+            prepare_folder(folder, start, search)
         trial: OptunaTrial | None = instantiate(config.get("search"))
-        return train_here(with_values(config, trial.values) if trial else config, description, checkpoint, trial)
+        return train_here(with_values(config, trial.values) if trial else config, description, start.checkpoint, trial)
 
 
 def train_here(
@@ -93,19 +96,11 @@ def train_here(
     if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
         check_views_differ(encoder, [data.sets[name or ""] for name in module.embedded_datasets])
     if trainer.is_global_zero:
-        with atomic_write(folder) as new:
-            (new / RESOLVED_CONFIG.parent).mkdir()
-            (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
+        write_config(folder, config)
 
     with closing_run():
         settings = run_settings(trainer, module, data, description["choices"])
-        trainer.loggers = list(instantiate(config.get("logger") or {}).values())
-        for logger in trainer.loggers:
-            logger.log_hyperparams(options | {"choices": description["choices"], "settings": settings})
-        for name, value in settings.items():
-            log.info("%-13s %s", name, value)
-        for place in dashboards(trainer):
-            log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
+        start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
         results = description | {"settings": settings} | train_and_test(trainer, module, data, metadata, checkpoint)
         if trainer.is_global_zero:
             module.objective.save(encoder, folder / "encoder")
@@ -129,6 +124,8 @@ def build_data(config: DictConfig, module: SimCSEModule) -> SentenceDataModule:
     """Return the datamodule of what a module trains; it has not read its data yet."""
     parts = {"templates": module.encoder.templates, "evaluators": instantiate(config.evaluators)}
     if any(getattr(part, "whole_words", False) for part in module.modules()):
+        from simcse_pl.data.words import spaces  # what most runs do not need
+
         segment = instantiate(config.segmenter)
         if getattr(segment, "func", segment) is not spaces:  # the tokenizer knows these words
             parts["segment"] = segment
@@ -163,6 +160,26 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     if not isinstance(module, SimCSEModule):
         raise UserError(f"module._target_={config.module._target_}: it must be a SimCSEModule")
     return module
+
+
+def write_config(folder: Path, config: DictConfig) -> None:
+    """Write the config with all interpolations resolved."""
+    with atomic_write(folder) as new:
+        (new / RESOLVED_CONFIG.parent).mkdir()
+        (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
+
+
+def start_loggers(
+    trainer: pl.Trainer, config: DictConfig, options: Mapping[str, Any], settings: Mapping[str, str]
+) -> None:
+    """Give the trainer the loggers of the config, and log the options and the settings."""
+    trainer.loggers = list(instantiate(config.get("logger") or {}).values())
+    for logger in trainer.loggers:
+        logger.log_hyperparams({**options, "settings": settings})
+    for name, value in settings.items():
+        log.info("%-13s %s", name, value)
+    for place in dashboards(trainer):
+        log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
 
 
 def read_test_tasks(config: DictConfig) -> "Suite | None":

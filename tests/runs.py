@@ -50,4 +50,4 @@ def assert_resumed_to_the_bit(config, module, state, folder):
     torch.testing.assert_close(resumed.state_dict(), module.state_dict(), atol=0, rtol=0)
     torch.testing.assert_close(resumed_state, state, atol=0, rtol=0)
     # at the last step: a weight that depends on it may be too small to change the bits
-    assert resumed.batch.progress == module.batch.progress
+    assert resumed.step.batch.progress == module.step.batch.progress

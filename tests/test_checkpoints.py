@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from simcse_pl.checkpoints import RunMetadata, find_checkpoint, locked
+from simcse_pl.checkpoints import RunMetadata, Start, find_start, locked, prepare_folder
 from simcse_pl.runs import WANDB_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, environment, tiny
@@ -129,10 +129,12 @@ def test_a_job_of_a_sweep_continues_its_folder_and_the_log_says_why(tmp_path, mo
     write_run(tmp_path)
     (tmp_path / WANDB_FILE).write_text("{}")
     with caplog.at_level("INFO"):
-        checkpoint = find_checkpoint(None, tmp_path)
-    assert checkpoint == tmp_path / "checkpoints" / "last.ckpt"
+        start = find_start(None, tmp_path)
+    checkpoint = tmp_path / "checkpoints" / "last.ckpt"
+    assert start == Start(checkpoint, step=4, continues=True)
     why = "this is a job of a sweep, where resume=auto is the default"
     assert caplog.messages == [f"resuming from step 4, because {why}: {checkpoint}"]
+    prepare_folder(tmp_path, start)
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
     assert (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
 
@@ -144,7 +146,7 @@ def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path, finished):
         (tmp_path / "results.json").touch()
     curves = (tmp_path / "metrics.csv").read_bytes()
     with pytest.raises(UserError, match="already holds a run"):
-        find_checkpoint(f"{tmp_path}/checkpoints/last.ckpt" if finished else None, tmp_path)
+        find_start(f"{tmp_path}/checkpoints/last.ckpt" if finished else None, tmp_path)
     assert (tmp_path / "metrics.csv").read_bytes() == curves
 
 
@@ -157,12 +159,12 @@ def test_a_folder_is_locked_by_one_run(tmp_path):
 
 @pytest.mark.parametrize("search", [False, True])
 def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search):
-    assert find_checkpoint("auto", tmp_path, search) is None
+    assert find_start("auto", tmp_path, search) == Start()
     if search:
         write_run(tmp_path)
     (tmp_path / "metrics.csv").write_text("step,train/loss\n0,0.5\n")
     (tmp_path / WANDB_FILE).write_text("{}")
-    assert find_checkpoint("auto", tmp_path, search) is None
+    prepare_folder(tmp_path, find_start("auto", tmp_path, search), search)
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n" and not (tmp_path / WANDB_FILE).exists()
 
 
@@ -179,4 +181,4 @@ def test_a_file_that_is_no_checkpoint_is_an_error(tmp_path, content):
     path.parent.mkdir()
     path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
     with pytest.raises(UserError, match="last.ckpt is no(t a)? checkpoint"):
-        find_checkpoint("auto", tmp_path)
+        find_start("auto", tmp_path)

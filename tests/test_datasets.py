@@ -53,12 +53,12 @@ def test_every_parameter_has_a_gradient_and_every_set_its_curve(module, data):
         def on_before_optimizer_step(self, trainer, module, optimizer):
             assert all(p.grad is not None for p in module.parameters() if p.requires_grad), "DDP waits for them"
             classifier = module.objective.for_dataset("nli").classifier.weight.grad
-            gradients.setdefault(module.batch.dataset, []).append(bool(classifier.any()))
+            gradients.setdefault(module.step.batch.dataset, []).append(bool(classifier.any()))
 
         def on_train_batch_end(self, trainer, *arguments):
             super().on_train_batch_end(trainer, *arguments)
             metrics = {name for name, value in trainer.callback_metrics.items() if not value.isnan()}
-            curves.append((trainer.lightning_module.batch.dataset, metrics))
+            curves.append((trainer.lightning_module.step.batch.dataset, metrics))
 
     quiet_trainer(max_epochs=1, callbacks=[Recorder()], log_every_n_steps=1, limit_val_batches=0).fit(module, data)
     assert {name: set(trained) for name, trained in gradients.items()} == {

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +22,6 @@ def contrastive_loss(
     positives: Tensor,
     hard_negatives: Tensor | None = None,
     queue: Tensor | None = None,
-    positive_similarities: Tensor | None = None,
-    further_similarities: Tensor | None = None,
     *,
     temperature: float | Tensor = 0.05,
     hard_negative_weight: float = 1.0,
@@ -56,8 +54,6 @@ def contrastive_loss(
         positives: [m, dim], the positives of all rows; m > n if other rows are on other devices.
         hard_negatives: [m, k, dim], or None.
         queue: [q, dim], embeddings of past batches, or None.
-        positive_similarities: [n], replace the similarities of the anchors with their own positives, or None.
-        further_similarities: [n, f], of each anchor with further negatives, or None.
         temperature: t, above 0.
         hard_negative_weight: alpha, 0 or more; 0 removes a row's own hard negatives from its sum.
         similarity: `cosine` or `dot`.
@@ -72,24 +68,31 @@ def contrastive_loss(
         The mean over the anchors, a scalar; or [n].
     """
     keys = torch.cat([positives, *(x.flatten(0, -2) for x in (hard_negatives, queue) if x is not None)])
+    logits = similarity_matrix(anchors, keys, similarity) / temperature
     targets = label_offset + torch.arange(len(anchors), device=anchors.device)
-    similarities = similarity_matrix(anchors, keys, similarity)
-    if positive_similarities is not None:
-        similarities = similarities.scatter(1, targets[:, None], positive_similarities[:, None])
-    if further_similarities is not None:
-        similarities = torch.cat([similarities, further_similarities], dim=1)
-    logits = similarities / temperature
-    if hard_negatives is not None and hard_negative_weight != 1.0:
+    columns = len(positives), 0 if hard_negatives is None else hard_negatives.shape[1]
+    logits = _changed(logits, targets, columns, hard_negative_weight, negative_mask, hardness)
+    return F.cross_entropy(logits, targets, reduction=reduction)
+
+
+def _changed(
+    logits: Tensor,
+    targets: Tensor,
+    columns: tuple[int, int],
+    hard_negative_weight: float,
+    negative_mask: Tensor | None,
+    hardness: float,
+) -> Tensor:
+    """Return logits with the options of `contrastive_loss`; `columns` are m and k."""
+    m, k = columns
+    if k and hard_negative_weight != 1.0:
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
-        m, k, _ = hard_negatives.shape
-        row_of_key = torch.arange(m, device=anchors.device).repeat_interleave(k)
+        row_of_key = torch.arange(m, device=logits.device).repeat_interleave(k)
         is_own = F.pad(targets[:, None] == row_of_key, (m, logits.shape[1] - m - m * k))
         logits = torch.where(is_own, logits + log_alpha, logits)
     if negative_mask is not None:
         logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
-    if hardness:
-        logits = _weighted_by_hardness(logits, targets, hardness)
-    return F.cross_entropy(logits, targets, reduction=reduction)
+    return _weighted_by_hardness(logits, targets, hardness) if hardness else logits
 
 
 def _weighted_by_hardness(logits: Tensor, targets: Tensor, hardness: float) -> Tensor:
@@ -193,11 +196,37 @@ class ContrastiveLoss(Loss):
         ]
         if self.symmetric:
             comparisons += [[positive, 0, *positives_too] for positive in positives]
-        losses = [
-            self.loss_of_views(batch, views, _negative_mask(batch, views, false))
-            for views, false in zip(comparisons, self.false_negatives(batch, comparisons), strict=True)
-        ]
+        losses = []
+        for views, false in zip(comparisons, self.false_negatives(batch, comparisons), strict=True):
+            logits, mask = self.similarities(batch, views) / self.temperature, _negative_mask(batch, views, false)
+            columns = sum(batch.split.rows), len(views) - 2
+            logits = _changed(logits, batch.targets, columns, self.hard_negative_weight, mask, self.hardness)
+            losses.append(F.cross_entropy(logits, batch.targets))
         return torch.stack(losses).mean()
+
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+        """Return the similarities of this device's anchors with all keys. A subclass can change them, or add columns.
+
+        Args:
+            batch: this device's rows.
+            views: the positions of the anchor, the positive, and the hard negatives, in this order. Other positives
+                are before the hard negatives; those of the own row are left out. With `symmetric`, there are further
+                calls with the positive and the anchor. With `same_role`, the views of the first one's role are at the
+                end.
+            changed: `anchors` and `positives` in place of this device's anchors and all devices' positives.
+
+        Returns:
+            [n, m + m k + q]: the columns of the m positives, the hard negatives row by row, and the queue. The column
+            of a row's own positive is in `batch.targets`.
+        """
+        anchor, positive, *negatives = views
+        keys = [changed.get("positives", batch.gathered[:, positive])]
+        if negatives:
+            keys.append(select_views(batch.gathered, negatives).flatten(0, 1))
+        if batch.queue is not None:
+            keys.append(batch.queue)
+        anchors = changed.get("anchors", batch.embeddings[:, anchor])
+        return similarity_matrix(anchors, torch.cat(keys), self.similarity)
 
     def false_negatives(
         self, batch: EmbeddedBatch, comparisons: Sequence[Sequence[int]]
@@ -206,7 +235,7 @@ class ContrastiveLoss(Loss):
 
         Args:
             batch: this device's rows.
-            comparisons: the `views` of each call of `loss_of_views`.
+            comparisons: the `views` of each call of `similarities`.
 
         Returns:
             For each comparison, a mask [n, m] for each of its views but the first, True for a sentence of one of the m
@@ -219,38 +248,6 @@ class ContrastiveLoss(Loss):
         hashes = select_views(hash_token_ids(batch.inputs), hashed)
         repeated = duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset, len(positives))
         return [dict(zip(hashed, repeated.unbind(dim=2), strict=True))] * len(comparisons)
-
-    def loss_of_views(
-        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
-    ) -> Tensor:
-        """Return the mean loss of anchors and a positive of each. A subclass can override it to change similarities.
-
-        Args:
-            batch: this device's rows.
-            views: the positions of the anchor, the positive, and the hard negatives, in this order. Other positives
-                are before the hard negatives, and `mask` removes those of the own row. With `symmetric`, there are
-                further calls with the positive and the anchor. With `same_role`, the views of the first one's role are
-                at the end.
-            mask: the `negative_mask` of `contrastive_loss`, or None.
-            changed: tensors that `contrastive_loss` gets in place of those of the batch, or in addition, such as
-                `positive_similarities` [batch].
-        """
-        anchor, positive, *negatives = views
-        tensors: dict[str, Any] = {
-            "anchors": batch.embeddings[:, anchor],
-            "positives": None if "positives" in changed else batch.gathered[:, positive],
-            "hard_negatives": select_views(batch.gathered, negatives) if negatives else None,
-            "queue": batch.queue,
-        }
-        return contrastive_loss(
-            **(tensors | changed),
-            temperature=self.temperature,
-            hard_negative_weight=self.hard_negative_weight,
-            similarity=self.similarity,
-            label_offset=batch.split.label_offset,
-            negative_mask=mask,
-            hardness=self.hardness,
-        )
 
 
 def _negative_mask(batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None) -> Tensor | None:

@@ -113,7 +113,7 @@ class EmbeddedBatch:
     def split(self) -> BatchSplit:
         """The number of rows that each device holds."""
         if self.counts:
-            return split_of(self.counts)
+            return split_of(self.counts) if len(self.counts) > 1 else BatchSplit(self.counts)
         rows = next(iter(self.inputs.values())) if self.inputs else self.embeddings
         return split_batch(len(rows), rows.device)
 
@@ -134,7 +134,13 @@ class EmbeddedBatch:
     @cached_property
     def gathered(self) -> Tensor:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
-        return all_gather_with_grad(self.embeddings, split=self.split)[0]
+        one = len(self.split.rows) == 1
+        return self.embeddings if one else all_gather_with_grad(self.embeddings, split=self.split)[0]
+
+    @cached_property
+    def targets(self) -> Tensor:
+        """Which of the rows of all devices each row of this device is, [batch] int64."""
+        return self.split.label_offset + torch.arange(len(self.embeddings), device=self.embeddings.device)
 
     def is_itself(self) -> Tensor:
         """Return which of the rows of all devices each row of this device is, [batch, m] bool."""

@@ -38,15 +38,13 @@ class AngularMarginLoss(ContrastiveLoss):
             raise UserError(f"similarity={self.similarity}: an angular margin needs cosine")
         self.margin = margin
 
-    def loss_of_views(
-        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
-    ) -> Tensor:
-        """Return the loss with the margin."""
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+        """Return the similarities, with the margin for the positives."""
         cosines = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]])
         sines = (1 - cosines.square()).clamp(min=torch.finfo(cosines.dtype).eps).sqrt()
         margin = math.radians(self.margin)
         with_margin = cosines * math.cos(margin) - sines * math.sin(margin)
-        return super().loss_of_views(batch, views, mask, positive_similarities=with_margin, **changed)
+        return super().similarities(batch, views, **changed).scatter(1, batch.targets[:, None], with_margin[:, None])
 
 
 class TripletMargin(Loss):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
@@ -32,10 +33,8 @@ class ContrastedPositives(ContrastiveLoss):
     def __init__(self, temperature: PositiveFloat = 0.05, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__(temperature, weight=weight)
 
-    def loss_of_views(
-        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
-    ) -> Tensor:
-        """Return the loss, with the similarities of the positives and all hard negatives."""
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+        """Return the similarities, and those of the positives and all hard negatives."""
         hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
         further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
-        return super().loss_of_views(batch, views, mask, further_similarities=further, **changed)
+        return torch.cat([super().similarities(batch, views, **changed), further], dim=1)

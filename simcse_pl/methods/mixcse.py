@@ -36,18 +36,14 @@ class MixedNegatives(ContrastiveLoss):
         super().__init__(**contrast)
         self.share = share
 
-    def loss_of_views(
-        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
-    ) -> Tensor:
-        """Return the loss with the similarities of both kinds of mixtures."""
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+        """Return the similarities, and those of both kinds of mixtures."""
         anchors, positives = (batch.gathered[:, view] for view in views[:2])
-        count, device = len(batch.embeddings), anchors.device
-        rows = batch.split.label_offset + torch.arange(count, device=device)
         mixed_anchors, mixed_positives = (
             self.share * x + (1 - self.share) * x.roll(-1, dims=0) for x in (anchors.detach(), positives.detach())
         )
         with_mixtures = similarity_matrix(batch.embeddings[:, views[0]], mixed_positives, self.similarity)
-        of_mixtures = similarity_matrix(mixed_anchors[rows], positives, self.similarity)
-        before, after = ((rows + step).remainder(len(anchors))[:, None] for step in (-1, 1))
-        further = torch.cat([with_mixtures.scatter(1, before, 0), of_mixtures.scatter(1, after, 0)], dim=1)
-        return super().loss_of_views(batch, views, mask, further_similarities=further, **changed)
+        of_mixtures = similarity_matrix(mixed_anchors[batch.targets], positives, self.similarity)
+        before, after = ((batch.targets + step).remainder(len(anchors))[:, None] for step in (-1, 1))
+        mixtures = with_mixtures.scatter(1, before, 0), of_mixtures.scatter(1, after, 0)
+        return torch.cat([super().similarities(batch, views, **changed), *mixtures], dim=1)

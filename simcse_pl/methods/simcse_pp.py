@@ -84,16 +84,14 @@ class NegativesWithoutDropout(ContrastiveLoss):
     truncatable = False
     needs = Needs(positives=1, negatives=False)
 
-    def loss_of_views(
-        self, batch: EmbeddedBatch, views: Sequence[int], mask: Tensor | None, **changed: Tensor
-    ) -> Tensor:
-        """Return the loss, where the negatives are embeddings of `views[0]` without dropout."""
-        similarities = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+        """Return the similarities, where the negatives are embeddings of `views[0]` without dropout."""
+        of_positives = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
         inputs = {name: tensor[:, views[0], None] for name, tensor in batch.inputs.items()}
         pooled = apply_in_chunks(partial(_pool_without_dropout, batch.encoder), inputs, batch.chunk_size)
         plain = batch.encoder.project(pooled, batch.split)[:, 0]
-        compared = {"anchors": plain, "positives": batch.gather(plain), "positive_similarities": similarities}
-        return super().loss_of_views(batch, views, mask, **compared, **changed)
+        similarities = super().similarities(batch, views, anchors=plain, positives=batch.gather(plain), **changed)
+        return similarities.scatter(1, batch.targets[:, None], of_positives[:, None])
 
 
 def _pool_without_dropout(encoder: SentenceEncoder, inputs: Batch) -> Tensor:

@@ -152,17 +152,46 @@ def _shard(module: "SimCSEModule", strategy: FullyShardedStrategy, policy: Mixed
     """Share out the weights of the first rank over all ranks, and what it has found out with them."""
     encoders = [part for part in module.modules() if isinstance(part, SentenceEncoder)]
     names = {parameter: name for name, parameter in module.named_parameters()}
-    trained = [parameter.requires_grad for parameter in names]
-    in_some = [names[parameter] for parameter in module.not_in_every_loss]
+    in_some = _agree(module, encoders, list(names), strategy)
+    whole = {} if rank() else {name: parameter.detach() for parameter, name in names.items()}
+    frozen = [part.network for part in module.modules() if isinstance(part, Frozen)]
+    _make_groups(module, encoders, frozen, strategy, policy)
+    strategy.load_from_first_rank(whole)
+    module.to(strategy.root_device)
+    for tensor in [*module.buffers(), *(x for network in frozen for x in (*network.parameters(), *network.buffers()))]:
+        tensor.copy_(from_first_rank(tensor))
+    sharded = dict(module.named_parameters())
+    module.not_in_every_loss, module.sharded = [sharded[name] for name in in_some], True
+
+
+def _agree(
+    module: "SimCSEModule",
+    encoders: Sequence[SentenceEncoder],
+    parameters: Sequence[Tensor],
+    strategy: FullyShardedStrategy,
+) -> list[str]:
+    """Freeze what the first rank has frozen, pass batches at once, and return the names of `not_in_every_loss`."""
+    own = {parameter: name for name, parameter in module.named_parameters()}
+    trained = [parameter.requires_grad for parameter in parameters]
+    in_some = [own[parameter] for parameter in module.not_in_every_loss]
     groups = [encoder.groups.ignores_padding for encoder in encoders]
     trained, in_some, groups = strategy.broadcast((trained, in_some, groups))
     _check(module, groups)
     for encoder in encoders:
         encoder.groups = OnePass(ignores_padding=True)
-    for parameter, is_trained in zip(names, trained, strict=True):
+    for parameter, is_trained in zip(parameters, trained, strict=True):
         parameter.requires_grad_(is_trained)
-    whole = {} if rank() else {name: parameter.detach() for parameter, name in names.items()}
-    frozen = [part.network for part in module.modules() if isinstance(part, Frozen)]
+    return in_some
+
+
+def _make_groups(
+    module: "SimCSEModule",
+    encoders: Sequence[SentenceEncoder],
+    frozen: Sequence[nn.Module],
+    strategy: FullyShardedStrategy,
+    policy: MixedPrecisionPolicy,
+) -> None:
+    """Make each layer of an encoder a group of weights, and everything else another one."""
     with_memory: dict[Tensor, Any] = {}
     for encoder in encoders:
         lists = (part for part in encoder.backbone.modules() if isinstance(part, nn.ModuleList))
@@ -174,12 +203,6 @@ def _shard(module: "SimCSEModule", strategy: FullyShardedStrategy, policy: Mixed
     fully_shard(module, mesh=strategy.device_mesh, reshard_after_forward=True)
     for name in _STEPS:
         register_fsdp_forward_method(module, name)
-    strategy.load_from_first_rank(whole)
-    module.to(strategy.root_device)
-    for tensor in [*module.buffers(), *(x for network in frozen for x in (*network.parameters(), *network.buffers()))]:
-        tensor.copy_(from_first_rank(tensor))
-    sharded = dict(module.named_parameters())
-    module.not_in_every_loss, module.sharded = [sharded[name] for name in in_some], True
 
 
 def _check(module: "SimCSEModule", ignores_padding: Sequence[bool]) -> None:

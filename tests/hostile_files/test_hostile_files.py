@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from simcse_pl.checkpoints import find_checkpoint
+from simcse_pl.checkpoints import find_start
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
@@ -113,7 +113,7 @@ def load_checkpoint(content):
 
 def resume(content):
     write("checkpoints/last.ckpt", content)
-    find_checkpoint("auto", Path.cwd())
+    find_start("auto", Path.cwd())
 
 
 def load_package(name):

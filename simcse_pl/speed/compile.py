@@ -1,0 +1,38 @@
+"""Compile a backbone for training."""
+
+from functools import wraps
+from typing import Any
+
+import torch
+
+from simcse_pl.models.backbone import longest_input, packs_sequences
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
+
+_MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
+
+
+def compile_backbone(encoder: SentenceEncoder, mode: bool | str, in_chunks: bool) -> None:
+    """Compile a backbone with torch.compile, once for all shapes, in the default mode (true) or another one.
+
+    From then on, batches are padded to a multiple of 8 tokens. In evaluation mode, the backbone is not compiled:
+    CUDA graphs of the many shapes of an evaluation would take more time than they save.
+
+    Raises:
+        UserError: CUDA graphs of an unpadded backbone, whose batches each have their own number of tokens, or of
+            chunks, whose second forward pass overwrites what the first one returned.
+    """
+    if mode == "reduce-overhead" and in_chunks:
+        raise UserError("module.compile=reduce-overhead: CUDA graphs cannot compute chunks again; set it to true")
+    if mode == "reduce-overhead" and packs_sequences(encoder.backbone):
+        raise UserError("module.compile=reduce-overhead: unpadded batches have no common shapes; set it to true")
+    if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
+        encoder.templates.multiple_of = _MULTIPLE_OF
+    backbone, not_compiled = encoder.backbone, encoder.backbone.forward
+    compiled = torch.compile(not_compiled, dynamic=True, mode=mode if isinstance(mode, str) else None)
+
+    @wraps(not_compiled)
+    def forward(*inputs: Any, **options: Any) -> Any:
+        return (compiled if backbone.training else not_compiled)(*inputs, **options)
+
+    backbone.forward = forward
