@@ -1,12 +1,14 @@
 """`simcse encode`: the vectors of SimCSE.encode as .npy and JSON, by several processes, and after an interruption."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from simcse_pl.tools.simcse import SimCSE
-from tests.conftest import SENTENCES, environment
+from tests.conftest import ROOT, SENTENCES, environment
 from tests.helpers import flip_bit
 
 
@@ -102,3 +104,10 @@ def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_sha
     assert f"{shard} is damaged: remove it, and run the command again" in command(*given, status=2).err
     shard.unlink()
     command(*given)
+
+
+def test_a_closed_pipe_ends_without_an_error(encoder, tmp_path):
+    (tmp_path / "in.txt").write_text("a sentence\n" * 20000)
+    line = f"{sys.executable} -m simcse_pl encode {' '.join(map(str, encoder))} {tmp_path}/in.txt | head -n 2 | wc -l"
+    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "2" and "Traceback" not in done.stderr and "Error" not in done.stderr
