@@ -40,9 +40,10 @@ DATASETS = {
 }
 _CLASSES = {  # commands that share a module with the one that it is named after
     "distill-static": "merge.DistillStatic",
-    "index": "search.Index",
+    "index": "encode.Index",
     "prepare tokenizer": "merge.PrepareTokenizer",
-    "similarity": "search.Similarity",
+    "search": "encode.Search",
+    "similarity": "encode.Similarity",
 }
 
 
