@@ -11,6 +11,7 @@ from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec
 from typing import Any
 
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import did_you_mean
 from simcse_pl.utils.terminal import Parser, run
 
@@ -37,6 +38,13 @@ DATASETS = {
     "wikipedia": "sentences from a Wikipedia dump",
     "tokenizer": "a tokenizer from text, for a model with random weights",
 }
+_CLASSES = {  # commands that share a module with the one that it is named after
+    "distill-static": "merge.DistillStatic",
+    "index": "encode.Index",
+    "prepare tokenizer": "merge.PrepareTokenizer",
+    "search": "encode.Search",
+    "similarity": "encode.Similarity",
+}
 
 
 def main() -> None:
@@ -60,12 +68,14 @@ def main() -> None:
 
 
 def find_command(name: str) -> Any:
-    """Return the module of a command, which has `add_arguments(parser)`, `run(arguments)` and a docstring.
+    """Return the module or class of a command, which has `add_arguments(parser)`, `run(arguments)` and a docstring.
 
     It is in one of our two folders of commands, or in a package with an entry point `simcse_pl.commands`.
     """
     for entry in _installed().select(name=name):
         return entry.load()
+    if name in _CLASSES:
+        return locate(f"simcse_pl.tools.{_CLASSES[name]}")
     places = [f"simcse_pl.{folder}.{re.sub('[ -]', '_', name)}" for folder in ("tools", "lab")]
     return importlib.import_module(next(filter(find_spec, places)))
 

@@ -43,6 +43,7 @@ _OLD_NAMES = {  # by the present name, within simcse_pl
     "speed.cpu": "cpu",
     "speed.fsdp": "training.fsdp",
     "speed.unpadded": "models.unpadded",
+    "tools.language_models": "inference.cross_encoder",
     "tools.merge": "models.merging",
     "tools.mine": "inference.mining",
     "tools.onnx": "export.onnx",

@@ -101,8 +101,8 @@ def kill_while_saving(n: int) -> None:
 
 def kill_encoding(shard_size: int, owner: str, name: str, n: int) -> None:
     """Let `simcse encode` write small shards, and be killed in the n-th call of a function (0 for never)."""
-    from simcse_pl.tools import common
+    from simcse_pl.tools import encode
 
-    common.CHUNK_SIZE = shard_size
+    encode.CHUNK_SIZE = shard_size
     if n:
         _in_call(pkgutil.resolve_name(owner), name, n, lambda *_: os.kill(os.getpid(), signal.SIGKILL))

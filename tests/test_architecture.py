@@ -1,10 +1,37 @@
-"""Rules of docs/architecture.md that import-linter does not check (its contracts are in pyproject.toml)."""
+"""Rules of docs/architecture.md: what the contracts in pyproject.toml find, and what they do not check."""
 
 import importlib
 import inspect
 import re
+import shutil
+import subprocess
+import sys
+
+import pytest
 
 from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("losses/loss.py", ""),
+        ("losses/loss.py", "from simcse_pl.lab import tables"),
+        ("train_job.py", "def planted():\n    import simcse_pl.methods.gist"),
+        ("utils/files.py", "from simcse_pl.speed import fsdp"),
+        ("module.py", "from simcse_pl.tools.simcse import SimCSE"),
+    ],
+)
+def test_the_import_contract_fails_on_a_line_of_the_core_that_imports_an_optional_part(file, line, tmp_path):
+    shutil.copytree(ROOT / "simcse_pl", tmp_path / "simcse_pl", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with (tmp_path / "simcse_pl" / file).open("a") as planted:
+        planted.write(f"\n{line}\n")
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main(['--no-cache'])"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    said = " ".join(done.stdout.split())
+    found = re.search(r"the core never imports an optional part .*? (KEPT|BROKEN)", said)
+    assert found and (found[1], done.returncode) == (("BROKEN", 1) if line else ("KEPT", 0)), said + done.stderr
 
 
 def test_two_files_alone_use_torch_distributed():

@@ -3,7 +3,7 @@
 import logging
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from simcse_pl.data.rows import read_rows
 from simcse_pl.evaluation.evaluators import make_evaluators
@@ -49,41 +50,54 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     released = released_fitting_sets(suite, config.senteval_dir) if config.fit_on == "released" else {}
     report = describe(config, postprocess)
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    encoder: Encoder = instantiate(config.model)
-    if isinstance(encoder, torch.nn.Module):
-        encoder.to(device)
-    normalize = False if postprocess else None  # after it, as in an exported encoder
-    of_encoder = partial(
-        encoder.encode, batch_size=config.batch_size, bf16=config.bf16, progress=True, normalize=normalize
-    )
-    check_dims(config, encoder, postprocess)
+    encoder, encode = load(config, postprocess)
     if postprocess and fit_on:
-        vectors = of_encoder(fit_on, prompt_name=config.prompt_name)
-        postprocess.fit(vectors.to(device)).save(folder / "postprocess")
+        vectors = encode(fit_on, prompt_name=config.prompt_name)
+        postprocess.fit(vectors.to(_device())).save(folder / "postprocess")
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
     identity = {"name": report["label"], "revision": hash_tensors({}, report["fingerprint"], report["settings"])}
     suite.benchmarks = {task: partial(measure, **identity) for task, measure in suite.benchmarks.items()}
 
-    prompts = getattr(encoder, "prompts", None) or {}
-
-    def complete(prompt_name: str | None) -> Encode:
+    def make(prompt_name: str | None) -> Encode:
+        """Encode the sentences of the suite once, without a prompt, and others at each call."""
         known = [] if prompt_name else [*suite.sentences(), *chain(*released.values())]
-        once = encode_once(partial(of_encoder, prompt_name=prompt_name or config.prompt_name), known)
-        return postprocessed(once, postprocess, device, encoder.normalize, released) if postprocess else once
+        once = encode_once(partial(encode, prompt_name=prompt_name or config.prompt_name), known)
+        return postprocessed(once, postprocess, _device(), encoder.normalize, released) if postprocess else once
 
-    encode = PromptedEncode(complete, prompts)
-    scores = evaluate_suite(encode, suite, device, progress=True)
-    small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-    of_dims = {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
-    report |= scores.model_dump() | {"dims": {dim: measured.model_dump() for dim, measured in of_dims.items()}}
+    report |= scores(config, suite, PromptedEncode(make, getattr(encoder, "prompts", None) or {}))
     write_json(folder / RESULTS_FILE, report)
     write_tables(config, folder, Result(**report))
-    print_failed({task: why for task, why in scores.failed.items() if task not in suite.failed})
-    if scores.failed:
-        raise UserError(f"not measured: {', '.join(scores.failed)}; everything else was measured")
+    print_failed({task: why for task, why in report["failed"].items() if task not in suite.failed})
+    if report["failed"]:
+        raise UserError(f"not measured: {', '.join(report['failed'])}; everything else was measured")
     return report
+
+
+def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, Callable[..., Tensor]]:
+    """Return the encoder, and its `encode` with the options of the command.
+
+    UserError is raised if its vectors lack dimensions of `dims` or of the post-processing.
+    """
+    encoder: Encoder = instantiate(config.model)
+    if isinstance(encoder, torch.nn.Module):
+        encoder.to(_device())
+    if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
+        numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
+        raise UserError(f"dims={list(config.dims)}: {numbers}")
+    if postprocess:
+        postprocess.check_width(encoder.dim)
+    options: Any = {"batch_size": config.batch_size, "bf16": config.bf16, "progress": True}
+    options["normalize"] = False if postprocess else None  # after it, as in an exported encoder
+    return encoder, partial(encoder.encode, **options)
+
+
+def scores(config: DictConfig, suite: Suite, encode: PromptedEncode) -> dict[str, Any]:
+    """Return the scores of the suite, and those of STS and of the user's data with the first `dims` dimensions."""
+    measured = evaluate_suite(encode, suite, _device(), progress=True)
+    small = Suite(sts=suite.sts, evaluators=suite.evaluators)
+    of_dims = {str(dim): evaluate_suite(first_dimensions(encode, dim), small).model_dump() for dim in config.dims}
+    return measured.model_dump() | {"dims": of_dims}
 
 
 def first_dimensions(encode: PromptedEncode, dim: int) -> PromptedEncode:
@@ -93,15 +107,6 @@ def first_dimensions(encode: PromptedEncode, dim: int) -> PromptedEncode:
         return lambda texts: with_prompt(encode, prompt_name)(texts)[:, :dim]
 
     return PromptedEncode(cut, filter(None, encode.of_prompts))
-
-
-def check_dims(config: DictConfig, encoder: Encoder, postprocess: PostProcess | None) -> None:
-    """Raise UserError if the vectors do not have the dimensions of `dims` or of the post-processing."""
-    if config.dims and (postprocess or not all(1 <= number <= encoder.dim for number in config.dims)):
-        numbers = f"choose numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
-        raise UserError(f"dims={list(config.dims)}: {numbers}")
-    if postprocess:
-        postprocess.check_width(encoder.dim)
 
 
 def read_suite(config: DictConfig) -> Suite:
@@ -201,3 +206,7 @@ def write_tables(config: DictConfig, folder: Path, result: Result) -> None:
         show(table.printed())
     print(f"results  {folder}")
     instantiate(config.wandb)(result, tables)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,21 +1,13 @@
 """Arguments and helpers that several commands use."""
 
 import argparse
-import itertools
-import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from simcse_pl.data.layout import Format, Layout
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.terminal import counter
-
-T = TypeVar("T")
-
-CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
 
 
 def add_encoder(
@@ -107,18 +99,3 @@ def layout(arguments: argparse.Namespace) -> Layout:
     """Return how the file of a command is written, as far as the arguments say."""
     header = None if arguments.header is None else arguments.header == "true"
     return Layout(arguments.format, arguments.separator, header, arguments.encoding)
-
-
-def chunks_with_progress(rows: Iterable[T], description: str, shown: bool = True) -> Iterator[list[T]]:
-    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and count the processed rows on standard error."""
-    rows = iter(rows)
-    with counter(description, shown=shown) as progress:
-        task = progress.add_task(description, total=None)
-        while chunk := list(itertools.islice(rows, CHUNK_SIZE)):
-            yield chunk
-            progress.advance(task, len(chunk))
-
-
-def json_line(row: dict[str, Any]) -> str:
-    """Return a row as a line of JSON, with the line break."""
-    return json.dumps(row, ensure_ascii=False) + "\n"

@@ -2,22 +2,19 @@
 
 import csv
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_open, check_is_file, read_lines
+from simcse_pl.utils.files import atomic_open, check_is_file
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.terminal import tracked
 
 USED = "used"
 NO_WORDS = "a sentence without words"
 INVALID = "cannot be read"
 REPEATED = "the same pair again"
-
-Parsed = Sequence[str] | str | None  # the cells of a row, the reason not to use it, or None for a line without a row
 
 
 class ConversionStats(Counter[str]):
@@ -40,17 +37,6 @@ def check_paths(files: Sequence[Path], out: Path) -> None:
             raise UserError(f"{out} is an input file: give another name for the output")
     if out.suffix != ".csv":
         raise UserError(f"{out}: the output file comes last, and its name should end in .csv")
-
-
-def usable_rows(path: Path, parse: Callable[[str], Parsed], stats: ConversionStats) -> Iterator[list[str]]:
-    """Yield the cells that `parse` reads in each line, with single spaces between words, if all have words.
-
-    `stats` counts the rows that are not yielded.
-    """
-    for line in tracked(read_lines(path), f"reading {path.name}"):
-        row = parse(line) if line.strip() else None
-        if row is not None and (cells := checked_row(row, stats)):
-            yield cells
 
 
 def checked_row(row: Sequence[str] | str, stats: ConversionStats) -> list[str] | None:

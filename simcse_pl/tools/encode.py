@@ -7,26 +7,31 @@ there are any.
 """
 
 import argparse
+import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from simcse_pl.data.rows import iterate_sentences
+from simcse_pl.data.rows import iterate_rows, iterate_sentences
 from simcse_pl.data.sources import fingerprint
-from simcse_pl.tools import common
-from simcse_pl.tools.common import add_column, add_encoder, chunks_with_progress, json_line, layout, load_simcse
+from simcse_pl.tools.common import add_column, add_columns, add_encoder, layout, load_simcse
+from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import STANDARD, atomic_open, write_text
+from simcse_pl.utils.tensors import cosine_similarity
+from simcse_pl.utils.terminal import counter
 
+T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]
+CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +49,10 @@ def run(arguments: argparse.Namespace) -> None:
     sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=file_layout)
     if arguments.out == STANDARD:
         encode, _ = _encode_function(arguments)
-        for chunk in chunks_with_progress(sentences(), "sentences encoded"):
+        for chunk in _chunks_with_progress(sentences(), "sentences encoded"):
             vectors = encode(chunk).astype(np.float64).round(8).tolist()  # float32 has no more decimals
             rows = ({"sentence": sentence, "vector": vector} for sentence, vector in zip(chunk, vectors, strict=True))
-            sys.stdout.writelines(map(json_line, rows))
+            sys.stdout.writelines(map(_json_line, rows))
         return
     if out.suffix != ".npy" or arguments.sentences == STANDARD:
         raise UserError(f"--out {out}: give a file that ends in .npy, and a file of sentences")
@@ -71,14 +76,14 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
     source = {"file": fingerprint(arguments.sentences), "column": arguments.column, "layout": asdict(layout(arguments))}
-    manifest = {"shard_size": common.CHUNK_SIZE, **source}
+    manifest = {"shard_size": CHUNK_SIZE, **source}
     path, text = folder / "manifest.json", json.dumps(manifest | settings, indent=1)
     if not path.exists():
         write_text(path, text)
     if path.read_text("utf-8") != text:
         same = "continue with the same ones, or remove it to start again"
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
-    for number, chunk in enumerate(chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
+    for number, chunk in enumerate(_chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
         shard = folder / f"{number:06d}.npz"  # which has a CRC
         if number % world_size() == rank() and not shard.exists():
             if not np.isfinite(vectors := encode(chunk)).all():
@@ -104,3 +109,111 @@ def _read(shard: Path) -> Array:
     with reraise_as(f"{shard} is damaged: remove it, and run the command again"), np.load(shard) as arrays:
         vectors: Array = arrays["arr_0"]
     return vectors
+
+
+class Search:
+    """Find the sentences of an index or of a file that are nearest to queries."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        add_encoder(parser, prompt="the queries (default: query, if the encoder has it)")
+        parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
+        parser.add_argument(
+            "queries", nargs="*", metavar="QUERY", help="queries (default: the lines of standard input)"
+        )
+        add_column(parser)
+        text = "largest number of sentences per query (default: %(default)s)"
+        parser.add_argument("--top-k", type=int, default=5, metavar="N", help=text)
+        parser.add_argument(
+            "--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)"
+        )
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> None:
+        queries = arguments.queries or list(iterate_sentences(STANDARD))
+        simcse = load_simcse(arguments)
+        if Path(arguments.corpus).is_dir():
+            simcse.load_index(arguments.corpus)
+        else:
+            simcse.build_index(arguments.corpus, column=arguments.column, layout=layout(arguments))
+        options = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
+        results = simcse.search(queries, **options)
+        as_json = not sys.stdout.isatty()
+        for query, neighbours in zip(queries, results, strict=True):
+            if not as_json:
+                print(query)
+            for sentence, similarity in neighbours:
+                row = {"query": query, "sentence": sentence, "similarity": round(similarity, 4)}
+                sys.stdout.write(_json_line(row) if as_json else f"  {similarity:.4f}  {sentence}\n")
+
+
+class Index:
+    """Encode the sentences of a file and save their vectors as an index. A search in it encodes only the queries."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        add_encoder(
+            parser, prompt="the sentences (default: document, if the encoder has it; with --add, that of the index)"
+        )
+        text = "sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet; -: standard input"
+        parser.add_argument("sentences", metavar="FILE", help=text)
+        parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
+        add_column(parser)
+        text = "add the sentences to the index in FOLDER"
+        parser.add_argument("--add", action="store_true", help=text)
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> None:
+        folder = Path(arguments.folder)
+        if (folder / SETTINGS_FILE).exists() and not arguments.add:
+            raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
+        simcse = load_simcse(arguments)
+        options: Any = {"column": arguments.column, "layout": layout(arguments)}
+        if arguments.add:
+            simcse.load_index(folder)
+            print(f"{simcse.add_to_index(arguments.sentences, **options)} new sentences")
+        else:
+            simcse.build_index(arguments.sentences, **options, prompt_name=arguments.prompt_name)
+        simcse.save_index(folder)
+        print(f"{len(simcse.index or ())} sentences indexed in {folder}")
+
+
+class Similarity:
+    """Print the cosine similarity of two sentences, or of the pairs in a file."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        add_encoder(parser)
+        parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
+        text = ".csv, .tsv, .jsonl or .parquet file of pairs, instead of two sentences"
+        parser.add_argument("--pairs", metavar="FILE", help=text)
+        add_columns(parser)
+
+    @staticmethod
+    def run(arguments: argparse.Namespace) -> None:
+        if len(arguments.sentences) != (0 if arguments.pairs else 2):
+            raise UserError("give either two sentences or --pairs FILE")
+        simcse = load_simcse(arguments)
+        if arguments.sentences:
+            print(f"{simcse.similarity(*arguments.sentences):.4f}")
+            return
+        rows = (row for row, _ in iterate_rows(arguments.pairs, arguments.columns, layout=layout(arguments)))
+        for chunk in _chunks_with_progress(rows, "pairs compared"):
+            first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
+            for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):
+                sys.stdout.write(_json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))
+
+
+def _chunks_with_progress(rows: Iterable[T], description: str, shown: bool = True) -> Iterator[list[T]]:
+    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and count the processed rows on standard error."""
+    rows = iter(rows)
+    with counter(description, shown=shown) as progress:
+        task = progress.add_task(description, total=None)
+        while chunk := list(itertools.islice(rows, CHUNK_SIZE)):
+            yield chunk
+            progress.advance(task, len(chunk))
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    """Return a row as a line of JSON, with the line break."""
+    return json.dumps(row, ensure_ascii=False) + "\n"

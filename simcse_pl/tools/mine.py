@@ -3,7 +3,7 @@
 import argparse
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from torch import Tensor
 from simcse_pl.data.rows import iterate_sentences, read_rows
 from simcse_pl.tools.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
-from simcse_pl.tools.cross_encoder import CrossEncoder, rescore
+from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, unit_vectors
 from simcse_pl.utils.terminal import tracked
@@ -78,40 +78,40 @@ def mine(
         UserError: a vector is not finite.
     """
     candidates = list(dict.fromkeys(positive for _, positive in pairs) if corpus is None else dict.fromkeys(corpus))
-    sentences = list(dict.fromkeys([*candidates, *chain.from_iterable(pairs)]))  # the candidates are the first ones
-    place = {sentence: number for number, sentence in enumerate(sentences)}
-    vectors = unit_vectors(encode(sentences).float().to(device))
-    place_of_anchor, anchor_vectors = place, vectors
-    if encode_anchors:
-        place_of_anchor = {anchor: number for number, anchor in enumerate(dict.fromkeys(pair[0] for pair in pairs))}
-        anchor_vectors = unit_vectors(encode_anchors(list(place_of_anchor)).float().to(device))
-    if not (vectors.isfinite().all() and anchor_vectors.isfinite().all()):
-        raise UserError("the encoder returns vectors that are not finite")
-    anchor_places = torch.tensor([place_of_anchor[anchor] for anchor, _ in pairs]).to(device)
-    positive_places = torch.tensor([place[positive] for _, positive in pairs]).to(device)
+    others = _Vectors(encode, [*candidates, *chain.from_iterable(pairs)], device)  # the candidates are the first ones
+    anchors = _Vectors(encode_anchors, (anchor for anchor, _ in pairs), device) if encode_anchors else others
     partners = _partners(pairs, candidates)
-
     counts, rows = Counter[str](), list[tuple[str, ...]]()
-    size, find = _finder(vectors[: len(candidates)], options)
+    size, find = _finder(others.vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
-        part = slice(start, start + size)
-        anchors, positives = anchor_vectors[anchor_places[part]], vectors[positive_places[part]]
-        numbers, similarities = find(anchors)
-        excluded = [(row, number) for row, (anchor, _) in enumerate(pairs[part]) for number in partners[anchor]]
+        part = pairs[start : start + size]
+        of_anchors, of_positives = anchors.of(anchor for anchor, _ in part), others.of(positive for _, positive in part)
+        numbers, similarities = find(of_anchors)
+        excluded = [(row, number) for row, (anchor, _) in enumerate(part) for number in partners[anchor]]
         allowed = _allowed(similarities, numbers, excluded)
-        of_positive = _rounded((anchors * positives).sum(dim=1))
-        for name, left_out in _filters(options, similarities, of_positive, allowed):
-            counts[name] += int((allowed & left_out).sum())
-            allowed &= ~left_out
-        if options.choice == RANDOM:
-            similarities = _random_scores(options.seed, start, *allowed.shape).to(device)
-        chosen = _top(similarities, allowed, options.candidates or options.negatives)
-        negatives = (chosen if numbers is None else numbers.gather(1, chosen)).cpu().tolist()
-        counts_left = allowed.sum(dim=1).cpu().tolist()
-        for pair, count, of_pair in zip(pairs[part], counts_left, negatives, strict=True):
+        limits = _rounded((of_anchors * of_positives).sum(dim=1))
+        counts.update(_leave_out(options, similarities, limits, allowed))
+        chosen = _choose(options, similarities, allowed, start)
+        places = chosen if numbers is None else numbers.gather(1, chosen)
+        for pair, count, of_pair in zip(part, allowed.sum(dim=1).cpu().tolist(), places.cpu().tolist(), strict=True):
             if count >= options.negatives:
                 rows.append((*pair, *(candidates[number] for number in of_pair[:count])))
     return rows, counts
+
+
+class _Vectors:
+    """The unit vectors of sentences, each encoded once; UserError is raised if one is not finite."""
+
+    def __init__(self, encode: Encode, sentences: Iterable[str], device: str | torch.device) -> None:
+        self.places = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
+        self.vectors = unit_vectors(encode([*self.places]).float().to(device))
+        if not self.vectors.isfinite().all():
+            raise UserError("the encoder returns vectors that are not finite")
+
+    def of(self, sentences: Iterable[str]) -> Tensor:
+        """Return the vectors of some of the sentences, [n, dim]."""
+        places = torch.tensor([self.places[sentence] for sentence in sentences])
+        return self.vectors[places.to(self.vectors.device)]
 
 
 def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tensor], tuple[Tensor | None, Tensor]]]:
@@ -166,6 +166,15 @@ def _rounded(similarities: Tensor) -> Tensor:
     return (similarities * _SCALE).round_().int()
 
 
+def _leave_out(options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor) -> dict[str, int]:
+    """Take from the allowed candidates [pairs, candidates] what each option leaves out; return how many, by option."""
+    counts = {}
+    for name, left_out in _filters(options, similarities, of_positive[:, None], allowed):
+        counts[name] = int((allowed & left_out).sum())
+        allowed &= ~left_out
+    return counts
+
+
 def _filters(
     options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
@@ -174,13 +183,20 @@ def _filters(
         nearest = _top(similarities, allowed, options.skip_top)
         yield "skip_top", torch.zeros_like(allowed).scatter(1, nearest, value=True)
     if options.margin is not None:
-        yield "margin", similarities > of_positive[:, None] - round(options.margin * _SCALE)
+        yield "margin", similarities > of_positive - round(options.margin * _SCALE)
     if options.relative_margin is not None:
-        yield "relative_margin", similarities > (of_positive.double() * (1 - options.relative_margin))[:, None]
+        yield "relative_margin", similarities > of_positive.double() * (1 - options.relative_margin)
     if options.max_similarity is not None:
         yield "max_similarity", similarities > round(options.max_similarity * _SCALE)
     if options.min_similarity is not None:
         yield "min_similarity", similarities < round(options.min_similarity * _SCALE)
+
+
+def _choose(options: MiningOptions, similarities: Tensor, allowed: Tensor, first: int) -> Tensor:
+    """Return the positions of the candidates that are taken, for pairs of which `first` is the first's number."""
+    if options.choice == RANDOM:
+        similarities = _random_scores(options.seed, first, *allowed.shape).to(allowed.device)
+    return _top(similarities, allowed, options.candidates or options.negatives)
 
 
 def _top(scores: Tensor, allowed: Tensor, count: int) -> Tensor:

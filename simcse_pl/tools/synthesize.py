@@ -26,7 +26,7 @@ from simcse_pl.data.labels import label_number
 from simcse_pl.data.rows import iterate_sentences, read_rows
 from simcse_pl.tools.common import add_column, add_encoder, layout, load_simcse
 from simcse_pl.tools.conversion import USED, ConversionStats, check_paths, write_csv
-from simcse_pl.tools.language_model import Answer, LocalModel, Messages, Server
+from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
 from simcse_pl.utils.errors import reraise_as, reraise_invalid_options
 from simcse_pl.utils.files import read_lines, reraise_write_errors
 from simcse_pl.utils.tensors import Encode, paired_similarity

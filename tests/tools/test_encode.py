@@ -1,12 +1,16 @@
-"""`simcse encode`: the vectors of SimCSE.encode as .npy and JSON, by several processes, and after an interruption."""
+"""`simcse encode`, `search`, `index` and `similarity` on files and pipes, and after an interruption."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+import torch.nn.functional as F
 
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
-from tests.conftest import SENTENCES, environment
+from tests.conftest import ROOT, SENTENCES, environment
 from tests.helpers import flip_bit
 
 
@@ -19,7 +23,7 @@ def vectors(make_model):
 
 
 def test_encode_writes_the_vectors_of_all_chunks(command, encoder, sentences, vectors, monkeypatch, tmp_path):
-    monkeypatch.setattr("simcse_pl.tools.common.CHUNK_SIZE", 3)
+    monkeypatch.setattr("simcse_pl.tools.encode.CHUNK_SIZE", 3)
     (tmp_path / "v.npy").write_text("old content")
     command("encode", *encoder, sentences, "--out", tmp_path / "v.npy")
     written = np.load(tmp_path / "v.npy", allow_pickle=False)
@@ -81,7 +85,7 @@ def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder,
 def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_shards(
     command, encoder, sentences, make_model, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("simcse_pl.tools.common.CHUNK_SIZE", 3)
+    monkeypatch.setattr("simcse_pl.tools.encode.CHUNK_SIZE", 3)
     given = ["encode", *encoder, sentences, "--out", tmp_path / "v.npy"]
     with monkeypatch.context() as patch:
         patch.setattr("simcse_pl.tools.encode._join", lambda *_: None)
@@ -102,3 +106,46 @@ def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_sha
     assert f"{shard} is damaged: remove it, and run the command again" in command(*given, status=2).err
     shard.unlink()
     command(*given)
+
+
+def test_a_closed_pipe_ends_without_an_error(encoder, tmp_path):
+    (tmp_path / "in.txt").write_text("a sentence\n" * 20000)
+    line = f"{sys.executable} -m simcse_pl encode {' '.join(map(str, encoder))} {tmp_path}/in.txt | head -n 2 | wc -l"
+    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "2" and "Traceback" not in done.stderr and "Error" not in done.stderr
+
+
+def printed(done):
+    """Return the rows of JSON that a command printed."""
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_similarity_of_two_sentences_and_of_pairs(command, encoder, tmp_path):
+    vectors = SentenceEncoder.from_pretrained(encoder[0], "mean").encode(SENTENCES[:2])
+    cosine = F.cosine_similarity(*vectors, dim=0).item()
+    assert float(command("similarity", *encoder, *SENTENCES[:2]).out) == pytest.approx(cosine, abs=1e-4)
+    (tmp_path / "pairs.tsv").write_text(f"score\ta\tb\n3\t{SENTENCES[0]}\t{SENTENCES[1]}\n4\tx\tx\n")
+    given = ["--pairs", tmp_path / "pairs.tsv", "--columns", "a", "2"]
+    first, second = printed(command("similarity", *encoder, *given))
+    assert (first["first"], first["second"]) == tuple(SENTENCES[:2])
+    assert first["similarity"] == pytest.approx(cosine, abs=1e-5)
+    assert second == {"first": "x", "second": "x", "similarity": pytest.approx(1, abs=1e-5)}
+
+
+def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tmp_path):
+    folder = tmp_path / "index"
+    done = command("index", *encoder, sentences, folder)
+    assert done.out == f"{len(SENTENCES)} sentences indexed in {folder}\n"
+    (tmp_path / "more.txt").write_text(f"{SENTENCES[0]}\nsomething else\n")
+    assert "use --add" in command("index", *encoder, tmp_path / "more.txt", folder, status=2).err
+    done = command("index", *encoder, tmp_path / "more.txt", folder, "--add")
+    assert done.out == f"1 new sentences\n{len(SENTENCES) + 1} sentences indexed in {folder}\n"
+    rows = printed(command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1"))
+    assert [(row["query"], row["sentence"]) for row in rows] == [(x, x) for x in ("something else", SENTENCES[3])]
+    assert [row["similarity"] for row in rows] == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_search_prints_plain_lines_on_a_terminal(command, encoder, sentences, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    out = command("search", *encoder, sentences, SENTENCES[0], "--top-k", "1").out
+    assert out == f"{SENTENCES[0]}\n  1.0000  {SENTENCES[0]}\n"

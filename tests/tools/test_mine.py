@@ -1,14 +1,20 @@
-"""Mined negatives against loops over pairs and candidates, and ties."""
+"""Mined negatives against loops over pairs and candidates, ties, and the command."""
 
+import csv
+import itertools
 import math
 from collections import Counter
 
 import pytest
 import torch
 
+from simcse_pl.data.rows import read_rows
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools import mine as mining
+from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.tools.mine import MiningOptions, mine
 from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
 from tests.helpers import random_vectors
 from tests.pretend_device import DEVICE, Pretend
 
@@ -125,3 +131,31 @@ def test_vectors_must_be_finite(broken):
     encoders = {"encode": encode, "encode_anchors": encode} | {broken: infinite}
     with pytest.raises(UserError, match="vectors that are not finite"):
         mine(pairs=PAIRS, options=MiningOptions(), **encoders)
+
+
+def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_path):
+    out, model = tmp_path / "mined.csv", SentenceEncoder.from_pretrained(encoder[0], "mean")
+    pairs = list(itertools.pairwise(SENTENCES))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{first}\t{second}\n" for first, second in pairs))
+    given = ["--negatives", "2", "--skip-top", "1", "--margin", "0.001", "--header", "false"]
+    shown = command("mine", *encoder, tmp_path / "pairs.tsv", out, *given).out
+    rows, counts = mine(model.encode, pairs, MiningOptions(negatives=2, skip_top=1, margin=0.001))
+    assert 0 < len(rows) < len(pairs)
+    assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
+    assert f"{len(rows)} rows in {out}; {len(pairs) - len(rows)} pairs had too few negatives" in shown
+    assert f"--margin left out {counts['margin'] / len(pairs):.1f} sentences per pair" in shown
+
+
+def test_mine_writes_the_scores_of_a_cross_encoder(command, encoder, cross_encoder, tmp_path):
+    out = tmp_path / "mined.csv"
+    pairs = list(itertools.pairwise(SENTENCES))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{first}\t{second}\n" for first, second in pairs))
+    given = ["--negatives", "2", "--header", "false", "--rescore", cross_encoder, "--candidates", "6"]
+    shown = command("mine", *encoder, tmp_path / "pairs.tsv", out, *given).out
+    mined, _ = mine(SentenceEncoder.from_pretrained(encoder[0], "mean").encode, pairs, MiningOptions(2, candidates=6))
+    expected, left_out = rescore(CrossEncoder(str(cross_encoder)).score, mined, 2)
+    header, *rows = csv.reader(out.open())
+    assert header[2:] == ["negative_1", "negative_2", "positive_score", "negative_1_score", "negative_2_score"]
+    assert 0 < len(rows) < len(pairs) and [row[:4] for row in rows] == [[*row[:4]] for row in expected]
+    assert [[*map(float, row[4:])] for row in rows] == [pytest.approx([*map(float, row[4:])]) for row in expected]
+    assert f"--rescore left out {left_out / len(pairs):.1f} sentences per pair" in shown

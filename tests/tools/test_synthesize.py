@@ -1,9 +1,109 @@
-"""`simcse synthesize` with a server on loopback."""
+"""Triplets of a language model: kept answers, what is drawn by seed, the estimate, the filters, and the command."""
+
+import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from simcse_pl.data.rows import read_rows
+from simcse_pl.tools.synthesize import CHECK, NEGATIVE, POSITIVE, PROMPTS, Prompts, Synthesizer
 from tests.chat_server import chat_server
+
+CONTENT = yaml.safe_load(Path(PROMPTS).read_text())
+SHORT = {"positive": ["p {sentence}"], "negative": ["n {sentence}"], "check": ["{sentence}|{hypothesis}"]}
+QUESTIONS = [(POSITIVE, str(i), "") for i in range(6)]
+
+
+class Model:
+    """Answers the last message of each conversation by a function."""
+
+    settings, batch_size, workers = {"model": "small"}, 1, 3
+
+    def __init__(self, reply):
+        self.reply, self.asked = reply, []
+
+    def answer(self, batch):
+        self.asked += [messages[-1]["content"] for messages in batch]
+        return [(self.reply(messages[-1]["content"]), 10, 2) for messages in batch]
+
+
+def make(tmp_path, reply, prompts=CONTENT | SHORT, examples=(), seed=1):
+    return Synthesizer(Model(reply), Prompts(**prompts), examples, seed, tmp_path / "answers.jsonl")
+
+
+def test_a_killed_process_continues_with_what_is_missing(tmp_path):
+    def fail(text):
+        if text == "p 3":
+            raise KeyError
+        return text.upper()
+
+    with pytest.raises(KeyError):
+        make(tmp_path, fail).ask(QUESTIONS)
+    path = tmp_path / "answers.jsonl"
+    path.write_text(path.read_text()[:-9])  # the last line is not complete
+    kept = [json.loads(line)["question"][1] for line in path.read_text().splitlines()[:-1] if line]
+    second = make(tmp_path, str.upper)
+    assert second.ask(QUESTIONS) == [f"P {i}" for i in range(6)]
+    assert sorted(second.model.asked) == [f"p {i}" for i in range(6) if str(i) not in kept]
+    assert second.tokens == {"read": 10 * (6 - len(kept)), "written": 2 * (6 - len(kept))}
+    third = make(tmp_path, fail)
+    assert third.ask(QUESTIONS) == [f"P {i}" for i in range(6)] and not third.model.asked
+    third.model.settings = {"model": "large"}
+    assert third.ask(QUESTIONS[:1]) == ["P 0"] and third.model.asked == ["p 0"]
+
+
+def test_examples_and_instructions_are_drawn_by_seed_and_sentence(tmp_path):
+    examples = [(f"sentence {i}", f"positive {i}", f"negative {i}") for i in range(20)]
+
+    def drawn(seed, sentence, kind=POSITIVE):
+        messages = make(tmp_path, str, CONTENT, examples, seed).messages((kind, sentence, ""))
+        assert [message["role"] for message in messages] == ["user", "assistant"] * 5 + ["user"]
+        assert messages[-1]["content"].endswith(f"Sentence: {sentence}")
+        for user, assistant in zip(messages[:-1:2], messages[1::2], strict=True):
+            assert user["content"].replace("sentence ", f"{kind} ").endswith(assistant["content"])
+        return messages[0]["content"].partition("Sentence:")[0], [message["content"] for message in messages[1::2]]
+
+    assert drawn(1, "It rains.") == drawn(1, "It rains.") != drawn(2, "It rains.")
+    assert {drawn(seed, "It rains.")[0].strip() for seed in range(40)} == {
+        text.partition("Sentence:")[0].strip() for text in CONTENT["positive"]
+    }
+    assert drawn(1, "It rains.", NEGATIVE)[1][0].startswith("negative")
+    assert len(make(tmp_path, str, CONTENT, examples).messages((CHECK, "a", "b"))) == 1
+
+
+def test_the_estimate_counts_what_is_not_answered_yet(tmp_path):
+    synthesizer = make(tmp_path, str.upper)
+    assert synthesizer.estimate(["abcdef", "狗在跑"], check=False) == (4, (8 + 8 + 11 + 11) // 4, (6 + 9) * 2 // 4)
+    synthesizer.ask([(POSITIVE, "abcdef", "")])
+    assert synthesizer.estimate(["abcdef", "狗在跑"], check=True)[0] == 3 + 4
+
+
+def test_filters_leave_out_what_is_no_triplet_and_count_it(tmp_path):
+    answers = {
+        "A dog runs": ("Sure, here it is:\n\n“A dog is running”", "<think>Hm.\nA cat?</think>\nNo dog runs"),
+        "He sleeps": ("", "He is awake"),
+        "It rains": ("I'm sorry, but I cannot rewrite this.", "It is dry"),
+        "She reads": ("she reads!", "She cooks"),
+        "They sing": ("A dog is running.", "They are silent"),
+        "We eat": ("We eat and we eat and we eat", "We fast"),
+        "You swim": ("You are swimming", "You sink"),
+        "I walk": ("I am walking", "I stand"),
+    }
+    checks = {"You are swimming": "Neutral", "I stand": "**Entailment**", "No dog runs": "Contradiction: it does."}
+
+    def reply(text):
+        hypothesis = text.partition("|")[2]
+        return checks.get(hypothesis, "entailment") if hypothesis else answers[text[2:]][text[0] == "n"]
+
+    first = ("A dog runs", "A dog is running", "No dog runs")
+    others = [("You swim", *answers["You swim"]), ("I walk", *answers["I walk"])]
+    synthesizer = make(tmp_path, reply)
+    assert synthesizer.triplets([*answers], 3, check=False) == [first, *others]
+    assert [*synthesizer.left_out.values()] == [2, 2, 1]
+    checked = make(tmp_path, reply)
+    assert checked.triplets([*answers], 3, check=True) == [first] and checked.left_out.total() == 5 + 2
+    assert "You swim|You sink" not in checked.model.asked, "its positive is wrong"
 
 
 def test_triplets_of_a_server_can_be_trained_on(command, encoder, sentences, tmp_path, monkeypatch):

@@ -1,0 +1,41 @@
+"""The package of others adds its command and its method by entry points, as pip writes them."""
+
+import os
+import tomllib
+from configparser import ConfigParser
+
+import pandas as pd
+import pytest
+
+from simcse_pl import SimCSE
+from tests.conftest import ROOT, SENTENCES, tiny
+
+EXAMPLE = ROOT / "examples" / "my_package"
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The variable with which a process finds the package, as if it were installed."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    folder = tmp_path / "site" / f"my_package-{project['version']}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: my_package\nVersion: {project['version']}\n")
+    groups = ConfigParser()
+    groups.read_dict(project["entry-points"])
+    with (folder / "entry_points.txt").open("w") as file:
+        groups.write(file)
+    return {"PYTHONPATH": os.pathsep.join(map(str, (folder.parent, EXAMPLE)))}
+
+
+def test_its_command_is_listed_and_runs(installed, run_command, make_model, sentences, tmp_path):
+    assert "spread          of the package my_package" in run_command("-m", "simcse_pl", "--help", **installed).stdout
+    simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu")
+    simcse.encoder.save_pretrained(tmp_path / "encoder")
+    printed = run_command("-m", "simcse_pl", "spread", str(tmp_path / "encoder"), str(sentences), **installed).stdout
+    assert float(printed) == pytest.approx((simcse.similarity(SENTENCES, SENTENCES) ** 2).mean(), abs=1e-4)
+
+
+def test_its_method_trains_with_its_loss(installed, train, make_model, sentences, pairs):
+    given = ["method=spread", "data=text", f"data.train={sentences}", f"data.validation={pairs}", "logger=csv"]
+    _, folder = train(*given, *tiny(make_model("bert")), "trainer.max_steps=2", **installed)
+    assert pd.read_csv(folder / "metrics.csv")["train/spread"].between(0, 1).any()
