@@ -35,8 +35,9 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.config import CONF, with_row
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
 from simcse_pl.lab.multirun import gpus_of_machine
+from simcse_pl.lab.runs import read_curves
 from simcse_pl.lab.transfer import load_transfer_task
-from simcse_pl.runs import RESULTS_FILE, describe_job, read_curves
+from simcse_pl.runs import RESULTS_FILE, describe_job
 from simcse_pl.utils.processes import available_cpus
 
 PLAN: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_suffix(".yaml")))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simcse_pl.lab.figures import encoder_plane, run_plane, similarity_densities, spectra
-from simcse_pl.runs import read
+from simcse_pl.lab.runs import read
 from tests.lab.invented import make_result
 
 

@@ -4,9 +4,9 @@ from statistics import fmean
 
 import pytest
 
+from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.tables import benchmark_table, sts_table, transfer_table
-from simcse_pl.results import TRANSFER_TASKS
 from tests.lab.invented import BERT, make_result
 
 

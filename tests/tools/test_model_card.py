@@ -5,8 +5,8 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from simcse_pl.evaluation.results import Result
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.results import Result
 from simcse_pl.tools.export import read_training, write_card
 
 
