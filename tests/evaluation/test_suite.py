@@ -1,7 +1,5 @@
 """Suites of tasks from a small bundle with random sentences: what is read, what is measured, and which tasks fail."""
 
-import json
-
 import pytest
 import torch
 
@@ -12,7 +10,6 @@ from simcse_pl.lab.evaluate import postprocessed
 from simcse_pl.lab.geometry import GeometryTask
 from simcse_pl.lab.transfer import load_transfer_task
 from simcse_pl.postprocessing.linear import Whitening
-from simcse_pl.tools.sentence_index import RetrievalTask
 from simcse_pl.utils.errors import UserError
 from tests.helpers import random_vectors
 from tests.senteval_bundle import write_bundle
@@ -100,22 +97,3 @@ def test_only_a_postprocess_that_is_not_fitted_is_fitted_in_each_call():
     for sentences in (FIRST, SECOND):
         x = each_time(sentences).double()
         torch.testing.assert_close(torch.cov(x.T), torch.eye(6).double(), atol=1e-4, rtol=0)
-
-
-def on_circle(sentences):
-    """Map sentences onto the circle: the angle of a sentence is its length."""
-    angles = torch.tensor([len(sentence) * 0.1 for sentence in sentences])
-    return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
-
-
-def test_results_of_retrieval_are_plain_values_in_the_order_of_the_queries(tmp_path):
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
-    (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
-    result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(on_circle)
-    found = json.loads(json.dumps(result.model_dump()))
-    first, second = found.pop("queries")
-    assert found == {"corpus": str(corpus), "sentences": 4}
-    assert (first["query"], second["query"]) == ("aaa", "aaaaa")
-    similarities = {neighbour["sentence"]: neighbour["similarity"] for neighbour in first["neighbours"]}
-    assert similarities == pytest.approx({"aa": 0.995004, "aaaa": 0.995004}, abs=1e-5)
