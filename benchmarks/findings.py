@@ -35,8 +35,10 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.config import CONF, with_row
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
 from simcse_pl.lab.multirun import gpus_of_machine
+from simcse_pl.lab.runs import read_curves
 from simcse_pl.lab.transfer import load_transfer_task
-from simcse_pl.runs import RESULTS_FILE, describe_job, read_curves
+from simcse_pl.results import logged
+from simcse_pl.runs import RESULTS_FILE, describe_job
 from simcse_pl.utils.processes import available_cpus
 
 PLAN: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_suffix(".yaml")))
@@ -44,16 +46,8 @@ RECORDS = Path(__file__).with_name("findings.jsonl")  # those of docs/findings.m
 WORK = Path("outputs/findings")  # of runs, and of files that the plan names
 SENTENCES = WORK / "sentences.txt"
 WORDS = range(4, 15)  # in a sentence
-_CURVES = {  # of the validations
-    "step": "step",
-    "val/spearman": "score",
-    "val/alignment": "alignment",
-    "val/uniformity": "uniformity",
-    "geometry/gram_sum": "gram_sum",
-    "geometry/largest_eigenvalue": "largest_eigenvalue",
-    "geometry/trace": "trace",
-    "geometry/nonnegative_cosines": "nonnegative_cosines",
-}
+_GEOMETRY = ("alignment", "uniformity", "gram_sum", "largest_eigenvalue", "trace", "nonnegative_cosines")
+_CURVES = {"step": "step", logged("spearman"): "score", **{logged(name): name for name in _GEOMETRY}}  # of validations
 _NO_EFFECT = ("sweep", "run_name", "run_dir", "hydra", "logger", "senteval_dir", "debug", "resume", "size")
 
 

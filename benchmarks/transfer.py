@@ -15,7 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from benchmarks.common import PACKAGED, comparison, in_turn, parser, save, timed
 from simcse_pl.evaluation.suite import encode_once
-from simcse_pl.lab.transfer import C_GRID, FOLDS, SEED, evaluate_transfer, load_transfer_task
+from simcse_pl.lab.transfer import C_GRID, FOLDS, SEED, load_transfer_task
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.terminal import tracked
 
@@ -52,7 +52,7 @@ def main() -> None:
     accuracies: list[float] = []
     ways = {
         "SentEval's, scikit-learn": partial(timed, lambda: accuracies.append(nested_cross_validation(x, y))),
-        "simcse_pl": partial(timed, lambda: accuracies.append(evaluate_transfer(encode, task).accuracy)),
+        "simcse_pl": partial(timed, lambda: accuracies.append(task(encode).accuracy)),
     }
     seconds = in_turn(ways, rounds=1, warm_up=False)
     note = f"{task.name}, {len(x)} sentences; accuracy x 100: {', '.join(f'{100 * own:.2f}' for own in accuracies)}"

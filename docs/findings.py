@@ -21,13 +21,14 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
 
 from benchmarks.findings import PLAN, RECORDS, read_records
+from simcse_pl.evaluation.results import Correlation, Geometry, Result, StsScores
 from simcse_pl.lab.figures import encoder_plane, run_plane
 from simcse_pl.lab.published import ablation
+from simcse_pl.lab.runs import TrainingTrajectory
 from simcse_pl.lab.seed_groups import margin, read_sweeps
 from simcse_pl.lab.sweep_figure import sweep_figure
 from simcse_pl.lab.sweep_tables import sweep_table
-from simcse_pl.results import Correlation, Geometry, Result, StsScores
-from simcse_pl.runs import RESULTS_FILE, TrainingTrajectory
+from simcse_pl.runs import RESULTS_FILE
 
 PAGE = Path(__file__).with_suffix(".md")
 _PARTS = ("summary", "claims", "spectrum", "tables")

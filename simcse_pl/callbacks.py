@@ -17,6 +17,7 @@ from simcse_pl.losses.contrastive import duplicate_negatives
 from simcse_pl.losses.loss import EmbeddedBatch, select_views
 from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.module import SimCSEModule
+from simcse_pl.results import logged
 from simcse_pl.utils.distributed import mean_over_ranks, world_size
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import is_terminal
@@ -135,7 +136,7 @@ class GeometryCurves(Callback):
             return
         bound = gram_bound(vectors)
         bound["nonnegative_cosines"] = bound.pop("nonnegative")
-        curves = {f"geometry/{name}": value for name, value in bound.items()}
+        curves = {logged(name): value for name, value in bound.items()}
         pl_module.log_dict(curves, sync_dist=True)  # equal on all ranks; without it Lightning warns
 
 

@@ -17,7 +17,8 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from simcse_pl.config import in_sweep
 from simcse_pl.loggers import read_curve_rows, write_curve_rows
 from simcse_pl.moved import present_name
-from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, VALIDATION_PREFIXES, WANDB_FILE
+from simcse_pl.results import TEST, VALIDATION, split_and_metric
+from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, WANDB_FILE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.processes import is_first_process
@@ -50,7 +51,8 @@ class BestCheckpoint(ModelCheckpoint):
         score = self.best_model_score
         super().on_validation_end(trainer, pl_module)
         if self.best_model_score is not None and (score is None or self.best_model_score != score):
-            metrics = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith(VALIDATION_PREFIXES)}
+            curves = trainer.callback_metrics.items()
+            metrics = {name: float(value) for name, value in curves if split_and_metric(name)[0] == VALIDATION}
             self.best_step, self.best_metrics = trainer.global_step, metrics
 
     def state_dict(self) -> dict[str, Any]:
@@ -241,7 +243,7 @@ def _cut_curves(path: Path, steps: int) -> None:
 
     def stays(row: Mapping[str, str]) -> bool:
         step = int(row["step"])
-        tested_after_training = step > 0 and any(row[name] for name in row if name.startswith("test/"))
+        tested_after_training = step > 0 and any(row[name] for name in row if split_and_metric(name)[0] == TEST)
         return step <= steps and not tested_after_training
 
     rows = read_curve_rows(path)

@@ -11,11 +11,10 @@ from simcse_pl.evaluation.evaluators import TEST, VALIDATION, measure
 from simcse_pl.models.adapters import adapter_parameters, has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
+from simcse_pl.results import STAGES, logged
 from simcse_pl.utils.distributed import all_gather_with_grad
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch
-
-_PREFIXES = {VALIDATION: "val", TEST: "test"}
 
 
 class EncoderModule(LightningModule):
@@ -82,10 +81,10 @@ class EncoderModule(LightningModule):
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         vectors, sentences = self.vectors(), data.sentences[split]
         if len(vectors) < len(sentences):
-            raise UserError(f"trainer.limit_{_PREFIXES[split]}_batches: the evaluators need all sentences of the file")
+            raise UserError(f"trainer.limit_{STAGES[split]}_batches: the evaluators need all sentences of the file")
         metrics = measure(data.evaluators, sentences.encode(vectors), split) if self.trainer.is_global_zero else {}
         for name, value in self.trainer.strategy.broadcast(metrics).items():
-            metric = f"{_PREFIXES[split]}/{name}"
+            metric = logged(name, split)
             shown = metric == getattr(self.trainer.checkpoint_callback, "monitor", None)
             self.log(metric, torch.tensor(value, device=self.device), prog_bar=shown, sync_dist=True)
 

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +16,15 @@ from simcse_pl.evaluation.sts import StsTask
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import options_of
-from simcse_pl.results import lower_is_better
-from simcse_pl.runs import VALIDATION_PREFIXES
-from simcse_pl.utils.code import versions
+from simcse_pl.results import CURVES, logged, lower_is_better, of_split, split_and_metric
+from simcse_pl.utils.code import locate, versions
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
 
 if TYPE_CHECKING:
+    from simcse_pl.evaluation.results import SuiteResults
     from simcse_pl.evaluation.suite import Suite
-    from simcse_pl.results import SuiteResults
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +70,7 @@ def train_and_test(
     if not resume:
         validated = trainer.validate(module, data, verbose=False)[0]
         if best.monitor not in validated:
-            names = ", ".join(name for name in validated if name.startswith("val/"))
+            names = ", ".join(logged(metric) for metric in of_split(validated) if metric not in CURVES)
             raise UserError(f"monitor={best.monitor}: no evaluator measures it; choose one of {names}")
         record.before = {**validated, **_test(trainer, module, data)}
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
@@ -95,15 +93,15 @@ def train_and_test(
     return {
         "validation": source_of(data.evaluators, VALIDATION),
         "test_set": source_of(data.evaluators, TEST),
-        "monitor": best.monitor.partition("/")[2],
+        "monitor": split_and_metric(best.monitor)[1],
         "mode": best.mode,
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
-        "before": _without_stage(record.before, VALIDATION_PREFIXES),
-        "test_before": _without_stage(record.before, "test/"),
-        "best": _without_stage(best.best_metrics),
-        "test": _without_stage(test),
+        "before": of_split(record.before),
+        "test_before": of_split(record.before, TEST),
+        "best": of_split(best.best_metrics),
+        "test": of_split(test, TEST),
     }
 
 
@@ -142,10 +140,9 @@ def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask
     """
     from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite  # imports what most runs do not need
 
-    suite = suite or Suite()
-    if also and also.name not in [task.name for task in suite.sts]:
-        suite = replace(suite, sts=[*suite.sts, also])
-    suite = replace(suite, geometry=suite.geometry or also)
+    tasks = [*suite.tasks] if suite else []
+    further = [also, locate("simcse_pl.lab.geometry.GeometryTask")(also)] if also else []
+    suite = Suite(tasks + [task for task in further if task.name not in [own.name for own in tasks]])
     encode = encode_once(partial(encoder.encode, progress=True), suite.sentences())
     return evaluate_suite(encode, suite, encoder.device, progress=True)
 
@@ -158,7 +155,7 @@ def task_scores(measured: "SuiteResults", suite: "Suite") -> dict[str, Any]:
         "transfer": {task.task: task.accuracy for task in measured.transfer},
         "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
         "failed": measured.failed,
-        **({"transfer_classifier": suite.classifier} if measured.transfer else {}),
+        **({"transfer_classifier": measured.transfer[0].classifier} if measured.transfer else {}),
     }
 
 
@@ -170,8 +167,3 @@ def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monit
     worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]
     if worse and is_first_process():
         log.warning("training has changed %s from %.4f to %.4f: %s", monitor, before[monitor], best[monitor], _WORSE)
-
-
-def _without_stage(metrics: Mapping[str, float], prefixes: str | tuple[str, ...] = "") -> dict[str, float]:
-    """Return the metrics with one of the prefixes, by the part of their names after `val/` or `test/`."""
-    return {name.partition("/")[2]: value for name, value in metrics.items() if name.startswith(prefixes)}

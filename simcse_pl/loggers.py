@@ -11,6 +11,7 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
+from simcse_pl.results import VALIDATION, TrainingRun, split_and_metric
 from simcse_pl.utils.errors import Stopped, reraise_as
 from simcse_pl.utils.files import atomic_open
 from simcse_pl.utils.processes import is_first_process
@@ -60,7 +61,7 @@ class CurvesLogger(StepsDone, CSVLogger):
     def log_metrics(self, metrics: Any, step: int | None = None) -> None:
         """Add a row, and save the file if the row is a validation."""
         super().log_metrics(metrics, step)
-        if is_first_process() and any(name.startswith("val/") for name in metrics):
+        if is_first_process() and any(split_and_metric(name)[0] == VALIDATION for name in metrics):
             self.save()
 
 
@@ -72,11 +73,11 @@ class TensorBoardCurves(StepsDone, TensorBoardLogger):
         if self._experiment is not None:
             self.save()
 
-    def log_results(self, results: Mapping[str, Any], measured: Any = None) -> None:
+    def log_results(self, run: TrainingRun, measured: Any = None) -> None:
         """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""
-        monitor, stages = results["monitor"], {"best/dev": results["best"], "best/test": results["test"]}
-        scores = {name: of_stage[monitor] for name, of_stage in stages.items() if monitor in of_stage}
-        self.log_hyperparams(self.hparams, scores, results["best_step"])
+        stages = {"best/dev": run.best, "best/test": run.test}
+        scores = {name: of_stage[run.monitor] for name, of_stage in stages.items() if run.monitor in of_stage}
+        self.log_hyperparams(self.hparams, scores, run.best_step)
         super().finalize("success")
 
 

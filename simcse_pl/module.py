@@ -26,6 +26,7 @@ from simcse_pl.preparation import (
     freeze_unused,
     prepare_backbone,
 )
+from simcse_pl.results import logged
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
@@ -295,7 +296,7 @@ class SimCSEModule(EncoderModule):
                 objective = self.objective.for_dataset(dataset)  # without its weight
                 loss = self._held_out_loss(objective, data.held_out_batches(dataset))
                 for name, value in objective.held_out_metrics(loss).items():
-                    self.log(f"val/{dataset}/{name}" if dataset else f"val/{name}", value, sync_dist=True)
+                    self.log(logged(f"{dataset}/{name}" if dataset else name), value, sync_dist=True)
 
     def _held_out_loss(self, objective: Loss, batches: Iterable[Mapping[str, Any]]) -> Tensor:
         """Return the mean of a loss over this rank's part of batches and over ranks, weighted by rows.

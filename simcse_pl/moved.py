@@ -24,7 +24,7 @@ _OLD_NAMES = {  # by the present name, within simcse_pl
     "evaluation.ranking.Bitext": "evaluation.evaluators.Bitext",
     "evaluation.ranking.Retrieval": "evaluation.evaluators.Retrieval",
     "evaluation.sts": "data.senteval.sts_sets",
-    "lab.dashboards": "tracking.wandb_logger tracking.wandb_runs",
+    "lab.dashboards": "tracking.wandb_logger tracking.wandb_runs tracking.wandb_report",
     "lab.figures": "reports.figures.encoders reports.figures.style",
     "lab.optuna_search": "sweeps.optuna_search",
     "lab.published": "reports.published",

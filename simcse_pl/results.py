@@ -1,35 +1,47 @@
-"""The results of evaluations: how metrics are named and scaled, and the shape of results.json."""
+"""The results of a training run: how its metrics are named and scaled, and the shape of its results.json.
+
+An evaluator names a metric once, such as `spearman` or `german/recall@5`. Results and tables use this name. Curves,
+checkpoints and W&B have the stage before it: `val/spearman`.
+"""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
-from simcse_pl.utils.text import Neighbour
 
-Aggregation = Literal["all", "mean", "wmean"]  # of the subsets of an STS task
-AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
-TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")  # the order of the paper's Table E.1
-PROBING_TASKS = (  # in the order of Conneau et al. (2018)
-    *("Length", "WordContent", "Depth", "TopConstituents", "BigramShift"),
-    *("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion"),
-)
-SCIKIT_LEARN = "scikit-learn"
-CLASSIFIERS = (SCIKIT_LEARN, "pytorch", "pytorch_fast")  # of transfer tasks
 SPEARMAN = "spearman"  # the metric of a run that does not name one
+CURVES = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")  # of GeometryCurves; not scores
+VALIDATION, TEST = "validation", "test"  # the splits
+STAGES = {VALIDATION: "val", TEST: "test"}  # as Lightning names them
+_SPLITS = {"val": VALIDATION, "geometry": VALIDATION, "test": TEST}
 _SHARES = (
     *("spearman", "pearson", "accuracy", "reverse_accuracy", "average_precision", "f1"),
     *("map", "mrr", "ndcg", "precision", "recall"),
 )
 _LOWER = ("alignment", "uniformity", "loss", "perplexity")
-CURVES = ("gram_sum", "largest_eigenvalue", "nonnegative_cosines", "trace")  # of GeometryCurves; not scores
 _HEADINGS = {"spearman": "Spearman", "pearson": "Pearson"}
-Metric = Literal["spearman", "pearson"]
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN
+
+
+def logged(metric: str, split: str = VALIDATION) -> str:
+    """Return the name of a metric in curves, checkpoints and W&B, such as `val/spearman`."""
+    return f"{'geometry' if metric in CURVES and split == VALIDATION else STAGES[split]}/{metric}"
+
+
+def split_and_metric(name: str) -> tuple[str | None, str]:
+    """Return the split and the metric of a name in curves; the split is None if it is not measured on one."""
+    stage, _, metric = name.partition("/")
+    return _SPLITS.get(stage), metric
+
+
+def of_split(curves: Mapping[str, float], split: str = VALIDATION) -> dict[str, float]:
+    """Return the metrics of a split by their own names, from values by their names in curves."""
+    return {metric: value for name, value in curves.items() for own, metric in [split_and_metric(name)] if own == split}
 
 
 def _kind(metric: str) -> str:
@@ -67,12 +79,7 @@ def lower_is_better(metric: str) -> bool:
 
 
 def heading(metric: str, direction: bool = False) -> str:
-    """Return the name for a heading.
-
-    Args:
-        metric: the name, such as `german/spearman`.
-        direction: append an arrow that says which values are better, if that is known.
-    """
+    """Return the name for a heading; `direction` appends an arrow that says which values are better, if known."""
     data, slash, name = metric.rpartition("/")
     kind = _kind(metric)
     arrow = " ↓" if lower_is_better(metric) else " ↑" if kind in _SHARES else ""
@@ -91,7 +98,7 @@ def score_name(metric: str, mode: str = "max") -> str:
 
 
 class Shape(BaseModel):
-    """Content of a results file. Numbers that are missing are NaN."""
+    """Content of a results file, or a part of it. Numbers that are missing are NaN."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -99,117 +106,56 @@ class Shape(BaseModel):
 Content = TypeVar("Content", bound=Shape)
 
 
-class Correlation(Shape):
-    """Correlations of predicted and human scores, in [-1, 1]; NaN if either scores are constant, up to rounding."""
+class Place(Shape):
+    """The place of a job in a sweep."""
 
-    spearman: Number = math.nan
-    pearson: Number = math.nan
-    pairs: int | None = None
-
-
-class StsScores(Shape):
-    """Scores of one STS task."""
-
-    task: str
-    split: str = "test"
-    pairs: int | None = None
-    all: Correlation = Correlation()  # over the pairs of all subsets together, as in the paper
-    mean: Correlation = Correlation()  # over the subsets
-    wmean: Correlation = Correlation()  # over the subsets, weighted by their number of pairs
-    subsets: Mapping[str, Correlation] = {}
+    table: str | None = None  # of the paper, by its name in paper.yaml, or another name
+    column: str | None = None
+    row: str | int | float | None = None
+    size: str | None = None  # mini or paper
 
 
-class TransferScores(Shape):
-    """Scores of one transfer task."""
+class TrainingRun(Shape):
+    """The results.json of `simcse train`.
 
-    task: str
-    protocol: str | None = None
-    rows: int | None = None
-    accuracy: Number = math.nan  # in [0, 1]
-    f1: float | None = None  # of class 1, in [0, 1], for tasks with pairs
-    dev_accuracy: Number = math.nan  # by which the regularization was chosen, averaged over the outer folds
-    classifier: str = "scikit-learn"  # or pytorch, pytorch_fast
+    Metrics are by name, NaN if training diverged; those on test are empty without a test set.
+    """
 
+    choices: Mapping[str, str | None]  # of the config groups
+    overrides: list[str]  # the options that were given
+    seed: int | None = None
+    sweep: Place | None = None  # None for a single run
+    settings: Mapping[str, str] = {}
+    validation: str = "dev"
+    test_set: str = ""
+    monitor: str = SPEARMAN  # the metric that chose the checkpoint
+    mode: Literal["max", "min"] = "max"  # whether higher or lower values of it are better
+    precision: str | None = None
+    steps: int | None = None
+    best_step: int | None = None
+    before: Mapping[str, Number] = {}  # on the validation sets, before training
+    test_before: Mapping[str, Number] = {}
+    best: Mapping[str, Number]  # on the validation sets, at the best step
+    test: Mapping[str, Number]
+    trial: Mapping[str, Any] | None = None  # the `values` that a search proposed, and whether it `pruned` the job
+    sts: Mapping[str, Number] = {}
+    transfer: Mapping[str, Number] = {}
+    transfer_dev: Mapping[str, Number] = {}
+    failed: Mapping[str, str] = {}  # why a test task was not measured
+    transfer_classifier: str = "scikit-learn"
 
-class Geometry(Shape):
-    """Geometry of an encoder's embeddings, measured on scored pairs."""
+    @property
+    def best_score(self) -> float:
+        """The metric that chose the checkpoint, at the best step; NaN if training diverged."""
+        return self.best[self.monitor]
 
-    data: str = "unnamed data"
-    sentences: int | None = None  # two per pair, repeated ones included
-    positives: int | None = None  # pairs that alignment is measured on
-    alignment: Number = math.nan  # equation 2 of the paper
-    uniformity: Number = math.nan  # equation 3
-    mean_cosine: Number = math.nan  # over all pairs of different rows: the anisotropy of Ethayarajh (2019)
-    spectrum: list[Number] = []  # singular values divided by the largest, descending (Appendix F)
-    effective_rank: Number = math.nan
-    similarities: Mapping[str, list[float]] = {}  # cosine of every pair, by band of its human score (Appendix G)
-    gram_sum: Number = math.nan  # this and the following: see evaluation.metrics.gram_bound
-    largest_eigenvalue: Number = math.nan
-    trace: Number = math.nan
-    nonnegative: Number = math.nan
+    def score(self, metrics: Mapping[str, float]) -> float:
+        """Return this metric as tables show it, mostly x 100; NaN if `metrics` do not have it."""
+        return factor(self.monitor) * metrics.get(self.monitor, math.nan)
 
-
-class QueryResults(Shape):
-    """A query and the retrieved sentences, nearest first."""
-
-    query: str
-    neighbours: list[Annotated[Neighbour, PlainSerializer(Neighbour._asdict)]] = []
-
-
-class RetrievalResults(Shape):
-    """Queries among the distinct sentences of a file."""
-
-    corpus: str = "an unnamed corpus"
-    sentences: int | None = None
-    queries: list[QueryResults] = []
-
-
-class OwnData(Shape):
-    """Metrics of evaluators on the user's own data, by name."""
-
-    data: str
-    metrics: Mapping[str, Number]
-
-
-class BenchmarkScores(Shape):
-    """Main score of a task of the mteb package, the mean over its splits and subsets."""
-
-    task: str
-    type: str  # such as Retrieval
-    metric: str  # such as ndcg_at_10
-    score: Number = math.nan  # most are in [0, 1]
-
-
-class SuiteResults(Shape):
-    """Results by protocol."""
-
-    sts: list[StsScores] = []
-    transfer: list[TransferScores] = []  # and probing
-    benchmarks: list[BenchmarkScores] = []
-    geometry: Geometry | None = None
-    retrieval: RetrievalResults | None = None
-    own: OwnData | None = None
-    failed: Mapping[str, str] = {}  # error messages of the tasks that were not measured
-
-
-class Result(SuiteResults):
-    """The results of one encoder, and how they were measured."""
-
-    label: str
-    encoder: str = ""
-    fingerprint: str | None = None
-    settings: Mapping[str, Any] = {}
-    paper: Mapping[Literal["table", "row"], str] | None = None  # the paper's row that the user named
-    dims: Mapping[str, SuiteResults] = {}  # of the first dimensions of the vectors alone, by their number
-
-    def of_dims(self) -> dict[int, "Result"]:
-        """Return the results by the number of dimensions, those of all dimensions first."""
-        results = {self.settings.get("dim", 0): self}
-        for dim, measured in self.dims.items():
-            settings = {**self.settings, "truncate_dim": int(dim)}
-            cut = Result(**dict(measured), label=f"{self.label}, {dim} dimensions", settings=settings)
-            results.setdefault(int(dim), cut)
-        return results
+    def content(self) -> dict[str, Any]:
+        """Return the values to write."""
+        return self.model_dump(exclude_unset=True)
 
 
 def read_shape(shape: type[Content], file: Path) -> Content:

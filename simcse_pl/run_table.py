@@ -3,42 +3,38 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from rich.text import Text
 
-from simcse_pl.results import CURVES, SPEARMAN, by_file, decimals, factor, heading, scale_note
+from simcse_pl.results import CURVES, TrainingRun, by_file, decimals, factor, heading, scale_note
 from simcse_pl.runs import CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.tables import Table
 
 
-def run_table(results: Mapping[str, Any]) -> Table:
+def run_table(run: TrainingRun) -> Table:
     """Return the metrics on dev and test, before training and of the best checkpoint, with one row per file.
 
     The first column of scores is the metric that chose the checkpoint. A run without a test set has no rows for it. The
     title names the validation set, and the test set if it has another name.
-
-    Args:
-        results: the content of the run's results.json.
     """
-    stages = {("before training", "dev"): results["before"], ("best", "dev"): results["best"]}
-    if results["test"] or results["test_before"]:
-        stages |= {("before training", "test"): results["test_before"], ("best", "test"): results["test"]}
-    best = f"best, step {results['best_step']} of {results['steps']}"
+    before, best = "before training", f"best, step {run.best_step} of {run.steps}"
+    stages = {(before, "dev"): run.before, (best, "dev"): run.best}
+    if run.test or run.test_before:
+        stages |= {(before, "test"): run.test_before, (best, "test"): run.test}
     rows = [
-        ((best if stage == "best" else stage, split, file), scores)
-        for (stage, split), of_files in stages.items()
+        ((*stage, file), scores)
+        for stage, of_files in stages.items()
         for file, scores in (by_file(of_files) or {"": {}}).items()
     ]
-    measured = dict.fromkeys(metric for _, scores in rows for metric in scores if metric not in CURVES)
-    metrics = list(dict.fromkeys([results.get("monitor", SPEARMAN).rpartition("/")[2], *measured]))
+    measured = (metric for _, scores in rows for metric in scores if metric not in CURVES)
+    metrics = list(dict.fromkeys([run.monitor.rpartition("/")[2], *measured]))
     frame, headings = metric_frame([scores for _, scores in rows], metrics)
     names = pd.DataFrame([name for name, _ in rows], columns=["", "split", "file"])
     frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)
-    scale, title, test_set = scale_note(*metrics), results["validation"], results.get("test_set")
-    if test_set and test_set != title:
-        title += f", tested on {test_set}"
+    scale, title = scale_note(*metrics), run.validation
+    if run.test_set not in ("", title):
+        title += f", tested on {run.test_set}"
     return Table("run", title + f" ({scale})" * bool(scale), frame, headings)
 
 

@@ -25,9 +25,9 @@ from simcse_pl.loggers import closing_run
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
-from simcse_pl.results import Result
+from simcse_pl.results import TrainingRun
 from simcse_pl.run_table import run_places, run_table
-from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, best_score, describe_job, finished_job
+from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished_job
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.files import atomic_write, write_json
@@ -38,7 +38,6 @@ from simcse_pl.utils.terminal import show
 if TYPE_CHECKING:
     from simcse_pl.evaluation.suite import Suite
     from simcse_pl.lab.optuna_search import OptunaTrial
-    from simcse_pl.results import SuiteResults
 
 log = logging.getLogger("simcse_pl.train")
 
@@ -101,13 +100,14 @@ def train_here(
     with closing_run():
         settings = run_settings(trainer, module, data, description["choices"])
         start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
-        results = description | {"settings": settings} | train_and_test(trainer, module, data, metadata, checkpoint)
+        tested = train_and_test(trainer, module, data, metadata, checkpoint)
+        run = TrainingRun(**description, settings=settings, **tested)
         if trainer.is_global_zero:
             module.objective.save(encoder, folder / "encoder")
             if trial:
-                results["trial"] = trial.tell(best_score(results))
-            write_results(config, results, suite, module, started)
-    return results
+                run = run.model_copy(update={"trial": trial.tell(run.best_score)})
+            run = write_results(config, run, suite, module, started)
+    return run.content()
 
 
 def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
@@ -207,40 +207,34 @@ def dashboards(trainer: pl.Trainer) -> list[str]:
 
 
 def write_results(
-    config: DictConfig, results: dict[str, Any], suite: "Suite | None", module: SimCSEModule, started: float
-) -> None:
-    """Measure the saved encoder on the tasks, write, log and print all results, and remove checkpoints.
+    config: DictConfig, run: TrainingRun, suite: "Suite | None", module: SimCSEModule, started: float
+) -> TrainingRun:
+    """Measure the saved encoder on the tasks, write, log, print and return all results, and remove checkpoints.
 
     `started` is the time of `time.monotonic` when the run started.
     """
     trainer: Any = module.trainer
-    folder, places, finite = Path(config.run_dir), dashboards(trainer), math.isfinite(best_score(results))
+    folder, places, finite = Path(config.run_dir), dashboards(trainer), math.isfinite(run.best_score)
     evaluators = trainer.datamodule.evaluators.values()
     stsb = (evaluator.stsb.get("test") for evaluator in evaluators if hasattr(evaluator, "stsb"))
     shown_task = next(filter(None, stsb), None) if places and finite else None
     measured = measure_tasks(module.encoder, suite, shown_task) if suite or shown_task else None
     if suite and measured:
-        results |= task_scores(measured, suite)
-    write_json(folder / RESULTS_FILE, results)
+        run = run.model_copy(update=task_scores(measured, suite))
+    write_json(folder / RESULTS_FILE, run.content())
     for logger in trainer.loggers if finite else ():
         if hasattr(logger, "log_results"):
-            logger.log_results(results, measured)
+            logger.log_results(run, measured)
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
-    show(run_table(results).printed())
+    show(run_table(run).printed())
     if suite and measured:
-        show_tasks(results, measured)
+        for table in locate("simcse_pl.lab.tables.task_tables")(run, measured):
+            show(table.printed())
     show(run_places(folder, time.monotonic() - started, places))
-    if results.get("failed"):
-        raise UserError(failures(results["failed"]))
-
-
-def show_tasks(results: Mapping[str, Any], measured: "SuiteResults") -> None:
-    """Print the scores of the test tasks, with the paper's row of this run if there is one."""
-    content = dict(measured) | {"sts": [scores for scores in measured.sts if scores.task in results["sts"]]}
-    paper = locate("simcse_pl.lab.published.row_of_run")(results)
-    for table in locate("simcse_pl.lab.tables.task_tables")([Result(**content, label="this run", paper=paper)]):
-        show(table.printed())
+    if run.failed:
+        raise UserError(failures(run.failed))
+    return run
 
 
 def failures(failed: Mapping[str, str]) -> str:

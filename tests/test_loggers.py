@@ -6,6 +6,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from simcse_pl.loggers import CurvesLogger, TensorBoardCurves
+from simcse_pl.results import TrainingRun
 
 
 def curves(folder):
@@ -39,7 +40,8 @@ def test_tensorboard_has_one_file_with_the_options_and_the_best_scores(tmp_path)
     for step in range(3):  # before training, in training, and after it
         logger.log_metrics({"val/mrr": step / 10}, step)
         logger.finalize("success")
-    logger.log_results({"monitor": "mrr", "best": {"mrr": 0.5}, "test": {"mrr": 0.25}, "best_step": 2})
+    best = {"best": {"mrr": 0.5}, "test": {"mrr": 0.25}, "best_step": 2}
+    logger.log_results(TrainingRun(choices={}, overrides=[], monitor="mrr", **best))
     (file,) = tmp_path.glob("events*")
     values = [value for event in EventFileLoader(str(file)).Load() for value in event.summary.value]
     scores = {value.tag: value.tensor.float_val[0] for value in values if value.tensor.float_val}

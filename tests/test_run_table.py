@@ -1,13 +1,15 @@
 """The table and the lines at the end of a run."""
 
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.results import TrainingRun
 from simcse_pl.run_table import run_places, run_table
 
 
 def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
     best = {"de/map": 0.25, "en/map": 0.75, "map": 0.5, "de/mrr": 0.5, "en/mrr": 0.5, "mrr": 0.5}
     stages = {"before": {"de/loss": 1.5, "mrr": 0.5}, "best": best, "test": {}, "test_before": {}}
-    table = run_table(stages | {"monitor": "de/mrr", "best_step": 2, "steps": 3, "validation": "de, en"}).shown()
+    about = {"choices": {}, "overrides": [], "monitor": "de/mrr", "best_step": 2, "steps": 3, "validation": "de, en"}
+    table = run_table(TrainingRun(**about, **stages)).shown()
     assert list(table) == ["", "split", "file", "mrr ↑", "loss ↓", "map ↑"]
     assert table.to_numpy().tolist() == [
         ["before training", "dev", "de", "–", "1.500", "–"],

@@ -13,7 +13,8 @@ from tests.conftest import ROOT, tiny
 
 
 def test_the_results_of_a_finished_job_are_read(tmp_path):
-    results = {"overrides": ["seed=1", "model.dropout=0.1"], "best": {"spearman": 0.5}}
+    results = {"choices": {"model": "bert"}, "overrides": ["seed=1", "model.dropout=0.1"]}
+    results |= {"best": {"spearman": 0.5}, "test": {}}
     (tmp_path / "results.json").write_text(json.dumps(results))
     assert finished_job(tmp_path, ["model.dropout=0.1", "seed=1"]) == results
     with pytest.raises(SweepError, match="only there: model.dropout=0.1 seed=1; only here: seed=2"):

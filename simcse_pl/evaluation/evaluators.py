@@ -19,11 +19,12 @@ from simcse_pl.data.rows import NamedRows, rows_of
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
+from simcse_pl.results import TEST as TEST
+from simcse_pl.results import VALIDATION as VALIDATION
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns
 
 log = logging.getLogger(__name__)
-VALIDATION, TEST = "validation", "test"  # the names of the splits
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
 Data = TypeVar("Data")
 Files = str | Sequence[str] | Mapping[str, str | Mapping[str, Any]] | None
@@ -51,7 +52,7 @@ class EvaluationFile(Layout):
 
         With `score`, a column of scores or labels follows those of the sentences. The errors are those of `rows_of`.
         """
-        table, columns = self._open(), self.columns or range(2 + score)
+        table, columns = open_source(self.file, self, self.split, self.columns or ()), self.columns or range(2 + score)
         if len(columns) < 2 + score:
             raise UserError(f"{self.file}: columns={[*columns]}: name two of sentences{' and one of scores' * score}")
         if self.columns:  # rows may differ in the others
@@ -61,14 +62,11 @@ class EvaluationFile(Layout):
 
     def rows(self) -> NamedRows:
         """Return an iterator over rows of sentences. Their number may differ; a sentence that is missing is ''."""
-        table = self._open()
+        table = open_source(self.file, self, self.split, self.columns or ())
         records = list(table.records)
         width = max([table.width, *(len(cells) for _, cells in records if not isinstance(cells, str))])
         table = _resized(replace(table, records=iter(records)), width)
         return rows_of(table, self.columns, on_invalid_row="blank", warn=log.debug)
-
-    def _open(self) -> OpenedTable:
-        return open_source(self.file, self, self.split, self.columns or ())
 
 
 def _resized(table: OpenedTable, width: int) -> OpenedTable:
@@ -112,12 +110,10 @@ def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any
 
     Files in the config of an evaluator replace them.
     """
-    made = {}
     for name, make in makers.items():
         if isinstance(make, Evaluator):
             raise UserError(f"evaluators.{name}: its config needs `_partial_: true`")
-        made[name] = make(**files | getattr(make, "keywords", {}))
-    return made
+    return {name: make(**files | getattr(make, "keywords", {})) for name, make in makers.items()}
 
 
 def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:

@@ -1,7 +1,7 @@
 """Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), measures of isotropy, correlations.
 
-All functions except `effective_rank` and `correlations` take embeddings of any norm.
-A measure that is undefined, for example for too few rows, is NaN.
+All functions except `correlations` take embeddings of any norm. A measure that is undefined, for example for too few
+rows, is NaN.
 """
 
 import contextlib
@@ -40,21 +40,6 @@ def uniformity(x: Tensor) -> Tensor:
         squared_distances = squares[rows, None] + squares[start:] - 2 * x[rows] @ x[start:].T
         total += torch.exp(-2 * squared_distances.clamp(min=0)).triu(diagonal=1).sum()
     return (total / (n * (n - 1) / 2)).log()
-
-
-def singular_spectrum(x: Tensor) -> Tensor:
-    """Return the singular values of the normalized embeddings [n, dim], divided by the largest (Appendix F).
-
-    They are [min(n, dim)] in float64, descending from 1.
-    """
-    values: Tensor = torch.linalg.svdvals(unit_vectors(as_float64(x)))
-    return values / values[0]
-
-
-def effective_rank(spectrum: Tensor) -> Tensor:
-    """Return exp of the entropy of singular values [k] of any scale, in [1, k] (Roy and Vetterli 2007)."""
-    entropy: Tensor = torch.special.entr(spectrum / spectrum.sum()).sum()
-    return entropy.exp()
 
 
 def gram_bound(x: Tensor) -> dict[str, float]:

@@ -1,27 +1,28 @@
-"""The STS tasks: their pairs, from SentEval, the Hub or the project's sample; their protocol, and geometry."""
+"""The STS tasks: their pairs, from SentEval, the Hub or the project's sample, and their protocol."""
 
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from simcse_pl.data import sample
 from simcse_pl.data.sources import load_hub_dataset
-from simcse_pl.evaluation import metrics
-from simcse_pl.results import Correlation, Geometry, StsScores
+from simcse_pl.evaluation.metrics import correlations
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns
 from simcse_pl.utils.text import as_number
 
+if TYPE_CHECKING:
+    from simcse_pl.evaluation.results import StsScores
+
 log = logging.getLogger(__name__)
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")  # the order of the paper's Table 5
 STS_TASKS_WITH_DEV = ("STS-B", "SICK-R")
 SPLITS = ("dev", "test")
-POSITIVE_SCORE_THRESHOLD = 4.0  # pairs with higher scores are the positives of alignment (section 2 of the paper)
 _HUB_STSB = "mteb/stsbenchmark-sts"
 STSB_SOURCES = {
     "senteval": "STS-B in {}",
@@ -29,7 +30,6 @@ STSB_SOURCES = {
     "sample": "the project's own sample, which is not STS-B",
 }
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
-BANDS = ("0-1", "1-2", "2-3", "3-4", "4-5")
 
 
 class NotInBundleError(UserError):
@@ -63,12 +63,36 @@ class StsTask:
         """The sentences of all pairs, in order."""
         return [sentence for pair in self.pairs for sentence in (pair.first, pair.second)]
 
+    def __call__(self, encode: Encode, device: object = None) -> "StsScores":
+        """Correlate cosine similarities with human scores (Appendix B of the paper).
 
-def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> StsTask:
+        `encode` is called once, with the distinct sentences.
+        """
+        from simcse_pl.evaluation.results import Correlation, StsScores  # training reads the pairs alone
+
+        def correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
+            spearman, pearson = correlations(predicted, human)
+            return Correlation(spearman=spearman, pearson=pearson, pairs=len(human))
+
+        pairs = self.pairs
+        first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
+        predicted, human = cosine_similarity(first, second).numpy(), np.array([pair.score for pair in pairs])
+        sizes = [len(subset) for subset in self.subsets.values()]
+        parts = (np.split(scores, np.cumsum(sizes)[:-1]) for scores in (predicted, human))
+        subsets = {name: correlation(*scores) for name, *scores in zip(self.subsets, *parts, strict=True)}
+        scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
+        averages = (np.average(scores, axis=0, weights=weights).tolist() for weights in (None, sizes))
+        mean, wmean = (Correlation(spearman=spearman, pearson=pearson) for spearman, pearson in averages)
+        scored = {"all": correlation(predicted, human), "mean": mean, "wmean": wmean}
+        return StsScores(task=self.name, split=self.split, pairs=len(pairs), subsets=subsets, **scored)
+
+
+def load_sts_task(senteval_dir: str | Path | None, name: str, split: str = "test") -> StsTask:
     """Load one of `STS_TASKS` from a SentEval bundle (its data/downstream).
 
     Args:
-        senteval_dir: contains STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them.
+        senteval_dir: contains STS/STS12-en-test to STS16-en-test, STS/STSBenchmark and SICK, or some of them. Without
+            it, the task is the project's sample.
         name: the task.
         split: `test`; STS-B and SICK-R also have `dev` and `train`.
 
@@ -78,6 +102,8 @@ def load_sts_task(senteval_dir: str | Path, name: str, split: str = "test") -> S
     Raises:
         UserError: the bundle does not have the task or split (NotInBundleError), or one of its files is damaged.
     """
+    if not senteval_dir:
+        return load_sample(split)
     root = Path(senteval_dir)
     match name:
         case "STS-B":
@@ -191,62 +217,3 @@ def tab_separated_rows(path: Path, header: bool = False) -> list[tuple[str, list
     if not rows:
         raise UserError(f"{path} has no rows")
     return rows
-
-
-def evaluate_sts(encode: Encode, task: StsTask) -> StsScores:
-    """Correlate cosine similarities with human scores (Appendix B of the paper).
-
-    `encode` is called once, with the distinct sentences.
-    """
-    columns = [pair.first for pair in task.pairs], [pair.second for pair in task.pairs]
-    predicted = cosine_similarity(*encode_columns(encode, *columns)).numpy()
-    human = np.array([pair.score for pair in task.pairs])
-    sizes = [len(pairs) for pairs in task.subsets.values()]
-    ends = np.cumsum(sizes)[:-1]
-    parts = zip(task.subsets, np.split(predicted, ends), np.split(human, ends), strict=True)
-    subsets = {name: _correlation(*scores) for name, *scores in parts}
-    scores = np.array([(subset.spearman, subset.pearson) for subset in subsets.values()])
-    averages = (np.average(scores, axis=0, weights=weights).tolist() for weights in (None, sizes))
-    mean, wmean = (Correlation(spearman=spearman, pearson=pearson) for spearman, pearson in averages)
-    return StsScores(
-        task=task.name,
-        split=task.split,
-        pairs=len(task.pairs),
-        all=_correlation(predicted, human),
-        mean=mean,
-        wmean=wmean,
-        subsets=subsets,
-    )
-
-
-def _correlation(predicted: np.ndarray, human: np.ndarray) -> Correlation:
-    spearman, pearson = metrics.correlations(predicted, human)
-    return Correlation(spearman=spearman, pearson=pearson, pairs=len(human))
-
-
-def evaluate_geometry(encode: Encode, task: StsTask) -> Geometry:
-    """Measure alignment, uniformity, isotropy and the distribution of cosines (sections 2 and 5, Appendices F and G).
-
-    The paper uses all splits of STS-B. `encode` is called once, with the distinct sentences.
-    """
-    pairs = task.pairs
-    first, second = encode_columns(encode, [pair.first for pair in pairs], [pair.second for pair in pairs])
-    positive = torch.tensor([pair.score > POSITIVE_SCORE_THRESHOLD for pair in pairs])
-    x = torch.cat([first, second])
-    spectrum = metrics.singular_spectrum(x)
-    gram = metrics.gram_bound(x)
-    similarities: dict[str, list[float]] = {band: [] for band in BANDS}
-    for cosine, pair in zip(cosine_similarity(first, second).tolist(), pairs, strict=True):
-        similarities[BANDS[min(int(pair.score), 4)]].append(cosine)  # a score of 5 belongs to the last band
-    return Geometry(
-        data=f"{task.name} {task.split}",
-        sentences=len(x),
-        positives=int(positive.sum()),
-        alignment=float(metrics.alignment(first[positive], second[positive])),
-        uniformity=float(metrics.uniformity(x)),
-        mean_cosine=(gram["gram_sum"] - gram["trace"]) / (len(x) * (len(x) - 1)),
-        spectrum=spectrum.tolist(),
-        effective_rank=float(metrics.effective_rank(spectrum)),
-        **gram,
-        similarities=similarities,
-    )

@@ -1,76 +1,75 @@
-"""Evaluation of an encoder on a set of tasks: read their data, then measure all of them.
-
-The function `encode` may have a cache, and be followed by a post-processing.
-"""
+"""Evaluation of an encoder on a suite of tasks: read their data, then measure all of them."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from simcse_pl.evaluation.evaluators import TEST, Evaluator, measure, source_of
-from simcse_pl.evaluation.sts import (
-    SPLITS,
-    STS_TASKS,
-    STS_TASKS_WITH_DEV,
-    NotInBundleError,
-    StsTask,
-    evaluate_geometry,
-    evaluate_sts,
-    load_sample,
-    load_sts_task,
-)
-from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.results import (
-    CLASSIFIERS,
-    PROBING_TASKS,
-    SCIKIT_LEARN,
-    TRANSFER_TASKS,
-    BenchmarkScores,
-    OwnData,
-    RetrievalResults,
-    StsScores,
-    SuiteResults,
-    TransferScores,
-)
+from simcse_pl.evaluation.results import CLASSIFIERS, PROBING_TASKS, SCIKIT_LEARN, TRANSFER_TASKS, OwnData, SuiteResults
+from simcse_pl.evaluation.sts import STS_TASKS, STS_TASKS_WITH_DEV, NotInBundleError, StsTask, load_sts_task
+from simcse_pl.results import Shape
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, first_line
-from simcse_pl.utils.tensors import Encode, unit_vectors
+from simcse_pl.utils.tensors import Encode
 from simcse_pl.utils.terminal import tracked
 
-if TYPE_CHECKING:
-    from simcse_pl.lab.transfer import TransferTask
-
 log = logging.getLogger(__name__)
-GEOMETRY, RETRIEVAL, OWN_DATA = "geometry", "retrieval", "own data"
+GEOMETRY, OWN_DATA = "geometry", "own data"
 TASK_NAMES = ("sts", "transfer", "probing", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS, *PROBING_TASKS)
-WHOLE = "all"  # of the splits of STS-B, for geometry
+
+
+class Task(Protocol):
+    """Something to measure, whose data has been read."""
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        """The sentences that other tasks may share; empty if a call alone knows them."""
+
+    def __call__(self, encode: Encode, device: str | torch.device = "cpu") -> Shape:
+        """Return the results. `encode` gets distinct sentences, and `device` is that of classifiers."""
+
+
+@dataclass(frozen=True)
+class OwnDataTask:
+    """The test sets of evaluators on the user's own data."""
+
+    evaluators: Mapping[str, Evaluator]
+    name: str = OWN_DATA
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences of all test sets."""
+        return [sentence for evaluator in self.evaluators.values() for sentence in evaluator.sentences(TEST)]
+
+    def __call__(self, encode: Encode, device: object = None) -> OwnData:
+        """Return the metrics of all evaluators."""
+        return OwnData(data=source_of(self.evaluators, TEST), metrics=measure(self.evaluators, encode, TEST))
 
 
 @dataclass
 class Suite:
-    """The data of a set of tasks. What is None is not measured."""
+    """A set of tasks."""
 
-    sts: list[StsTask] = field(default_factory=list)
-    transfer: list["TransferTask"] = field(default_factory=list)  # and probing tasks
-    # functions that measure tasks of mteb, by name (see benchmarks.evaluate_task)
-    benchmarks: Mapping[str, Callable[[Encode], BenchmarkScores]] = field(default_factory=dict)
-    geometry: StsTask | None = None  # pairs to measure geometry on
-    retrieval: Callable[[Encode], RetrievalResults] | None = None  # see RetrievalTask
-    evaluators: Mapping[str, Evaluator] = field(default_factory=dict)  # of the user's own data, by name: its test split
+    tasks: list[Task] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # error messages of tasks that could not be read, by task
-    classifier: str = SCIKIT_LEARN  # see transfer.evaluate_transfer
+
+    @property
+    def sts(self) -> list[StsTask]:
+        """The STS tasks."""
+        return [task for task in self.tasks if isinstance(task, StsTask)]
 
     def sentences(self) -> list[str]:
-        """Return the distinct sentences of all tasks except retrieval and benchmarks."""
-        texts = [task.sentences for task in [*self.sts, *([self.geometry] if self.geometry else [])]]
-        texts += [[*example.sentences] for task in self.transfer for rows in task.splits.values() for example in rows]
-        return sorted(set().union(*texts, *(evaluator.sentences(TEST) for evaluator in self.evaluators.values())))
+        """Return the distinct sentences that are known of all tasks."""
+        return sorted({sentence for task in self.tasks for sentence in task.sentences})
 
 
 def load_suite(
@@ -78,7 +77,7 @@ def load_suite(
     senteval_dir: str | Path | None,
     split: str = "test",
     classifier: str = SCIKIT_LEARN,
-    geometry_split: str = WHOLE,
+    geometry_split: str = "all",
 ) -> Suite:
     """Read the data of tasks. If one task cannot be read, the others still are.
 
@@ -87,7 +86,7 @@ def load_suite(
             does not have is omitted with a warning. A task given by its own name must be there.
         senteval_dir: a SentEval bundle; None for the project's sample, which has STS and geometry only.
         split: `test`, or `dev`, which only STS-B and SICK-R have.
-        classifier: classifier of the transfer tasks (see transfer.evaluate_transfer).
+        classifier: classifier of the transfer tasks (see lab.transfer.TransferTask).
         geometry_split: split of STS-B for geometry: `dev`, `test`, or `all` for train, dev and test as in the paper.
 
     Raises:
@@ -103,54 +102,28 @@ def load_suite(
         if names:
             log.info("senteval_dir is not set: measuring on the project's own sample")
 
+    def load(name: str) -> Any:
+        if name == GEOMETRY:
+            return locate("simcse_pl.lab.geometry.read_geometry_task")(senteval_dir, geometry_split)
+        if name in TRANSFER_TASKS + PROBING_TASKS:
+            return locate("simcse_pl.lab.transfer.load_transfer_task")(senteval_dir, name, classifier)
+        return load_sts_task(senteval_dir, name, split)
+
     sts_tasks = (STS_TASKS if split == "test" else STS_TASKS_WITH_DEV) if senteval_dir else ("sample",)
     groups = {"sts": sts_tasks, "transfer": TRANSFER_TASKS, "probing": PROBING_TASKS}
-    suite = Suite(classifier=classifier)
+    suite = Suite()
     for task in dict.fromkeys(task for name in names for task in groups.get(name, (name,))):
         try:
-            if task == GEOMETRY:
-                suite.geometry = _geometry_pairs(senteval_dir, geometry_split)
-            elif senteval_dir and task in (*TRANSFER_TASKS, *PROBING_TASKS):
-                suite.transfer.append(locate("simcse_pl.lab.transfer.load_transfer_task")(senteval_dir, task))
-            else:
-                suite.sts.append(_sts(senteval_dir, task, split))
-        except NotInBundleError as error:
-            if task in names:
-                suite.failed[task] = first_line(error)
-            else:
-                log.warning("%s is left out: %s", task, first_line(error))
+            suite.tasks.append(load(task))
         except UserError as error:
-            suite.failed[task] = first_line(error)
-    if names and not suite.sentences():
+            if isinstance(error, NotInBundleError) and task not in names:
+                log.warning("%s is left out: %s", task, first_line(error))
+            else:
+                suite.failed[task] = first_line(error)
+    if names and not suite.tasks:
         reasons = "; ".join(f"{task}: {why}" for task, why in suite.failed.items())
         raise UserError(f"senteval_dir: {senteval_dir} has none of the tasks{reasons and f' ({reasons})'}")
     return suite
-
-
-def _sts(senteval_dir: str | Path | None, task: str, split: str) -> StsTask:
-    return load_sts_task(senteval_dir, task, split) if senteval_dir else load_sample(split)
-
-
-def _geometry_pairs(senteval_dir: str | Path | None, split: str) -> StsTask:
-    if split != WHOLE:
-        return _sts(senteval_dir, "STS-B", split)
-    *first, last = parts = [*(["train"] if senteval_dir else []), *SPLITS]
-    tasks = [_sts(senteval_dir, "STS-B", part) for part in parts]
-    return StsTask(tasks[0].name, f"{', '.join(first)} and {last}", {task.split: task.pairs for task in tasks})
-
-
-def released_fitting_sets(suite: Suite, senteval_dir: str | Path | None) -> dict[frozenset[str], list[str]]:
-    """Return what the released code of BERT-whitening fits on for each STS task, by the sentences of the task.
-
-    A sentence counts as often as it occurs. STS-B and SICK-R are fitted on their train, dev and test splits.
-    """
-    fitting_sets = {}
-    for task in suite.sts:
-        splits = [task]
-        if senteval_dir and task.name in STS_TASKS_WITH_DEV:
-            splits = [load_sts_task(senteval_dir, task.name, split) for split in ("train", *SPLITS)]
-        fitting_sets[frozenset(task.sentences)] = [sentence for split in splits for sentence in split.sentences]
-    return fitting_sets
 
 
 def evaluate_suite(
@@ -158,40 +131,16 @@ def evaluate_suite(
 ) -> SuiteResults:
     """Measure all tasks of a suite. If one task fails with a UserError, the others are still measured.
 
-    Args:
-        encode: function from sentences to vectors [n, dim]. It is called once per task (and once for geometry), with
-            the distinct sentences of the task.
-        device: device of the classifiers.
-        progress: show a progress bar on standard error.
+    `encode` may have a cache, and be followed by a post-processing. A task calls it once, with its distinct sentences.
+    `device` is that of classifiers. With `progress`, a progress bar is on standard error.
     """
-    jobs: dict[str, Callable[[], Any]] = {task.name: partial(evaluate_sts, encode, task) for task in suite.sts}
-    for task in suite.transfer:
-        jobs[task.name] = partial(
-            locate("simcse_pl.lab.transfer.evaluate_transfer"), encode, task, device, suite.classifier
-        )
-    jobs |= {name: partial(task, encode) for name, task in suite.benchmarks.items()}
-    if suite.geometry:
-        jobs[GEOMETRY] = partial(evaluate_geometry, encode, suite.geometry)
-    if suite.retrieval:
-        jobs[RETRIEVAL] = partial(suite.retrieval, encode)
-    if data := source_of(suite.evaluators, TEST):
-        jobs[OWN_DATA] = partial(measure, suite.evaluators, encode, TEST)
-    measured: dict[str, Any] = {}
-    failed = dict(suite.failed)
-    for name, job in tracked(jobs.items(), "measuring", shown=progress):
+    results, failed = [], dict(suite.failed)
+    for task in tracked(suite.tasks, "measuring", shown=progress):
         try:
-            measured[name] = job()
+            results.append(task(encode, device))
         except UserError as error:
-            failed[name] = first_line(error)
-    return SuiteResults(
-        sts=[result for result in measured.values() if isinstance(result, StsScores)],
-        transfer=[result for result in measured.values() if isinstance(result, TransferScores)],
-        benchmarks=[result for result in measured.values() if isinstance(result, BenchmarkScores)],
-        geometry=measured.get(GEOMETRY),
-        retrieval=measured.get(RETRIEVAL),
-        own=OwnData(data=data, metrics=measured[OWN_DATA]) if OWN_DATA in measured else None,
-        failed=failed,
-    )
+            failed[task.name] = first_line(error)
+    return SuiteResults.collected(results, failed)
 
 
 def encode_once(encode: Encode, sentences: list[str]) -> Encode:
@@ -214,32 +163,3 @@ def encode_once(encode: Encode, sentences: list[str]) -> Encode:
         return cache[[row[text] for text in texts]] if row and row.keys() >= set(texts) else checked(texts)
 
     return cached
-
-
-def postprocessed(
-    encode: Encode,
-    postprocess: PostProcess,
-    device: str | torch.device = "cpu",
-    normalize: bool = False,
-    fit_on: Mapping[frozenset[str], list[str]] | None = None,
-) -> Encode:
-    """Return an `encode` function followed by a post-processing, in the order of `SentenceEncoder.encode`.
-
-    Args:
-        encode: function from sentences to vectors [n, dim] that are not normalized.
-        postprocess: if it is not fitted, each call fits it on the sentences of the call, which are those of one task.
-        device: device of the fit.
-        normalize: scale the vectors to length 1 after the post-processing.
-        fit_on: the sentences to fit on in place of those of a call, see `released_fitting_sets`.
-    """
-    fit_each_call = not postprocess.fitted
-
-    def transformed(texts: list[str]) -> Tensor:
-        vectors = encode(texts).to(device)
-        if fit_each_call:
-            others = (fit_on or {}).get(frozenset(texts))
-            postprocess.fit(encode(others).to(device) if others else vectors)
-        vectors = postprocess.transform(vectors).cpu()
-        return unit_vectors(vectors) if normalize else vectors
-
-    return transformed

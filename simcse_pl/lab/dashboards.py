@@ -1,50 +1,49 @@
-"""Log runs to Weights & Biases: one run per folder, offline unless the user is logged in, without prompts.
+"""Runs and reports in Weights & Biases: one run per folder, offline unless the user is logged in, without prompts.
 
-Curves, the best validation as the summary, tables, figures and the encoder; docs/dashboards.md explains each panel. W&B
-is imported when a run starts.
+Curves, the best validation as the summary, tables, figures and the encoder; docs/dashboards.md explains each panel.
 """
 
+import io
 import json
 import logging
 import os
 import shlex
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from simcse_pl.runs import WANDB_FILE
-from simcse_pl.utils.errors import UserError, first_line, reraise_as
-from simcse_pl.utils.files import write_text
-
-if TYPE_CHECKING:
-    import wandb
-import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
 import PIL.Image
 import wandb
 from matplotlib.figure import Figure
+from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
+from wandb.errors import CommError
 
+from simcse_pl.evaluation.results import Result, SuiteResults
 from simcse_pl.lab.figures import encoder_figures, figure_files
+from simcse_pl.lab.runs import differing, read_run
+from simcse_pl.lab.seed_groups import Sweep
+from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.loggers import StepsDone, closing_run
-from simcse_pl.results import CURVES, Result, SuiteResults
-from simcse_pl.runs import read_run
-from simcse_pl.utils.files import without_nan
+from simcse_pl.results import TrainingRun, logged
+from simcse_pl.runs import RESOLVED_CONFIG, WANDB_FILE
+from simcse_pl.utils.errors import UserError, first_line, reraise_as
+from simcse_pl.utils.files import without_nan, write_text
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tables import Table
 
 log = logging.getLogger(__name__)
 Mode = Literal["auto", "online", "offline"]
 _IDENTITY = ("id", "project", "entity")
-LONGEST_NAME = 128  # characters; the W&B server rejects longer names
+_LONGEST_NAME = 128  # characters; the W&B server rejects longer names
 _FLUSH_SECONDS = 1.0  # a killed run loses at most this; W&B's default is 15
-STEP = "trainer/global_step"
+_STEP = "trainer/global_step"
 
 
-def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, **new: Any) -> "wandb.Run":
+def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, **new: Any) -> wandb.Run:
     """Continue the W&B run of a folder, or start a new one.
 
     If W&B does not answer or rejects the key, the run is offline.
@@ -58,14 +57,11 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
     Raises:
         UserError: `online` without a login, or a damaged file in the folder.
     """
-    import wandb
-    from wandb.errors import CommError
-
     folder = Path(folder)
     resolved = _mode(mode)
     before = remembered_run(folder)
-    if name and len(name) > LONGEST_NAME:
-        name = f"{name[: LONGEST_NAME - 1]}…"
+    if name and len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 1]}…"
     settings = wandb.Settings(
         silent=True, x_transaction_log_flush_interval=_FLUSH_SECONDS, init_timeout=30, finish_timeout=600
     )
@@ -83,8 +79,6 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
 
 
 def _mode(asked: str) -> Any:
-    import wandb
-
     default = os.environ.get("WANDB_MODE") or wandb.setup().settings.mode  # the settings file of `wandb offline`
     if asked == "offline":
         return asked
@@ -96,7 +90,7 @@ def _mode(asked: str) -> Any:
     return "online" if logged_in else "offline"
 
 
-def _remember(run: "wandb.Run") -> None:
+def _remember(run: wandb.Run) -> None:
     """Save a run's id and summary in its folder."""
     if run.disabled:
         return
@@ -115,7 +109,7 @@ def remembered_run(folder: Path) -> dict[str, Any] | None:
         return saved | {"summary": dict(saved["summary"])}
 
 
-def where_to_look(run: "wandb.Run") -> str:
+def where_to_look(run: wandb.Run) -> str:
     """Return the URL of a run, or the command that uploads an offline run."""
     if run.disabled:
         return "disabled"
@@ -131,7 +125,7 @@ class Dashboard(StepsDone, WandbLogger):
         save_dir: folder of the training run.
         name: name of the run in W&B, and of the encoder in its tables and figures.
         artifact: upload the encoder to W&B at the end.
-        mode, run: see `wandb_runs.start_run`. Rank 0 starts or continues the W&B run.
+        mode, run: see `start_run`. Rank 0 starts or continues the W&B run.
     """
 
     def __init__(
@@ -142,32 +136,29 @@ class Dashboard(StepsDone, WandbLogger):
         self.folder, self.label, self.artifact = Path(save_dir), name, artifact
         if started is None:
             return
-        for metric in (STEP, "epoch"):
+        for metric in (_STEP, "epoch"):
             started.define_metric(metric, hidden=True)
-        started.define_metric("*", step_metric=STEP, step_sync=True)
+        started.define_metric("*", step_metric=_STEP, step_sync=True)
         for metric in ("speed/sentences_per_second", "speed/waiting_for_data"):
-            started.define_metric(metric, step_metric=STEP, summary="mean")
+            started.define_metric(metric, step_metric=_STEP, summary="mean")
 
     @property
     def place(self) -> str:
         """The URL of the run, or the command that uploads an offline run; rank 0 only."""
         return where_to_look(self.experiment)
 
-    def log_results(self, results: Mapping[str, Any], measured: SuiteResults | None) -> None:
-        """Log the results of a run: tables, figures, one score per task, and with `artifact` the encoder.
-
-        `results` is the content of results.json, `measured` the evaluation of the saved encoder.
-        """
+    def log_results(self, trained: TrainingRun, measured: SuiteResults | None) -> None:
+        """Log the results of a run and of its saved encoder: tables, figures, scores, and maybe the encoder."""
         run = self.experiment
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured or SuiteResults()))
         paths = []
         with suppress(UserError):  # metrics.csv is not written
             paths.append(replace(read_run(self.folder), label=self.label))
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
-        best = {f"{'geometry' if name in CURVES else 'val'}/{name}": score for name, score in results["best"].items()}
-        run.summary.update(without_nan(best) | {"best_step": results["best_step"]})
+        best = {logged(metric): score for metric, score in trained.best.items()}
+        run.summary.update(without_nan(best) | {"best_step": trained.best_step})
         if self.artifact:
-            metadata = {name: results[name] for name in ("choices", "seed", "validation", "best_step", "best", "test")}
+            metadata = trained.model_dump(include={"choices", "seed", "validation", "best_step", "best", "test"})
             encoder = wandb.Artifact(f"encoder-{run.id}", type="model", metadata=without_nan(metadata))
             encoder.add_dir(str(self.folder / "encoder"), policy="immutable")  # W&B makes no second copy
             run.log_artifact(encoder, aliases=["best"])
@@ -179,12 +170,8 @@ def log_evaluation(
 ) -> None:
     """Log an evaluation to the W&B run that trained the encoder, or to a new run.
 
-    A run has trained the encoder if the encoder is in the folder of the run.
-
-    Args:
-        result, tables: the scores, and the printed tables.
-        folder: folder of the evaluation.
-        mode, run: see `wandb_runs.start_run`; mode None logs nothing.
+    A run has trained the encoder if the encoder is in the folder of the run. `tables` are those that were printed,
+    `folder` is that of the evaluation, and `mode` and `run` are arguments of `start_run`; mode None logs nothing.
     """
     if mode is None:
         return
@@ -217,3 +204,30 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
     if result.own:
         scores |= {f"{result.own.data} {metric}": score for metric, score in result.own.metrics.items()}
     run.summary.update({f"evaluation/{name}{after}": score for name, score in without_nan(scores).items()})
+
+
+def sweep_report(sweep: Sweep) -> Any:
+    """Return the report of a sweep, which its method `save` creates in the W&B project of the runs.
+
+    The plots have all runs of the sweep's W&B groups: the monitored metric on dev at each step, and that of the best
+    checkpoint against the options that differ.
+
+    Raises:
+        UserError: the first job has no W&B run.
+    """
+    from wandb_workspaces.reports import v2 as wr  # an extra
+
+    jobs = [job for job in sweep.jobs if job.run]
+    run = remembered_run(jobs[0].folder)
+    if run is None:
+        raise UserError(f"{jobs[0].folder} has no W&B run: train with logger=wandb")
+    groups = {OmegaConf.load(job.folder / RESOLVED_CONFIG).logger.wandb.group for job in jobs}
+    runset = wr.Runset(name=sweep.label, filters=f"Group in {sorted(groups)}")
+    choices, metric = sweep.results[0].choices, logged(sweep.results[0].monitor)
+    options = [f"choices.{name}" if name in choices else name for name in differing(jobs) if name != "seed"]
+    axes = [*map(wr.Config, options), wr.SummaryMetric(metric)]
+    of_options = wr.ParallelCoordinatesPlot([wr.ParallelCoordinatesPlotColumn(axis) for axis in axes])
+    plots = wr.PanelGrid(runsets=[runset], panels=[wr.LinePlot(x=_STEP, y=[metric]), of_options])
+    entity = {"entity": run["entity"]} if run["entity"] else {}  # otherwise the default one of the user
+    table = wr.MarkdownBlock(sweep_table(sweep).markdown())
+    return wr.Report(run["project"], title=sweep.title[:_LONGEST_NAME], blocks=[table, plots], **entity)

@@ -4,6 +4,7 @@ import logging
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,25 +18,18 @@ from torch import Tensor
 
 from simcse_pl.data.rows import read_rows
 from simcse_pl.evaluation.evaluators import make_evaluators
-from simcse_pl.evaluation.suite import (
-    TASK_NAMES,
-    Suite,
-    encode_once,
-    evaluate_suite,
-    load_suite,
-    postprocessed,
-    released_fitting_sets,
-)
+from simcse_pl.evaluation.results import Result, SuiteResults
+from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, load_sts_task
+from simcse_pl.evaluation.suite import TASK_NAMES, OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
 from simcse_pl.lab.figures import save
 from simcse_pl.lab.published import named_row
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.results import Result
 from simcse_pl.runs import RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import write_json
-from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, with_prompt
+from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, unit_vectors, with_prompt
 from simcse_pl.utils.terminal import show
 
 log = logging.getLogger("simcse_pl.evaluate")
@@ -56,8 +50,10 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         postprocess.fit(vectors.to(_device())).save(folder / "postprocess")
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
-    identity = {"name": report["label"], "revision": hash_tensors({}, report["fingerprint"], report["settings"])}
-    suite.benchmarks = {task: partial(measure, **identity) for task, measure in suite.benchmarks.items()}
+    revision = hash_tensors({}, report["fingerprint"], report["settings"])
+    named = {"model": report["label"], "revision": revision}  # for the files of mteb
+    tasks: list[Any] = suite.tasks
+    suite.tasks = [replace(task, **named) if hasattr(task, "revision") else task for task in tasks]
 
     def make(prompt_name: str | None) -> Encode:
         """Encode the sentences of the suite once, without a prompt, and others at each call."""
@@ -65,12 +61,14 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         once = encode_once(partial(encode, prompt_name=prompt_name or config.prompt_name), known)
         return postprocessed(once, postprocess, _device(), encoder.normalize, released) if postprocess else once
 
-    report |= scores(config, suite, PromptedEncode(make, getattr(encoder, "prompts", None) or {}))
+    measured, of_dims = scores(config, suite, PromptedEncode(make, getattr(encoder, "prompts", None) or {}))
+    result = Result(**report, **dict(measured), dims=of_dims)
+    report = result.model_dump()
     write_json(folder / RESULTS_FILE, report)
-    write_tables(config, folder, Result(**report))
-    print_failed({task: why for task, why in report["failed"].items() if task not in suite.failed})
-    if report["failed"]:
-        raise UserError(f"not measured: {', '.join(report['failed'])}; everything else was measured")
+    write_tables(config, folder, result)
+    print_failed({task: why for task, why in measured.failed.items() if task not in suite.failed})
+    if measured.failed:
+        raise UserError(f"not measured: {', '.join(measured.failed)}; everything else was measured")
     return report
 
 
@@ -92,12 +90,11 @@ def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, 
     return encoder, partial(encoder.encode, **options)
 
 
-def scores(config: DictConfig, suite: Suite, encode: PromptedEncode) -> dict[str, Any]:
+def scores(config: DictConfig, suite: Suite, encode: PromptedEncode) -> tuple[SuiteResults, dict[str, SuiteResults]]:
     """Return the scores of the suite, and those of STS and of the user's data with the first `dims` dimensions."""
     measured = evaluate_suite(encode, suite, _device(), progress=True)
-    small = Suite(sts=suite.sts, evaluators=suite.evaluators)
-    of_dims = {str(dim): evaluate_suite(first_dimensions(encode, dim), small).model_dump() for dim in config.dims}
-    return measured.model_dump() | {"dims": of_dims}
+    small = Suite([*suite.sts, *(task for task in suite.tasks if isinstance(task, OwnDataTask))])
+    return measured, {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
 
 
 def first_dimensions(encode: PromptedEncode, dim: int) -> PromptedEncode:
@@ -114,18 +111,18 @@ def read_suite(config: DictConfig) -> Suite:
     tasks = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
     of_mteb = [task for task in tasks if task not in TASK_NAMES]
     data: Any = OmegaConf.to_container(config.data, resolve=True)
-    evaluators = make_evaluators(instantiate(config.evaluators), validation=None, test=data["test"])
+    own = OwnDataTask(make_evaluators(instantiate(config.evaluators), validation=None, test=data["test"]))
     options = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **options)
-    suite.benchmarks = read_benchmarks(config, of_mteb) if of_mteb else {}
-    suite.retrieval = instantiate(config.retrieval) if config.retrieval.corpus else None
-    suite.evaluators = evaluators
+    suite.tasks += read_benchmarks(config, of_mteb) if of_mteb else []
+    suite.tasks += [instantiate(config.retrieval)] if config.retrieval.corpus else []
+    suite.tasks += [own] if own.sentences else []
     print_failed(suite.failed)
     return suite
 
 
-def read_benchmarks(config: DictConfig, names: Sequence[str]) -> dict[str, Any]:
-    """Return the functions that measure tasks of mteb, without the name and the revision of the encoder."""
+def read_benchmarks(config: DictConfig, names: Sequence[str]) -> list[Any]:
+    """Return tasks of mteb, without the name and the revision of the encoder."""
     with reraise_as(f"tasks={names[0]} is none of {', '.join(TASK_NAMES)}; for more tasks, pip install mteb"):
         from mteb.models.abs_encoder import AbsEncoder  # an extra, which takes seconds to import
 
@@ -136,7 +133,7 @@ def read_benchmarks(config: DictConfig, names: Sequence[str]) -> dict[str, Any]:
     folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
     fixed = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
     tasks = benchmarks.find_tasks(names, options["languages"], TASK_NAMES)
-    return {name: partial(benchmarks.evaluate_task, task=task, **fixed) for name, task in tasks.items()}
+    return [benchmarks.MtebTask(name, task, **fixed) for name, task in tasks.items()]
 
 
 def print_failed(failed: Mapping[str, str]) -> None:
@@ -151,8 +148,8 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
     None means to fit it on the sentences of each task.
     """
     if config.fit_on in ("target", "released"):
-        if suite.retrieval or suite.benchmarks:
-            what = "retrieval" if suite.retrieval else "tasks of mteb"
+        if unknown := [task.name for task in suite.tasks if not task.sentences]:
+            what = "retrieval" if "retrieval" in unknown else "tasks of mteb"
             raise UserError(f"fit_on={config.fit_on}: with {what}, set it to a file, for example the corpus")
         return None
     source = config.nli if config.fit_on == "nli" else config.fit_on
@@ -162,6 +159,45 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
         sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
     log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
     return sentences
+
+
+def released_fitting_sets(suite: Suite, senteval_dir: str | Path | None) -> dict[frozenset[str], list[str]]:
+    """Return what the released code of BERT-whitening fits on for each STS task, by the sentences of the task.
+
+    A sentence counts as often as it occurs. STS-B and SICK-R are fitted on their train, dev and test splits.
+    """
+    fitting_sets = {}
+    for task in suite.sts:
+        splits = [task]
+        if senteval_dir and task.name in STS_TASKS_WITH_DEV:
+            splits = [load_sts_task(senteval_dir, task.name, split) for split in ("train", *SPLITS)]
+        fitting_sets[frozenset(task.sentences)] = [sentence for split in splits for sentence in split.sentences]
+    return fitting_sets
+
+
+def postprocessed(
+    encode: Encode,
+    postprocess: PostProcess,
+    device: str | torch.device = "cpu",
+    normalize: bool = False,
+    fit_on: Mapping[frozenset[str], list[str]] | None = None,
+) -> Encode:
+    """Return an `encode` function followed by a post-processing, in the order of `SentenceEncoder.encode`.
+
+    A post-processing that is not fitted is fitted on the sentences of each call, which are those of one task, or on
+    those that `fit_on` has in their place (see `released_fitting_sets`). With `normalize`, the vectors have length 1.
+    """
+    fit_each_call = not postprocess.fitted
+
+    def transformed(texts: list[str]) -> Tensor:
+        vectors = encode(texts).to(device)
+        if fit_each_call:
+            others = (fit_on or {}).get(frozenset(texts))
+            postprocess.fit(encode(others).to(device) if others else vectors)
+        vectors = postprocess.transform(vectors).cpu()
+        return unit_vectors(vectors) if normalize else vectors
+
+    return transformed
 
 
 def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, Any]:

@@ -24,10 +24,11 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 from matplotlib.ticker import MaxNLocator
 
+from simcse_pl.evaluation.results import Aggregation, Result
 from simcse_pl.evaluation.sts import STS_TASKS
-from simcse_pl.lab.tables import keys_of, shared_tasks, sts_scores
-from simcse_pl.results import Aggregation, Result, factor, score_name
-from simcse_pl.runs import TrainingTrajectory
+from simcse_pl.lab.runs import TrainingTrajectory, keys_of
+from simcse_pl.lab.tables import shared_tasks, sts_scores
+from simcse_pl.results import factor, score_name
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
 

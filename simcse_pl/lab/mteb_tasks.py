@@ -1,6 +1,7 @@
 """Tasks and benchmarks of the mteb package. It takes seconds to import, so this file is imported when it is needed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.models.model_meta import ScoringFunction
 from torch import Tensor
 
-from simcse_pl.results import BenchmarkScores
+from simcse_pl.evaluation.results import BenchmarkScores
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.tensors import Encode, with_prompt
 
@@ -58,37 +59,32 @@ class _BenchmarkModel(AbsEncoder):
         return with_prompt(self.encode_texts, prompt_type and prompt_type.value)(texts)
 
 
-def evaluate_task(
-    encode: Encode,
-    task: mteb.AbsTask,
-    folder: Path,
-    name: str,
-    revision: str,
-    prompts: Mapping[str, str] | None = None,
-    batch_size: int | None = None,
-) -> BenchmarkScores:
-    """Measure a task by mteb, unless the folder has its result.
+@dataclass(frozen=True)
+class MtebTask:
+    """A task that mteb measures, unless the folder has its result."""
 
-    Args:
-        encode: function from sentences to vectors [n, dim].
-        task: see `find_tasks`.
-        folder: of mteb's own files, results/NAME/REVISION/TASK.json, which it writes after each subset.
-        name: of the model in these files; mteb needs OWNER/NAME, so the owner is `simcse_pl` if there is none.
-        revision: stands for all that determines the vectors. A result of another revision is not used.
-        prompts: texts before the sentences, by `query`, `document`, type of task or task; None for the prompts of
-            `encode`, if it has some (see PromptedEncode).
-        batch_size: number of sentences in a batch; None for 32.
-    """
-    named = {"name": name if "/" in name else f"simcse_pl/{name}", "revision": revision}
-    meta = ModelMeta.create_empty({**named, "similarity_fn_name": ScoringFunction.COSINE})
-    model: Any = _BenchmarkModel(encode, prompts, meta)  # mteb's annotation asks for its constructor, too
-    options: Any = {"batch_size": batch_size or 32, "show_progress_bar": False}
-    cache = mteb.ResultCache(folder)
-    with reraise_as("mteb"):
-        done = mteb.evaluate(
-            model, task, co2_tracker=False, encode_kwargs=options, cache=cache, show_progress_bar=False
-        )
-    if done.exceptions:  # a private data set
-        raise UserError(f"mteb: {done.exceptions[0].exception}")
-    kind, metric, score = task.metadata.type, task.metadata.main_score, float(done.task_results[0].get_score())
-    return BenchmarkScores(task=task.metadata.name, type=kind, metric=metric, score=score)
+    name: str  # see `find_tasks`
+    task: mteb.AbsTask
+    folder: Path  # of mteb's own files, results/MODEL/REVISION/TASK.json, which it writes after each subset
+    model: str = ""  # its name in these files; mteb needs OWNER/NAME, so the owner is `simcse_pl` if there is none
+    revision: str = ""  # stands for all that determines the vectors; a result of another revision is not used
+    # texts before the sentences, by `query`, `document`, type of task or task; None for the prompts of `encode`
+    prompts: Mapping[str, str] | None = None
+    batch_size: int | None = None  # number of sentences; None for 32
+    sentences: Sequence[str] = ()  # mteb reads them when it measures the task
+
+    def __call__(self, encode: Encode, device: object = None) -> BenchmarkScores:
+        """Measure the task by mteb; `encode` returns the vectors [n, dim] of sentences."""
+        named = {"name": self.model if "/" in self.model else f"simcse_pl/{self.model}", "revision": self.revision}
+        meta = ModelMeta.create_empty({**named, "similarity_fn_name": ScoringFunction.COSINE})
+        model: Any = _BenchmarkModel(encode, self.prompts, meta)  # mteb's annotation asks for its constructor, too
+        options: Any = {"batch_size": self.batch_size or 32, "show_progress_bar": False}
+        cache = mteb.ResultCache(self.folder)
+        with reraise_as("mteb"):
+            done = mteb.evaluate(
+                model, self.task, co2_tracker=False, encode_kwargs=options, cache=cache, show_progress_bar=False
+            )
+        if done.exceptions:  # a private data set
+            raise UserError(f"mteb: {done.exceptions[0].exception}")
+        about, score = self.task.metadata, float(done.task_results[0].get_score())
+        return BenchmarkScores(task=about.name, type=about.type, metric=about.main_score, score=score)

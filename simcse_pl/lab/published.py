@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 from omegaconf import OmegaConf
 
-from simcse_pl.results import Aggregation, Result
+from simcse_pl.evaluation.results import Aggregation, Result
+from simcse_pl.results import TrainingRun
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
 
@@ -82,17 +83,17 @@ def named_row(table: str, row: str) -> PaperRow:
     return PaperRow(label, dict(zip(content["columns"], content["rows"][matching[0]], strict=True)))
 
 
-def row_of_run(results: Mapping[str, Any]) -> dict[Literal["table", "row"], str] | None:
-    """Return the names of the row of Table 5 that a run repeats, by its results.json; None if it is another run."""
-    choices, table = results["choices"], "table_5_sts"
+def row_of_run(run: TrainingRun) -> dict[Literal["table", "row"], str] | None:
+    """Return the names of the row of Table 5 that a run repeats, or None if it is another run."""
+    choices, table = run.choices, "table_5_sts"
     row = f"{choices.get('setting')}/SimCSE-{methods_file()['models'].get(choices.get('model'))}"
     known = (
         row in paper_file()["encoders"][table]["rows"]
         and (choices["data"], choices["setting"]) in (("wiki", "unsupervised"), ("nli", "supervised"))
         and choices.get("method") in (None, *methods_file()["baselines"].values())
-        and (results["settings"]["objective"], choices["views"]) == ("simcse", "dropout")
-        and not (choices.get("experiment") or results["sweep"])
-        and not any(option.startswith("model.name=") for option in results["overrides"])
+        and (run.settings["objective"], choices["views"]) == ("simcse", "dropout")
+        and not (choices.get("experiment") or run.sweep)
+        and not any(option.startswith("model.name=") for option in run.overrides)
     )
     return {"table": table, "row": row} if known else None
 

@@ -20,21 +20,13 @@ _HELD_OUT = 0.05
 
 @dataclass(frozen=True)
 class Training:
-    """How a classifier is trained.
+    """How a classifier is trained."""
 
-    Attributes:
-        optimizer: the optimizer's class, for its default options.
-        batch_size: rows of a step.
-        epochs: those of a round; early stopping scores after each round.
-        patience: rounds without improvement, not necessarily consecutive; the next such round ends training.
-        folds: those of cross-validation, of all splits.
-    """
-
-    optimizer: type[torch.optim.Adam] | type[torch.optim.RMSprop]
-    batch_size: int
-    epochs: int
-    patience: int
-    folds: int
+    optimizer: type[torch.optim.Adam] | type[torch.optim.RMSprop]  # with its default options
+    batch_size: int  # rows of a step
+    epochs: int  # of a round; early stopping scores after each round
+    patience: int  # rounds without improvement, not necessarily consecutive; the next such round ends training
+    folds: int  # of cross-validation, of all splits
 
 
 FULL = Training(torch.optim.Adam, batch_size=64, epochs=4, patience=5, folds=10)

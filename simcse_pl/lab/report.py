@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from simcse_pl.evaluation.results import AGGREGATIONS, Aggregation, Result
 from simcse_pl.lab.figures import encoder_figures, save
+from simcse_pl.lab.runs import is_sweep, read, read_results
 from simcse_pl.lab.seed_groups import Sweep, read_sweeps
 from simcse_pl.lab.sweep_figure import sweep_figure
-from simcse_pl.lab.sweep_results import is_sweep, read_job
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.lab.tables import encoder_tables
-from simcse_pl.results import AGGREGATIONS, Aggregation, Result
 from simcse_pl.run_table import run_table
-from simcse_pl.runs import CURVES_FILE, read, run_label
+from simcse_pl.runs import CURVES_FILE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import show
 
@@ -27,8 +27,8 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     tables = encoder_tables(results, aggregation)
     figures = encoder_figures(results, [run for _, run in runs], aggregation)
     for number, (folder, run) in enumerate(runs, 1):
-        if (job := read_job(Path(folder), run.label)).run:
-            table = run_table(job.run.model_dump())
+        if results_of_run := read_results(Path(folder)):
+            table = run_table(results_of_run)
             tables.append(replace(table, name=f"run_{number}", title=f"{run.label}: {table.title}"))
     compared = read_sweeps(sweeps)
     for number, sweep in enumerate(compared, 1):
@@ -45,20 +45,13 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
 
 def default_label(folder: str) -> str:
     """Return the label of an evaluation, the last two parts of the path of a run, or the path of a sweep."""
-    if is_sweep(folder):
-        return folder
-    report = read(folder)
-    return report.label if isinstance(report, Result) else run_label(Path(folder))
+    return folder if is_sweep(folder) else read(folder).label
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "folders",
-        nargs="+",
-        metavar="FOLDER",
-        help="output folder of `simcse evaluate` (or its results.json), of a training run or of a sweep; several "
-        "folders of the same sweep are combined",
-    )
+    text = "output folder of `simcse evaluate` (or its results.json), of a training run or of a sweep; several "
+    text += "folders of the same sweep are combined"
+    parser.add_argument("folders", nargs="+", metavar="FOLDER", help=text)
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
     text = "output folder for tables and figures (default: FOLDER if it is the only one, else outputs/report)"
     parser.add_argument("--output", metavar="DIR", help=text)
@@ -79,7 +72,7 @@ def run(arguments: argparse.Namespace) -> None:
     alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
     sweeps = write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
     if arguments.wandb:
-        from simcse_pl.lab.wandb_report import sweep_report  # wandb-workspaces is an extra
+        from simcse_pl.lab.dashboards import sweep_report  # W&B is an extra
 
         for sweep in sweeps:
             sweep_report(sweep).save()  # prints its address

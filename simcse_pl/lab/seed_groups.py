@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 from scipy.stats import t
 
+from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.lab.sweep_results import Job, Place, TrainingRun, differing, read_job
-from simcse_pl.lab.tables import keys_of, shared_tasks
-from simcse_pl.results import SPEARMAN, TRANSFER_TASKS, decimals, score_name
+from simcse_pl.lab.runs import Job, differing, keys_of, read_job
+from simcse_pl.lab.tables import shared_tasks
+from simcse_pl.results import SPEARMAN, Place, TrainingRun, decimals, score_name
 from simcse_pl.runs import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 
@@ -121,7 +122,7 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
         if first is None:
             raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
-            place = (job.run or first).sweep
+            place = (job.run or first).sweep or Place()
             key = (place.table, place.size) if place.table else (label,)
             sweeps.setdefault(key, (label, place, []))[2].append(job)
     return [_grouped(*sweep) for sweep in sweeps.values()]
@@ -163,8 +164,9 @@ def _over_seeds(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
     """Return what distinguishes a job from others, and its scores except those of test tasks."""
-    assert job.run is not None
-    place, choices = job.run.sweep, job.run.choices
+    run = job.run
+    assert run is not None
+    place, choices = run.sweep or Place(), run.choices
     row = "" if place.row is None else str(place.row)
     setting, model = setting_of(choices), choices.get("model")
     method, simcse = job.value(METHOD), methods_file()["baselines"].get(setting)
@@ -174,14 +176,17 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict
         "row": (paper and paper.row(row)) or row,
         "column": place.column or "",
         **{name: job.value(name) for name in options},
-        "seed": str(job.run.seed),
+        "seed": str(run.seed),
         "setting": setting,
         "trained on": choices.get("data"),
         "is_baseline": method == simcse,
         "published": published.average if published else math.nan,
         "published difference": gain,
         "published model": published.model if published else None,
-        **job.run.scores,
+        "dev": run.score(run.best),
+        "test": run.score(run.test),
+        "alignment": run.best.get("alignment", math.nan),
+        "uniformity": run.best.get("uniformity", math.nan),
     }
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, paper_file
+from simcse_pl.lab.runs import differing
 from simcse_pl.lab.seed_groups import CONFIDENCE, METHOD, SCORES, Sweep, differences, margin
-from simcse_pl.lab.sweep_results import differing
 from simcse_pl.lab.tables import failure_notes
-from simcse_pl.results import TRANSFER_TASKS
 from simcse_pl.utils.tables import Table
 
 _OF_METHODS = ("dev", "test", "sts")  # the others have no room beside the differences
@@ -34,7 +34,7 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
         if sweep.paper and sweep.comparable:
             frame = frame.join(_papers_figures(sweep, score))
     digits = {name: 0 if name.endswith(" n") else _DECIMALS.get(name.split(" ")[0], sweep.decimals) for name in frame}
-    table = Table(name, f"{sweep.title}: {sweep.score_name}", frame, digits, list(sweep_notes(sweep)))
+    table = Table(name, f"{sweep.title}: {sweep.score_name}", frame, digits, sweep_notes(sweep))
     return replace(table, frame=frame.assign(given=sweep.given), cells=_with_spread(sweep, table))
 
 
@@ -108,45 +108,55 @@ def _papers_figures(sweep: Sweep, score: str) -> pd.DataFrame:
     return figures.dropna(axis="columns", how="all")
 
 
-def sweep_notes(sweep: Sweep) -> Iterator[str]:
-    """Yield the notes below a sweep's table: what was run, the paper's setting, warnings, and what failed."""
-    runs, jobs = sweep.results, sweep.jobs
+def sweep_notes(sweep: Sweep) -> list[str]:
+    """Return the notes below a sweep's table: what was run, the paper's setting, warnings, and what failed."""
+    return [
+        *_scores(sweep),
+        _facts(sweep),
+        *([f"given: {sweep.given}"] if sweep.given else []),
+        *([_about_paper(sweep, sweep.paper)] if sweep.paper else []),
+        *(_about_methods(sweep) if sweep.compares_methods else []),
+        *(f"warning: {text}" for text in _warnings(sweep)),
+        *failure_notes({job.name: job.run.failed for job in sweep.jobs if job.run}),
+        *_without_results(sweep),
+    ]
+
+
+def _scores(sweep: Sweep) -> Iterator[str]:
+    """Yield what each score is measured on."""
     best = "" if sweep.compares_methods else "; *: best on dev"
-    validations = dict.fromkeys(run.validation for run in runs)
-    selects = f"dev: {_or(validations)}, which selects the checkpoint"
+    selects = f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint"
     yield f"{selects}; mean ± sample standard deviation (seeds){best}"
     if tasks := sweep.tasks["sts"]:
         yield f"sts: mean Spearman x 100 on test of {_tasks(tasks, STS_TASKS)}"
     if tasks := sweep.tasks["transfer"]:
-        classifier = _or(run.transfer_classifier for run in runs if run.transfer_dev)
+        classifier = _or(run.transfer_classifier for run in sweep.results if run.transfer_dev)
         scored = f"transfer: mean accuracy x 100 on dev of {_tasks(tasks, TRANSFER_TASKS)}, {classifier} classifier"
         yield f"{scored}; paper: pytorch_fast classifier"
-    yield _facts(sweep)
-    if sweep.given:
-        yield f"given: {sweep.given}"
-    if sweep.paper:
-        yield _about_paper(sweep, sweep.paper)
-    if sweep.compares_methods:
-        yield from _about_methods(sweep)
+
+
+def _warnings(sweep: Sweep) -> Iterator[str]:
+    """Yield why scores of the sweep may not be comparable."""
+    validations = {run.validation for run in sweep.results}
     if len(validations) > 1:
-        yield f"warning: validated on different data: {', '.join(sorted(validations))}"
-    if len({run.monitor for run in runs}) > 1:
-        yield f"warning: checkpoints chosen by different metrics: {sweep.score_name}"
-    if len(runs) > 1 and sweep.runs.groupby(sweep.keys).size().max() == 1:
-        yield "warning: one seed per row; scores can differ by points between seeds, so run seed=0,1,2"
+        yield f"validated on different data: {', '.join(sorted(validations))}"
+    if len({run.monitor for run in sweep.results}) > 1:
+        yield f"checkpoints chosen by different metrics: {sweep.score_name}"
+    if len(sweep.runs) > 1 and sweep.runs.groupby(sweep.keys).size().max() == 1:
+        yield "one seed per row; scores can differ by points between seeds, so run seed=0,1,2"
     seeds = sweep.runs.groupby([*sweep.keys, "seed"], sort=False).size()
     for key, count in seeds[seeds > 1].items():
-        yield f"warning: {', '.join(filter(None, key))}: this seed counts {count} times"
-    yield from failure_notes({job.name: job.run.failed for job in jobs if job.run})
-    varied = differing(jobs)
+        yield f"{', '.join(filter(None, key))}: this seed counts {count} times"
+
+
+def _without_results(sweep: Sweep) -> Iterator[str]:
+    """Yield the jobs that have no results, and those that a search has pruned."""
+    varied = differing(sweep.jobs)
     for state in ("failed or unfinished", "pruned by the search"):
-        names = [
-            f"{job.name} ({' '.join(f'{name}={value}' for name, value in job.options.items() if name in varied)})"
-            for job in jobs
-            if job.state == state
-        ]
-        if names:
-            yield f"{state}: {'; '.join(names)}"
+        jobs = {job.name: job.options.items() for job in sweep.jobs if job.state == state}
+        named = [f"{job} ({' '.join(f'{n}={v}' for n, v in options if n in varied)})" for job, options in jobs.items()]
+        if named:
+            yield f"{state}: {'; '.join(named)}"
 
 
 def _facts(sweep: Sweep) -> str:

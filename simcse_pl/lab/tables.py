@@ -1,12 +1,22 @@
 """Tables of scores x 100, with the paper's rows where they are known; of geometry, neighbours and own data."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
+from simcse_pl.evaluation.results import (
+    PROBING_TASKS,
+    TRANSFER_TASKS,
+    Aggregation,
+    Metric,
+    Result,
+    StsScores,
+    SuiteResults,
+)
 from simcse_pl.evaluation.sts import STS_TASKS
-from simcse_pl.lab.published import PaperRow, find_row
-from simcse_pl.results import PROBING_TASKS, TRANSFER_TASKS, Aggregation, Metric, Result, StsScores, by_file, scale_note
+from simcse_pl.lab.published import PaperRow, find_row, row_of_run
+from simcse_pl.lab.runs import keys_of
+from simcse_pl.results import TrainingRun, by_file, scale_note
 from simcse_pl.run_table import metric_frame
 from simcse_pl.utils.tables import Table
 
@@ -17,16 +27,12 @@ _AGGREGATIONS: dict[Aggregation, str] = {
 }
 # By the name in results.json: the name in the table, and the number of decimals.
 _GEOMETRY = {
-    "alignment": ("alignment", 3),
-    "uniformity": ("uniformity", 3),
-    "mean_cosine": ("mean cosine", 3),
-    "effective_rank": ("effective rank", 1),
+    **{"alignment": ("alignment", 3), "uniformity": ("uniformity", 3)},
+    **{"mean_cosine": ("mean cosine", 3), "effective_rank": ("effective rank", 1)},
 }
 _SPECTRUM = {
-    "gram_sum": ("Sum(WW^T)", 0),
-    "largest_eigenvalue": ("largest eigenvalue", 1),
-    "trace": ("trace", 0),
-    "nonnegative": ("share >= 0", 3),
+    **{"gram_sum": ("Sum(WW^T)", 0), "largest_eigenvalue": ("largest eigenvalue", 1)},
+    **{"trace": ("trace", 0), "nonnegative": ("share >= 0", 3)},
 }
 
 
@@ -87,28 +93,16 @@ def benchmark_table(results: Sequence[Result]) -> Table | None:
 
     The last rows are the means that the leaderboard shows: over the tasks, and over the means of the types of task.
     """
-    columns = ["task", "type", "metric"]
-    frames = [
-        pd.DataFrame(
-            [(task.task, task.type, task.metric, 100 * task.score) for task in result.benchmarks],
-            columns=[*columns, result.label],
-        ).set_index(columns)
-        for result in results
-        if result.benchmarks
-    ]
-    if not frames:
+    measured = {result.label: result.benchmarks for result in results if result.benchmarks}
+    if not measured:
         return None
-    frame = pd.concat(frames, axis="columns")
+    scores = {label: {(t.task, t.type, t.metric): 100 * t.score for t in tasks} for label, tasks in measured.items()}
+    frame = pd.DataFrame(scores).rename_axis(["task", "type", "metric"])
     if len(frame) > 1:
         types = frame.groupby(level="type").agg(lambda scores: scores.mean(skipna=False))
         frame.loc["mean of tasks", "", ""] = frame.mean(skipna=False)
         frame.loc["mean of types", "", ""] = types.mean(skipna=False)
     return Table("mteb", "MTEB: main score x 100", frame.reset_index())
-
-
-def keys_of(groups: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return the keys of all groups in the order in which they first appear."""
-    return list(dict.fromkeys(key for group in groups for key in group))
 
 
 def shared_tasks(scores: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
@@ -256,6 +250,8 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
     return shown
 
 
-def task_tables(results: Sequence[Result]) -> list[Table]:
-    """Return the tables of the tasks that a training run measures at its end: STS and transfer."""
+def task_tables(run: TrainingRun, measured: SuiteResults) -> list[Table]:
+    """Return the tables of a run's test tasks: STS and transfer, with the paper's row that the run repeats."""
+    content = dict(measured) | {"sts": [scores for scores in measured.sts if scores.task in run.sts]}
+    results = [Result(**content, label="this run", paper=row_of_run(run))]
     return [table for table in (sts_table(results), transfer_table(results)) if table]

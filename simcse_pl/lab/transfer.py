@@ -15,26 +15,17 @@ import torch
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
+from simcse_pl.evaluation.results import PROBING_TASKS, SCIKIT_LEARN, TransferScores
 from simcse_pl.evaluation.sts import tab_separated_rows, text_lines
 from simcse_pl.lab import logistic_regression, pytorch_classifier
 from simcse_pl.lab.pytorch_classifier import FAST, FULL, WEIGHT_DECAYS, Problem
-from simcse_pl.results import PROBING_TASKS, SCIKIT_LEARN, TransferScores
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import Encode, encode_columns
 
-# In the order of Conneau et al. (2018), with their files.
-_PROBING_FILES = {
-    "Length": "sentence_length.txt",
-    "WordContent": "word_content.txt",
-    "Depth": "tree_depth.txt",
-    "TopConstituents": "top_constituents.txt",
-    "BigramShift": "bigram_shift.txt",
-    "Tense": "past_present.txt",
-    "SubjNumber": "subj_number.txt",
-    "ObjNumber": "obj_number.txt",
-    "OddManOut": "odd_man_out.txt",
-    "CoordinationInversion": "coordination_inversion.txt",
-}
+_PROBING_FILES = (  # in the order of the tasks
+    *("sentence_length", "word_content", "tree_depth", "top_constituents", "bigram_shift"),
+    *("past_present", "subj_number", "obj_number", "odd_man_out", "coordination_inversion"),
+)
 _PROBING_SPLITS = {"tr": "train", "va": "dev", "te": "test"}
 # Files of one class each, label 1 first.
 _ONE_CLASS_A_FILE = {
@@ -70,20 +61,80 @@ class Example:
 class TransferTask:
     """The examples of a task by split: `all`; `train` and `test`; or `train`, `dev` and `test`.
 
-    They are in SentEval's order, by number of words and then by label, because its folds depend on the order.
+    They are in SentEval's order, by number of words and then by label, because its folds depend on the order. The
+    classifier `scikit-learn` is solved by a faster method; `pytorch` and `pytorch_fast` are trained as SentEval does
+    with the settings of SimCSE's evaluation script for test and for development sets.
     """
 
     name: str
     splits: dict[str, list[Example]]
+    classifier: str = SCIKIT_LEARN
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences of all examples, in order."""
+        return [text for examples in self.splits.values() for example in examples for text in example.sentences]
+
+    def __call__(self, encode: Encode, device: str | torch.device = "cpu") -> TransferScores:
+        """Measure the task by SentEval's protocol for its splits.
+
+        - `all`: nested cross-validation, folds within folds (MR, CR, SUBJ, MPQA);
+        - `train` and `test`: cross-validation on `train` (TREC, MRPC);
+        - `train`, `dev` and `test`: the best regularization on `dev` (SST).
+
+        The folds are SentEval's (scikit-learn's, seed 1111), 10 or, for `pytorch_fast`, 5. The features of a pair are
+        |u - v| and u * v. `encode` is called once, with the distinct sentences.
+        """
+        training = _TRAININGS.get(self.classifier)
+        folds = training.folds if training else FOLDS
+        examples = [example for split in self.splits.values() for example in split]
+        labels = np.array([example.label for example in examples])
+        ends = np.cumsum([len(split) for split in self.splits.values()])
+        rows = dict(zip(self.splits, np.split(np.arange(len(labels)), ends[:-1]), strict=True))
+        finals = _folds(rows["all"], labels, folds) if "all" in rows else [(rows["train"], rows["test"])]
+        dev = rows.get("dev")
+        choices: list[list[Fit]] = [
+            _folds(train, labels, folds) if dev is None else [(train, dev)] for train, _ in finals
+        ]
+        protocol, grid = _PROTOCOLS[tuple(rows)]
+        fit_predict = logistic_regression.fit_predict
+        if training:
+            fit_predict, grid = partial(pytorch_classifier.fit_predict, training=training), WEIGHT_DECAYS
+        columns = encode_columns(encode, *zip(*(example.sentences for example in examples), strict=True))
+        features, *others = (column.to(device) for column in columns)
+        if others:  # the tasks have pairs
+            features = torch.cat([(features - others[0]).abs(), features * others[0]], dim=1)
+        targets = torch.from_numpy(labels).to(device)
+
+        # All fits of all rounds with the whole grid are one batched problem; then one final fit per round.
+        # Early stopping of the PyTorch classifier uses the rows that are scored; in the final fit, those of `dev`.
+        fits = [fit for choice in choices for fit in choice]
+        predicted = fit_predict(features, targets, [Problem(train, test, grid) for train, test in fits])
+        accuracy = _accuracies(predicted, labels, fits)
+        means = accuracy.reshape(len(finals), -1, len(grid)).mean(axis=1).round(4)
+        best = [[grid[i]] for i in means.argmax(axis=1)]
+        problems = [Problem(train, dev, chosen) for (train, _), chosen in zip(finals, best, strict=True)]
+        predicted = fit_predict(features, targets, problems)
+        test = finals[0][1]
+        return TransferScores(
+            task=self.name,
+            protocol=protocol.format(folds),
+            rows=sum(len(test) for _, test in finals),
+            accuracy=float(_accuracies(predicted, labels, finals).mean()),
+            f1=float(f1_score(labels[test], predicted[0, 0, test])) if others else None,
+            dev_accuracy=float(means.max(axis=1).mean()),
+            classifier=self.classifier,
+        )
 
 
-def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
+def load_transfer_task(senteval_dir: str | Path, name: str, classifier: str = SCIKIT_LEARN) -> TransferTask:
     """Load one of `TRANSFER_TASKS` or `PROBING_TASKS` from a SentEval bundle (its data/downstream).
 
     Args:
         senteval_dir: contains MR, CR, SUBJ, MPQA, SST/binary, TREC and MRPC, or some of them. The probing tasks are
             in the folder `probing` beside it.
         name: the task.
+        classifier: see TransferTask.
     """
     folder = Path(senteval_dir) / name / ("binary" if name == "SST" else "")
     if name in PROBING_TASKS:
@@ -102,7 +153,7 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
                 columns = [(place, cells[0], [*cells[3:5], "", ""][:2]) for place, cells in rows]
                 splits[split] = [_example(place, texts, label, ("0", "1")) for place, label, texts in columns]
         case _ if name in PROBING_TASKS:
-            splits = _probing(folder / _PROBING_FILES[name])
+            splits = _probing(folder / f"{_PROBING_FILES[PROBING_TASKS.index(name)]}.txt")
         case _:
             # A blank line is an empty sentence (CR has some), as in SentEval.
             files = zip((1, 0), _ONE_CLASS_A_FILE[name], strict=True)
@@ -111,7 +162,7 @@ def load_transfer_task(senteval_dir: str | Path, name: str) -> TransferTask:
             ]
     for examples in splits.values():
         examples.sort(key=lambda example: (*(len(text.split()) for text in example.sentences), example.label))
-    return TransferTask(name, splits)
+    return TransferTask(name, splits, classifier)
 
 
 def _probing(path: Path) -> dict[str, list[Example]]:
@@ -142,64 +193,6 @@ def _example(place: str, cells: Sequence[str], label: str, classes: tuple[str, .
 def _words(text: str) -> str:
     """Return words with single spaces between them, as SentEval does."""
     return " ".join(text.split())
-
-
-def evaluate_transfer(
-    encode: Encode, task: TransferTask, device: str | torch.device = "cpu", classifier: str = SCIKIT_LEARN
-) -> TransferScores:
-    """Measure a task by SentEval's protocol for its splits.
-
-    - `all`: nested cross-validation, folds within folds (MR, CR, SUBJ, MPQA);
-    - `train` and `test`: cross-validation on `train` (TREC, MRPC);
-    - `train`, `dev` and `test`: the best regularization on `dev` (SST).
-
-    The folds are SentEval's (scikit-learn's, seed 1111), 10 or, for `pytorch_fast`, 5. The features of a pair are
-    |u - v| and u * v.
-
-    Args:
-        encode: function from sentences to vectors [n, dim]. It is called once, with the distinct sentences.
-        device: device of the classifiers.
-        classifier: `scikit-learn`, solved by a faster method; `pytorch` or `pytorch_fast`, trained as SentEval trains
-            it with the settings of SimCSE's evaluation script for test and for development sets.
-    """
-    training = _TRAININGS.get(classifier)
-    folds = training.folds if training else FOLDS
-    examples = [example for split in task.splits.values() for example in split]
-    labels = np.array([example.label for example in examples])
-    ends = np.cumsum([len(split) for split in task.splits.values()])
-    rows = dict(zip(task.splits, np.split(np.arange(len(labels)), ends[:-1]), strict=True))
-    finals = _folds(rows["all"], labels, folds) if "all" in rows else [(rows["train"], rows["test"])]
-    dev = rows.get("dev")
-    choices: list[list[Fit]] = [_folds(train, labels, folds) if dev is None else [(train, dev)] for train, _ in finals]
-    protocol, grid = _PROTOCOLS[tuple(rows)]
-    fit_predict = logistic_regression.fit_predict
-    if training:
-        fit_predict, grid = partial(pytorch_classifier.fit_predict, training=training), WEIGHT_DECAYS
-    columns = encode_columns(encode, *zip(*(example.sentences for example in examples), strict=True))
-    features, *others = (column.to(device) for column in columns)
-    if others:  # the tasks have pairs
-        features = torch.cat([(features - others[0]).abs(), features * others[0]], dim=1)
-    targets = torch.from_numpy(labels).to(device)
-
-    # All fits of all rounds with the whole grid are one batched problem; then one final fit per round.
-    # Early stopping of the PyTorch classifier uses the rows that are scored; in the final fit, those of `dev`.
-    fits = [fit for choice in choices for fit in choice]
-    predicted = fit_predict(features, targets, [Problem(train, test, grid) for train, test in fits])
-    accuracy = _accuracies(predicted, labels, fits)
-    means = accuracy.reshape(len(finals), -1, len(grid)).mean(axis=1).round(4)
-    best = [[grid[i]] for i in means.argmax(axis=1)]
-    problems = [Problem(train, dev, chosen) for (train, _), chosen in zip(finals, best, strict=True)]
-    predicted = fit_predict(features, targets, problems)
-    test = finals[0][1]
-    return TransferScores(
-        task=task.name,
-        protocol=protocol.format(folds),
-        rows=sum(len(test) for _, test in finals),
-        accuracy=float(_accuracies(predicted, labels, finals).mean()),
-        f1=float(f1_score(labels[test], predicted[0, 0, test])) if others else None,
-        dev_accuracy=float(means.max(axis=1).mean()),
-        classifier=classifier,
-    )
 
 
 def _folds(rows: Rows, labels: np.ndarray, count: int) -> list[Fit]:

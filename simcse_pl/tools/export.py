@@ -16,9 +16,10 @@ import yaml
 from huggingface_hub import HfApi
 from omegaconf import OmegaConf
 
+from simcse_pl.evaluation.results import Result
 from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.lab.figures import encoder_figures, figure_files
-from simcse_pl.lab.sweep_results import TrainingRun
+from simcse_pl.lab.runs import TrainingTrajectory, read, read_run
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.adapters import has_adapter, merge_adapter
 from simcse_pl.models.encoder import SentenceEncoder
@@ -26,9 +27,9 @@ from simcse_pl.models.load import fingerprint
 from simcse_pl.models.sentence_transformers_format import unsupported_option
 from simcse_pl.models.settings import SETTINGS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
-from simcse_pl.results import Result, read_shape
+from simcse_pl.results import TrainingRun, read_shape
 from simcse_pl.run_table import run_table
-from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, TrainingTrajectory, read, read_run
+from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.tools.onnx import write_onnx
 from simcse_pl.utils import hub
@@ -120,7 +121,7 @@ def write_card(
         architecture=type(encoder.backbone).__name__,
         parameters=sum(p.numel() for p in encoder.parameters()),
         run=run,
-        run_table=run_table(run.results.model_dump()).markdown() if run else None,
+        run_table=run_table(run.results).markdown() if run else None,
         tables=[table.markdown() for table in encoder_tables(results)],
         figures=sorted(figures),
         onnx=sorted(path.name for path in (folder / "onnx").glob("*.onnx")),

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simcse_pl.data.rows import iterate_sentences
-from simcse_pl.results import QueryResults, RetrievalResults
+from simcse_pl.evaluation.results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json, write_json
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, read_weights, unit_vectors, with_prompt
@@ -142,12 +142,17 @@ class SentenceIndex:
 class RetrievalTask:
     """Retrieval as in Table 8 of the paper. Queries and corpus are read and checked before an encoder is loaded.
 
+    It is a task of an evaluation (see evaluation.suite.Task).
+
     Args:
         corpus: file of sentences (see data.readers.read_rows).
         queries: sentences to search for, or a file of them.
         column: column of the corpus by name or by position from 0, if it has several.
         top_k: maximum number of neighbours per query.
     """
+
+    name = "retrieval"
+    sentences: Sequence[str] = ()  # no other task has those of a corpus
 
     def __init__(
         self, corpus: str | Path, queries: Sequence[str] | str, column: int | str | None = None, top_k: PositiveInt = 3
@@ -156,7 +161,7 @@ class RetrievalTask:
         self._corpus = list(dict.fromkeys(iterate_sentences(corpus, column)))
         self._queries = list(iterate_sentences(queries)) if isinstance(queries, str) else list(queries)
 
-    def __call__(self, encode: Encode) -> RetrievalResults:
+    def __call__(self, encode: Encode, device: object = None) -> RetrievalResults:
         """Return the neighbours of every query."""
         index = SentenceIndex.build(with_prompt(encode, DOCUMENT), self._corpus)
         index.encode = with_prompt(encode, QUERY)

@@ -1,16 +1,15 @@
 """Suites of tasks from a small bundle with random sentences: what is read, what is measured, and which tasks fail."""
 
-import json
-
 import pytest
 import torch
 
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.evaluation.sts import StsTask, evaluate_geometry, evaluate_sts, load_sample, load_sts_task
-from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite, load_suite, postprocessed
-from simcse_pl.lab.transfer import evaluate_transfer, load_transfer_task
+from simcse_pl.evaluation.sts import StsTask, load_sample, load_sts_task
+from simcse_pl.evaluation.suite import OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
+from simcse_pl.lab.evaluate import postprocessed
+from simcse_pl.lab.geometry import GeometryTask
+from simcse_pl.lab.transfer import load_transfer_task
 from simcse_pl.postprocessing.linear import Whitening
-from simcse_pl.tools.sentence_index import RetrievalTask
 from simcse_pl.utils.errors import UserError
 from tests.helpers import random_vectors
 from tests.senteval_bundle import write_bundle
@@ -23,24 +22,24 @@ def bundle(tmp_path_factory):
 
 def test_groups_are_the_tasks_in_the_bundle(bundle, caplog):
     suite = load_suite(["transfer", "geometry", "sts"], bundle)
-    assert suite.sts == [load_sts_task(bundle, task) for task in ("STS12", "STS13", "STS-B", "SICK-R")]
-    assert suite.transfer == [load_transfer_task(bundle, task) for task in ("MR", "SST", "MRPC")]
     splits = {split: load_sts_task(bundle, "STS-B", split).pairs for split in ("train", "dev", "test")}
-    assert suite.geometry == StsTask("STS-B", "train, dev and test", splits) and suite.failed == {}
+    geometry = GeometryTask(StsTask("STS-B", "train, dev and test", splits))
+    sts = [load_sts_task(bundle, task) for task in ("STS12", "STS13", "STS-B", "SICK-R")]
+    assert suite.tasks == [*(load_transfer_task(bundle, task) for task in ("MR", "SST", "MRPC")), geometry, *sts]
+    assert suite.sts == sts and suite.failed == {}
     assert "CR is left out" in caplog.text and "STS16 is left out" in caplog.text
 
 
 def test_tasks_by_name_are_in_the_given_order_without_duplicates_and_must_be_in_the_bundle(bundle):
     suite = load_suite(["MRPC", "SICK-R", "MR", "sts", "STS12", "STS14", "TREC", "MR"], bundle)
-    assert [task.name for task in suite.sts] == ["SICK-R", "STS12", "STS13", "STS-B"]
-    assert [task.name for task in suite.transfer] == ["MRPC", "MR"]
-    assert suite.failed.keys() == {"STS14", "TREC"} and suite.geometry is None
+    assert [task.name for task in suite.tasks] == ["MRPC", "SICK-R", "MR", "STS12", "STS13", "STS-B"]
+    assert suite.failed.keys() == {"STS14", "TREC"}
 
 
 def test_the_sample_replaces_a_missing_bundle():
     dev, test = load_sample("dev"), load_sample("test")
-    assert load_suite(["sts", "geometry"], "", "dev", geometry_split="dev") == Suite(sts=[dev], geometry=dev)
-    assert load_suite("geometry", None).geometry.pairs == dev.pairs + test.pairs
+    assert load_suite(["sts", "geometry"], "", "dev", geometry_split="dev") == Suite([dev, GeometryTask(dev)])
+    assert load_suite("geometry", None).tasks[0].sentences == dev.sentences + test.sentences
     assert load_suite([], None) == Suite()
 
 
@@ -59,10 +58,9 @@ def test_all_protocols_are_measured_with_one_encoding_per_task(bundle):
     suite = load_suite(["MRPC", "sts", "MR", "geometry"], bundle, classifier="pytorch")
     encode, alone = Encoder(), Encoder()
     results = evaluate_suite(encode, suite)
-    assert results.sts == [evaluate_sts(alone, task) for task in suite.sts]
-    assert results.transfer == [evaluate_transfer(alone, task, classifier="pytorch") for task in suite.transfer]
-    assert results.geometry == evaluate_geometry(alone, suite.geometry)
-    assert not results.failed
+    first, *sts, second, geometry = (task(alone) for task in suite.tasks)
+    assert (results.transfer, results.sts, results.geometry) == ([first, second], sts, geometry)
+    assert first.classifier == "pytorch" and not results.failed
     assert sorted(encode.calls) == sorted(alone.calls)
     assert all(len(call) == len(set(call)) for call in encode.calls)
     assert suite.sentences() == sorted(set().union(*encode.calls))
@@ -72,7 +70,7 @@ def test_own_data_is_encoded_with_the_tasks_and_post_processed(tmp_path):
     sample = load_sample("dev")
     file = tmp_path / "own.tsv"
     file.write_text("".join(f"{pair.first}\t{pair.second}\t{pair.score}\n" for pair in sample.pairs))
-    suite = Suite(sts=[sample], evaluators={"sts": ScoredPairs(test=str(file)), "unused": ScoredPairs()})
+    suite = Suite([sample, OwnDataTask({"sts": ScoredPairs(test=str(file)), "unused": ScoredPairs()})])
     encode = Encoder()
     plain = evaluate_suite(encode_once(encode, suite.sentences()), suite)
     assert plain.own.data == "own.tsv" and plain.own.metrics["spearman"] == pytest.approx(plain.sts[0].all.spearman)
@@ -99,22 +97,3 @@ def test_only_a_postprocess_that_is_not_fitted_is_fitted_in_each_call():
     for sentences in (FIRST, SECOND):
         x = each_time(sentences).double()
         torch.testing.assert_close(torch.cov(x.T), torch.eye(6).double(), atol=1e-4, rtol=0)
-
-
-def on_circle(sentences):
-    """Map sentences onto the circle: the angle of a sentence is its length."""
-    angles = torch.tensor([len(sentence) * 0.1 for sentence in sentences])
-    return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
-
-
-def test_results_of_retrieval_are_plain_values_in_the_order_of_the_queries(tmp_path):
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
-    (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
-    result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(on_circle)
-    found = json.loads(json.dumps(result.model_dump()))
-    first, second = found.pop("queries")
-    assert found == {"corpus": str(corpus), "sentences": 4}
-    assert (first["query"], second["query"]) == ("aaa", "aaaaa")
-    similarities = {neighbour["sentence"]: neighbour["similarity"] for neighbour in first["neighbours"]}
-    assert similarities == pytest.approx({"aa": 0.995004, "aaaa": 0.995004}, abs=1e-5)

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 from benchmarks.fidelity.compare import FOLDER
 from simcse_pl import SimCSE
 from simcse_pl.evaluation.metrics import alignment, uniformity
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite, postprocessed, released_fitting_sets
+from simcse_pl.evaluation.suite import evaluate_suite, load_suite
+from simcse_pl.lab.evaluate import postprocessed, released_fitting_sets
 from simcse_pl.postprocessing.linear import Whitening
 from tests.senteval_bundle import word_sums, write_bundle
 

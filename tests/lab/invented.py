@@ -2,8 +2,8 @@
 
 import math
 
+from simcse_pl.evaluation.results import Result
 from simcse_pl.lab.seed_groups import read_sweeps
-from simcse_pl.results import Result
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")

@@ -11,7 +11,8 @@ from scipy.stats import spearmanr
 from torch.utils._pytree import tree_flatten_with_path
 
 import simcse_pl
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite, postprocessed, released_fitting_sets
+from simcse_pl.evaluation.suite import evaluate_suite, load_suite
+from simcse_pl.lab.evaluate import postprocessed, released_fitting_sets
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.postprocessing.post_process import load

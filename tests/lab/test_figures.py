@@ -1,10 +1,13 @@
-"""Figures of encoders and of training runs, read back from the axes."""
+"""Figures of encoders and of training runs, read back from the axes, and their fonts."""
+
+import warnings
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from simcse_pl.lab.figures import encoder_plane, run_plane, similarity_densities, spectra
-from simcse_pl.runs import read
+from simcse_pl.lab.figures import STYLE, encoder_plane, figure_files, run_plane, similarity_densities, spectra
+from simcse_pl.lab.runs import read
 from tests.lab.invented import make_result
 
 
@@ -59,3 +62,13 @@ def test_similarities_have_a_panel_per_encoder_and_a_histogram_per_band():
     expected = np.histogram([-0.33, 0.1, 0.1, 1.0], drawn[0].edges)[0] / 4
     np.testing.assert_allclose(bands[0] / bands[0].max(), expected / expected.max())
     np.testing.assert_allclose(bands[0].max() / bands[2].max(), 0.5)  # to one scale: half of them, and all
+
+
+def test_characters_that_no_font_has_are_one_line(caplog):
+    figure = Figure()
+    figure.suptitle("语 \U00012000")  # of cuneiform
+    with warnings.catch_warnings(action="error"):
+        for name in ("a", "b"):
+            assert [*figure_files(name, figure)] == [f"{name}.png", f"{name}.svg"]
+    (line,) = caplog.messages
+    assert "\U00012000: install" in line and STYLE["font.family"][0] == "DejaVu Sans"

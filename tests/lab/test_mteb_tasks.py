@@ -1,7 +1,6 @@
 """Tasks of mteb with local data, measured by mteb itself."""
 
 import json
-from functools import partial
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from mteb.abstasks import AbsTaskRetrieval, AbsTaskSTS
 from scipy.stats import spearmanr
 
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
-from simcse_pl.lab import mteb_tasks as benchmarks
+from simcse_pl.lab.mteb_tasks import MtebTask, find_tasks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, PromptedEncode
 from tests.helpers import random_vectors
@@ -62,9 +61,8 @@ class Encoder:
 
 
 def measure(encode, folder, *tasks, **options):
-    how = {"folder": folder, "name": "mine", "revision": "one", **options}
-    jobs = {f"mteb/{task.metadata.name}": partial(benchmarks.evaluate_task, task=task, **how) for task in tasks}
-    return evaluate_suite(encode, Suite(benchmarks=jobs))
+    how = {"folder": folder, "model": "mine", "revision": "one", **options}
+    return evaluate_suite(encode, Suite([MtebTask(f"mteb/{task.metadata.name}", task, **how) for task in tasks]))
 
 
 def test_kinds_of_tasks_with_a_failure_and_resuming(tmp_path):
@@ -101,10 +99,10 @@ def test_the_encoders_prompts_are_the_default(tmp_path):
 
 
 def test_names_of_tasks_and_benchmarks():
-    assert [*benchmarks.find_tasks(["STS22", "mteb/STS12"], ["eng"])] == ["mteb/STS22", "mteb/STS12"]
-    assert {"mteb/NanoArguAnaRetrieval", "mteb/NanoSciFactRetrieval"} < benchmarks.find_tasks(["NanoBEIR"]).keys()
-    assert benchmarks.find_tasks(["mteb"]).keys() == benchmarks.find_tasks(["MTEB(eng, v2)"]).keys()
+    assert [*find_tasks(["STS22", "mteb/STS12"], ["eng"])] == ["mteb/STS22", "mteb/STS12"]
+    assert {"mteb/NanoArguAnaRetrieval", "mteb/NanoSciFactRetrieval"} < find_tasks(["NanoBEIR"]).keys()
+    assert find_tasks(["mteb"]).keys() == find_tasks(["MTEB(eng, v2)"]).keys()
     with pytest.raises(UserError, match="tasks=NanoBIER: neither SentEval nor mteb has it; did you mean NanoBEIR"):
-        benchmarks.find_tasks(["NanoBIER"])
+        find_tasks(["NanoBIER"])
     with pytest.raises(UserError, match="STS22 has none of them"):
-        benchmarks.find_tasks(["STS22"], ["jpn"])
+        find_tasks(["STS22"], ["jpn"])

@@ -4,6 +4,7 @@ from statistics import fmean
 
 import pytest
 
+from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import (
     ablation,
@@ -16,7 +17,7 @@ from simcse_pl.lab.published import (
     row_of_run,
 )
 from simcse_pl.postprocessing.flow import Flow
-from simcse_pl.results import TRANSFER_TASKS
+from simcse_pl.results import TrainingRun
 from simcse_pl.utils.errors import UserError
 from tests.lab.invented import make_result
 
@@ -46,6 +47,7 @@ def test_every_row_is_complete_and_its_average_is_over_its_tasks():
 
 
 OF_THE_PAPER = {
+    **{"best": {}, "test": {}},
     "choices": {"model": "bert", "data": "nli", "setting": "supervised", "views": "dropout", "method": "sup_simcse"},
     **{"settings": {"objective": "simcse"}, "sweep": None, "overrides": ["model=bert", "data=nli"]},
 }
@@ -64,11 +66,14 @@ OF_THE_PAPER = {
     ],
 )
 def test_the_row_of_a_run_is_that_of_its_model_and_setting_if_all_else_is_the_papers(other):
-    assert row_of_run(OF_THE_PAPER) == {"table": "table_5_sts", "row": "supervised/SimCSE-BERT-base"}
-    assert row_of_run(OF_THE_PAPER | {"choices": OF_THE_PAPER["choices"] | other}) is None
+    def row(**changes):
+        return row_of_run(TrainingRun(**OF_THE_PAPER | changes))
+
+    assert row() == {"table": "table_5_sts", "row": "supervised/SimCSE-BERT-base"}
+    assert row(choices=OF_THE_PAPER["choices"] | other) is None
     for further in ({"sweep": {"table": "seeds"}}, {"settings": {"objective": "simcse, mlm"}}):
-        assert row_of_run(OF_THE_PAPER | further) is None
-    assert row_of_run(OF_THE_PAPER | {"overrides": ["model=bert", "model.name=mine"]}) is None
+        assert row(**further) is None
+    assert row(overrides=["model=bert", "model.name=mine"]) is None
 
 
 def test_every_match_is_a_row_of_a_table():

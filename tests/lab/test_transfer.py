@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from simcse_pl.lab.transfer import Example, TransferTask, evaluate_transfer
+from simcse_pl.lab.transfer import Example, TransferTask
 
 DIM = 6
 C_GRID = [2.0**power for power in range(-1, 6)]
@@ -36,7 +36,7 @@ def test_cross_validation_on_train():
     folds = [*StratifiedKFold(n_splits=10, shuffle=True, random_state=1111).split(x, y)]
     scores = [np.mean([fit(x[rows], y[rows], c).score(x[held], y[held]) for rows, held in folds]) for c in C_GRID]
     best = np.round(scores, 4).argmax()
-    result = evaluate_transfer(encode, TransferTask("TREC", {"train": train, "test": test}))
+    result = TransferTask("TREC", {"train": train, "test": test})(encode)
     assert result.accuracy == pytest.approx(fit(x, y, C_GRID[best]).score(*data(test)))
     assert result.dev_accuracy == pytest.approx(scores[best], abs=1e-4)
     assert (result.rows, result.f1, result.protocol) == (900, None, "10-fold cross-validation")

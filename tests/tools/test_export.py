@@ -9,11 +9,11 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoModel
 
-from simcse_pl.evaluation.sts import evaluate_sts, load_sample
+from simcse_pl.evaluation.results import Result
+from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import fingerprint
 from simcse_pl.postprocessing.linear import RemoveComponents
-from simcse_pl.results import Result
 from simcse_pl.tools.export import read_training, write_card
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.tensors import unit_vectors
@@ -40,7 +40,7 @@ def test_an_exported_folder_scores_as_evaluated(make_model, run_command, command
     score = json.loads((tmp_path / "measured" / "results.json").read_text())["sts"][0]["all"]["spearman"]
     options = ["--postprocess", tmp_path / "measured" / "postprocess", "--results", tmp_path / "measured"]
     command("export", encoder, exported, *options)
-    found = evaluate_sts(SentenceEncoder.from_pretrained(exported).encode, load_sample("test")).all.spearman
+    found = load_sample("test")(SentenceEncoder.from_pretrained(exported).encode).all.spearman
     assert found == pytest.approx(score, abs=1e-6)
     assert f" {100 * score:.2f} " in (exported / "README.md").read_text()
 

@@ -1,5 +1,6 @@
-"""The index against brute force in float64, and saved folders."""
+"""The index against brute force in float64, saved folders, and retrieval as a task of an evaluation."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from simcse_pl.tools import sentence_index
-from simcse_pl.tools.sentence_index import SETTINGS_FILE, VECTORS_FILE, SentenceIndex
+from simcse_pl.tools.sentence_index import SETTINGS_FILE, VECTORS_FILE, RetrievalTask, SentenceIndex
 from simcse_pl.utils.errors import UserError
 from tests.pretend_device import DEVICE, Pretend
 
@@ -101,3 +102,22 @@ def test_vectors_that_cannot_be_stored_are_errors(encode):
     encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
     with pytest.raises(UserError, match="not finite"):
         SentenceIndex.build(encode, names(range(9)))
+
+
+def on_circle(sentences):
+    """Map sentences onto the circle: the angle of a sentence is its length."""
+    angles = torch.tensor([len(sentence) * 0.1 for sentence in sentences])
+    return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
+
+
+def test_results_of_retrieval_are_plain_values_in_the_order_of_the_queries(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
+    (tmp_path / "queries.txt").write_text("aaa\naaaaa\n")
+    result = RetrievalTask(corpus, str(tmp_path / "queries.txt"), top_k=2)(on_circle)
+    found = json.loads(json.dumps(result.model_dump()))
+    first, second = found.pop("queries")
+    assert found == {"corpus": str(corpus), "sentences": 4}
+    assert (first["query"], second["query"]) == ("aaa", "aaaaa")
+    similarities = {neighbour["sentence"]: neighbour["similarity"] for neighbour in first["neighbours"]}
+    assert similarities == pytest.approx({"aa": 0.995004, "aaaa": 0.995004}, abs=1e-5)

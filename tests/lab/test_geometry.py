@@ -1,13 +1,12 @@
-"""The geometry of scored pairs with a random encoder; tests/fidelity has SentEval's correlations."""
-
-import math
+"""The geometry of scored pairs with a random encoder."""
 
 import numpy as np
 import pytest
 import torch
 
 from simcse_pl.evaluation import metrics
-from simcse_pl.evaluation.sts import BANDS, ScoredPair, StsTask, evaluate_geometry
+from simcse_pl.evaluation.sts import ScoredPair, StsTask
+from simcse_pl.lab.geometry import BANDS, GeometryTask, effective_rank, singular_spectrum
 from tests.helpers import random_vectors
 
 SCORES = [0.0, 3.7, 1.0, 1.9, 2.5, 3.0, 0.5, 4.0, 4.2, 4.8, 5.0, 5.0]
@@ -23,21 +22,23 @@ def test_geometry_is_that_of_all_sentences_and_positives_score_above_4():
     first, second = encode(range(12)), encode(range(1, 13))
     x = torch.cat([first, second])
     w = x.double().numpy() / np.linalg.norm(x.double().numpy(), axis=1, keepdims=True)
-    result = evaluate_geometry(encode, TASK)
+    result = GeometryTask(TASK)(encode)
     assert (result.data, result.sentences, result.positives) == ("STS-B test", 24, 4)  # not 4 itself
     assert result.alignment == pytest.approx(metrics.alignment(first[8:], second[8:]).item())
     assert result.uniformity == pytest.approx(metrics.uniformity(x).item())
     assert result.mean_cosine == pytest.approx(((w @ w.T).sum() - 24) / (24 * 23))
-    assert result.spectrum == metrics.singular_spectrum(x).tolist()
-    assert result.effective_rank == metrics.effective_rank(metrics.singular_spectrum(x)).item()
+    assert result.spectrum == singular_spectrum(x).tolist()
+    assert result.effective_rank == effective_rank(singular_spectrum(x)).item()
     assert metrics.gram_bound(x).items() <= vars(result).items()
     for low, band in enumerate(BANDS):
         rows = [i for i, score in enumerate(SCORES) if low <= score < low + 1 or score == low + 1 == 5]
         assert result.similarities[band] == pytest.approx([w[i] @ w[i + 12] for i in rows])
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("predicted", [np.full(10, 0.7), 0.7 + 1e-16 * np.arange(10), np.ones(1)])
-def test_constant_cosines_and_single_pairs_have_no_correlation(predicted):
-    assert all(map(math.isnan, metrics.correlations(predicted, np.arange(len(predicted)))))
-    assert metrics.correlations(0.7 + 1e-9 * np.arange(10), np.arange(10))[0] == pytest.approx(1)
+def test_spectrum_and_effective_rank():
+    x = encode(range(9))
+    singular = np.linalg.svd(torch.nn.functional.normalize(x.double()).numpy(), compute_uv=False)
+    assert singular_spectrum(x).numpy() == pytest.approx(singular / singular[0])
+    p = singular / singular.sum()
+    assert effective_rank(singular_spectrum(x)).item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
+    assert effective_rank(torch.tensor([3.0] * 5 + [0.0] * 4)).item() == pytest.approx(5)

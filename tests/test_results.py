@@ -1,0 +1,34 @@
+"""The shape of results.json, and the names of metrics."""
+
+import json
+import math
+
+import pytest
+
+from simcse_pl.results import TrainingRun, logged, of_split, read_shape, split_and_metric
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_json
+from tests.lab.invented import job
+
+
+@pytest.mark.parametrize(("sweep", "more"), [(None, {}), ({"table": "seeds", "row": 2}, {"failed": {"CR": "no file"}})])
+def test_what_is_read_is_written_again(sweep, more, tmp_path):
+    """Without keys for what the file does not have; a missing number is null."""
+    about, results = job(0.75, test={"spearman": None}, precision="32-true", sts={"STS12": 0.5}, **more)
+    (tmp_path / "first").write_text(json.dumps(about | {"sweep": sweep} | results))
+    run = read_shape(TrainingRun, tmp_path / "first")
+    assert run.best_score == 0.75 and math.isnan(run.test["spearman"])
+    write_json(tmp_path / "second", run.content())
+    assert json.loads((tmp_path / "second").read_text()) == about | {"sweep": sweep} | results
+    (tmp_path / "first").write_text(json.dumps(about | results | {"best": {"spearman": "high"}}))
+    with pytest.raises(UserError, match="first is not a results file: best.spearman: Input should be a valid number"):
+        read_shape(TrainingRun, tmp_path / "first")
+
+
+def test_a_metric_in_curves_has_its_stage_before_its_name():
+    names = {"val/german/recall@5": ("validation", "german/recall@5"), "test/mrr": ("test", "mrr")}
+    names["geometry/trace"] = ("validation", "trace")
+    assert {name: split_and_metric(name) for name in names} == names
+    assert [logged(metric, split) for split, metric in names.values()] == [*names]
+    curves = dict.fromkeys([*names, "train/loss", "epoch"], 0.5)
+    assert of_split(curves) == {"german/recall@5": 0.5, "trace": 0.5} and of_split(curves, "test") == {"mrr": 0.5}
