@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.checkpoints import RunMetadata, find_checkpoint, locked, remove_checkpoints, resume_option
 from simcse_pl.config import with_values
-from simcse_pl.data.words import spaces
+from simcse_pl.data.view import spaces
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.loggers import closing_run
@@ -88,10 +88,10 @@ def train_here(
     data = build_data(config, module)
     suite = read_test_tasks(config)
     data.setup()
-    module.prepare(data.row_kinds)
+    module.prepare(data.rows)
     default_dropout = config.model.get("dropout") is config.model.get("attention_dropout") is None
     if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
-        check_views_differ(encoder, [data.sets[name or ""] for name in module.embedded_datasets])
+        check_views_differ(encoder, [data.rows[name or ""] for name in module.embedded_datasets])
     if trainer.is_global_zero:
         with atomic_write(folder) as new:
             (new / RESOLVED_CONFIG.parent).mkdir()

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,16 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from simcse_pl.data.formats import Records, open_table
-from simcse_pl.data.layout import Layout
-from simcse_pl.data.rows import NamedRows, rows_of
-from simcse_pl.data.sources import files_of, label_words, load_hub_dataset, open_source, table_of, with_words
-from simcse_pl.data.token_cache import Block, Reading
+from simcse_pl.data.collator import TrainingRows
+from simcse_pl.data.formats import Layout, Records, open_table
+from simcse_pl.data.hub_datasets import label_words, load_hub_dataset, table_of, with_words
+from simcse_pl.data.rows import LabelledRows, rows_of
+from simcse_pl.data.sampler import ContrastiveBatches
+from simcse_pl.data.sources import files_of, open_source
+from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
 from simcse_pl.utils.errors import UserError
+
+log = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 256  # rows
 
@@ -26,6 +31,7 @@ class RowStream:
 
     Args:
         reading: the source, and how it is read.
+        tokenize: tokenizes the rows.
         shuffled: the number of rows in the buffer.
         seed: seed of the order.
 
@@ -33,10 +39,10 @@ class RowStream:
         fingerprint: the names and sizes of the files, hashed.
     """
 
-    def __init__(self, reading: Reading, shuffled: int, seed: int) -> None:
+    def __init__(self, reading: Reading, tokenize: Tokenize, shuffled: int, seed: int) -> None:
         import datasets  # slow to import
 
-        self._reading, self._shuffled, self._seed = reading, shuffled, seed
+        self._reading, self._tokenize, self._shuffled, self._seed = reading, tokenize, shuffled, seed
         place, layout = files_of(reading.source), reading.layout
         self._words: Mapping[int, Sequence[str]] = {}
         content: Any = place, reading.split
@@ -51,11 +57,18 @@ class RowStream:
         self._table = replace(table, records=iter(()))
         self.fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
 
-    def first(self, count: int) -> Block:
-        """Return the first rows in the order of the files."""
-        return list(itertools.islice(self._rows(self._dataset), count))
+    def first(self, count: int) -> TokenCache:
+        """Return the first rows in the order of the files; warn if the tokenizer does not know their text."""
+        rows, _, _, unknown = self._tokenize[list(itertools.islice(self._rows(self._dataset), count))]
+        if unknown:
+            log.warning(unknown)
+        return TokenCache(rows, self.fingerprint, self.fingerprint)
 
-    def share(self, number: int, shares: int) -> NamedRows:
+    def tokenized(self, block: Block) -> TokenCache:
+        """Return rows with their tokens."""
+        return TokenCache(self._tokenize[block][0])
+
+    def share(self, number: int, shares: int) -> LabelledRows:
         """Yield the rows of a share, in a new order in each pass, without end.
 
         If the number of files is a multiple of that of the shares, a share has some of the files. If not, it has
@@ -69,7 +82,7 @@ class RowStream:
             share.set_epoch(epoch)
             yield from self._rows(share)
 
-    def _rows(self, dataset: Any) -> NamedRows:
+    def _rows(self, dataset: Any) -> LabelledRows:
         return rows_of(replace(self._table, records=self._records(dataset)), **self._reading.options)
 
     def _records(self, dataset: Any) -> Records:
@@ -96,14 +109,15 @@ class StreamedBatches(IterableDataset[dict[str, Any]]):
     them out before they are tokenized.
 
     Args:
-        rows: the TrainingSet, which has been read.
-        counts: the number of rows of a batch on each rank.
-        rank: the rank of this process.
+        rows: what has been read of the stream.
+        batch_size: the rows of a batch, over all ranks together.
+        ranks, rank: the number of ranks, and the rank of this process.
         start: the number of batches that are done.
     """
 
-    def __init__(self, rows: Any, counts: tuple[int, ...], rank: int, start: int = 0) -> None:
-        self.rows, self.counts, self.rank, self.start = rows, counts, rank, start
+    def __init__(self, rows: TrainingRows, batch_size: int, ranks: int = 1, rank: int = 0, start: int = 0) -> None:
+        self.rows, self.rank, self.start = rows, rank, start
+        _, self.counts = next(ContrastiveBatches(batch_size, batch_size, ranks).draw(0))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         worker = get_worker_info()
@@ -111,6 +125,9 @@ class StreamedBatches(IterableDataset[dict[str, Any]]):
         done, turn = divmod(self.start + number, workers)  # worker 0 makes the next batch
         share, shares = self.rank * workers + turn, len(self.counts) * workers
         size = self.counts[self.rank]
-        rows = itertools.islice(self.rows.stream.share(share, shares), done * size, None)
+        stream = self.rows.stream
+        assert stream is not None
+        rows = itertools.islice(stream.share(share, shares), done * size, None)
         for batch in itertools.count(self.start + number, workers):
-            yield self.rows.streamed_batch(batch, list(itertools.islice(rows, size))) | {"counts": self.counts}
+            own = replace(self.rows, cache=stream.tokenized(list(itertools.islice(rows, size))), chosen=range(size))
+            yield own.batch([(batch, row) for row in range(size)]) | {"counts": self.counts}

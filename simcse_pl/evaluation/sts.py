@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from simcse_pl.data import sample
-from simcse_pl.data.sources import load_hub_dataset
 from simcse_pl.evaluation import metrics
 from simcse_pl.results import Correlation, Geometry, StsScores
 from simcse_pl.utils.errors import UserError
@@ -143,6 +142,8 @@ def load_sample(split: str) -> StsTask:
 
 
 def _stsb_of_the_hub(split: str) -> StsTask:
+    from simcse_pl.data.hub_datasets import load_hub_dataset  # what most runs do not need
+
     rows = load_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
     texts = ((f"{_HUB_STSB}, row {i}", [r["sentence1"], r["sentence2"], r["score"]]) for i, r in enumerate(rows, 1))
     return StsTask("STS-B", split, {split: _pairs(texts, (0, 1, 2))})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from simcse_pl.data.layout import Format, Layout
+from simcse_pl.data.formats import Format, Layout
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from simcse_pl.data import token_cache
-from simcse_pl.data.layout import Layout
+from simcse_pl.data.documents import with_next_sentence
+from simcse_pl.data.formats import Layout
 from simcse_pl.data.rows import iterate_rows
 from simcse_pl.data.token_cache import Tokenize, open_token_cache
 from simcse_pl.models.sources import load_tokenizer
@@ -85,12 +86,12 @@ def test_the_file_does_not_depend_on_the_number_of_processes(source, tokenizer, 
     files = []
     for key, count in (("alone", 0), ("several", processes)):
         cache = open_token_cache(reader(source, []), [key], Tokenize(tokenizer, 9), count)
-        files.append({path.name: path.read_bytes() for path in cache._source.parent.iterdir()})
+        files.append({path.name: path.read_bytes() for path in cache.file.parent.iterdir()})
     assert files[0] == files[1] and len(cache) == 20
 
 
 def test_what_is_counted_over_all_rows_is_counted_once(tmp_path, tokenizer, folder):
-    scores = ["0.5", "-3", "1e-7", "4.999999999", "7"]
+    scores = [0.5, -3.0, 1e-7, 4.999999999, 7.1]
     documents = ["a", "a", "b", "c", "c"]
     rows = {
         name: [((sentence,), label) for sentence, label in zip(SENTENCES, labels, strict=False)]
@@ -98,10 +99,11 @@ def test_what_is_counted_over_all_rows_is_counted_once(tmp_path, tokenizer, fold
     }
     caches = {}
     for name, own in rows.items():
-        caches[name] = open_token_cache(lambda warn, own=own: iter(own), [name], Tokenize(tokenizer, 9))
+        make = Tokenize(tokenizer, 9, "scores" if name == "scores" else None)
+        caches[name] = open_token_cache(lambda warn, own=own: iter(own), [name], make)
     for _ in range(2):
-        assert caches["scores"].score_range() == (-3.0, 7.0)
+        assert caches["scores"].score_range() == (-3.0, 7.1)
         assert caches["documents"].classes() == ["a", "b", "c"]
-        assert caches["documents"].last_of_documents().tolist() == [1, 2, 4]
+        assert with_next_sentence(caches["documents"]).tolist() == [0, 3]
         assert [caches["scores"].count({*SENTENCES[:n], "another"}) for n in (0, 3)] == [0, 3]
     assert len(list((folder.parent / "row_counts").iterdir())) == 4
