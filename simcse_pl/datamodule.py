@@ -17,9 +17,9 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.collator import TrainingRows
 from simcse_pl.data.sampler import (
     Batches,
-    BatchSampler,
     ContrastiveBatches,
     ContrastiveDataLoader,
+    MixedBatchSampler,
     Sampling,
     loader_options,
 )
@@ -83,7 +83,7 @@ class SentenceDataModule(LightningDataModule):
         train: the training data (see TrainingSet); None with `sets`.
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has
             the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
-        sampling: the order of the batches of several sets (see mixed_sampler.py).
+        sampling: the order of the batches of several sets (see orders.mixed).
         max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
@@ -197,16 +197,12 @@ class SentenceDataModule(LightningDataModule):
         """Whether batches are for a GPU, which copies pinned memory while the host goes on."""
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
-    def _batches(self) -> BatchSampler:
+    def _batches(self) -> MixedBatchSampler:
         batches = {}
         for name, rows in self.rows.items():
             with prefixed_by_dataset(name):
                 size, groups = (len(rows.chosen), self.sets[name].batch_size), self._groups.get(name)
                 batches[name] = ContrastiveBatches(*size, world_size(), rank(), rows.seed, groups)
-        if len(batches) == 1:
-            return BatchSampler(batches, self._start)
-        from simcse_pl.data.mixed_sampler import MixedBatchSampler  # what most runs do not need
-
         return MixedBatchSampler(batches, self.sampling, self.seed, self._start)
 
     def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:

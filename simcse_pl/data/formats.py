@@ -104,7 +104,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     """
     ending = file_ending(path)
     if "parquet" in (layout.format, ending.removeprefix(".")):
-        from simcse_pl.data.json_parquet import rows_of_parquet  # what most runs do not need
+        from simcse_pl.data.tables import rows_of_parquet  # what most runs do not need
 
         return OpenedTable(str(path), *rows_of_parquet(path))
     lines = read_lines(path, layout.encoding)
@@ -113,7 +113,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     with prefixed(str(path)):
         kind = layout.format or format_of(ending, head)
     if kind == "json":
-        from simcse_pl.data.json_parquet import rows_of_json
+        from simcse_pl.data.tables import rows_of_json
 
         return OpenedTable(str(path), *rows_of_json(path, lines, whole="".join(head).lstrip().startswith("[")))
     if kind == "text":

@@ -1,6 +1,9 @@
-"""Orders of rows that most runs do not need: of very many rows, and of groups of rows."""
+"""Orders that most runs do not need: of very many rows, of groups of rows, and of the batches of several sets."""
+
+from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 _ROUNDS = 6
@@ -48,3 +51,26 @@ def grouped(groups: NDArray[np.integer], size: int, seed: int) -> NDArray[np.int
     end = len(order) // size * size
     batches = generator.permutation(order[:end].reshape(-1, size))
     return np.concatenate([batches.flatten(), order[end:]])
+
+
+def mixed(counts: Sequence[tuple[int, int]], sampling: str, seed: int) -> NDArray[np.integer]:
+    """Return the place of the set of each batch.
+
+    Args:
+        counts: the number of batches of each set, for one rank and for the present ranks, which may be one less: then
+            the rows of the last batch join the one before.
+        sampling: `proportional`: all batches of all sets, in random order. `round_robin`: one batch of each set in
+            turn, until the set with the fewest batches ends. `concatenated`: one set after the other.
+        seed: seed of the order.
+    """
+    of_one_rank = [of_one for of_one, _ in counts]
+    if sampling == "round_robin":
+        drawn = np.tile(np.arange(len(counts)), min(of_one_rank))
+    else:
+        drawn = np.repeat(np.arange(len(counts)), of_one_rank)
+    if sampling == "proportional":
+        drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed)).numpy()]
+    for place, (_, count) in enumerate(counts):
+        if len(of_set := np.flatnonzero(drawn == place)) > count:
+            drawn = np.delete(drawn, of_set[-1])
+    return drawn

@@ -122,35 +122,49 @@ class ContrastiveBatches:
                 yield listed[slice(*part)].tolist(), counts
 
 
-class BatchSampler(Sampler[BatchKey]):
-    """Yields the batches of an epoch of a data set.
+class MixedBatchSampler(Sampler[BatchKey]):
+    """Yields the batches of an epoch, each of one data set. All ranks draw the same sets in the same order.
 
     Args:
-        sets: the batches of the data set, by its name.
+        sets: the batches of each data set.
+        sampling: the order of several sets (see orders.mixed).
+        seed: seed of the order of the sets.
         start: an epoch, and the batch that it starts at if it is resumed; all other epochs start at their first.
 
     Attributes:
         epoch: the epoch that is drawn next; Lightning sets it.
     """
 
-    def __init__(self, sets: Mapping[str, ContrastiveBatches], start: tuple[int, int] = (0, 0)) -> None:
-        self.sets, self.start, self.epoch = sets, start, 0
+    def __init__(
+        self,
+        sets: Mapping[str, ContrastiveBatches],
+        sampling: Sampling = "proportional",
+        seed: int = 42,
+        start: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.sets, self.sampling, self.seed, self.start = sets, sampling, seed, start
+        self.epoch = 0
 
     def __len__(self) -> int:
-        return len(self.sets_drawn(self.epoch))
+        return len(self._sets_drawn(self.epoch))
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that is drawn next."""
         self.epoch = epoch
 
-    def sets_drawn(self, epoch: int) -> NDArray[np.integer]:
+    def _sets_drawn(self, epoch: int) -> NDArray[np.integer]:
         """Return the place in `sets` of the set of each batch."""
-        (batches,) = self.sets.values()
-        return np.zeros(batches.batches, dtype=np.int64)
+        sets = list(self.sets.values())
+        if len(sets) == 1:
+            return np.zeros(sets[0].batches, dtype=np.int64)
+        from simcse_pl.data.orders import mixed
+
+        counts = [(batches.batches_of_one_rank, batches.batches) for batches in sets]
+        return mixed(counts, self.sampling, self.seed + epoch)
 
     def __iter__(self) -> Iterator[BatchKey]:
         epoch, names = self.epoch, list(self.sets)
-        sets = self.sets_drawn(epoch)
+        sets = self._sets_drawn(epoch)
         start = self.start[1] if epoch == self.start[0] else 0
         done = np.bincount(sets[:start], minlength=len(names))
         batches = [of_set.draw(epoch, int(first)) for of_set, first in zip(self.sets.values(), done, strict=True)]

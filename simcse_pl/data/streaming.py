@@ -15,8 +15,8 @@ from simcse_pl.data.formats import Layout, Records, open_table
 from simcse_pl.data.hub_datasets import label_words, load_hub_dataset, table_of, with_words
 from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sampler import ContrastiveBatches
-from simcse_pl.data.sources import files_of, open_source
-from simcse_pl.data.token_cache import Block, Reading, TokenCache, Tokenize
+from simcse_pl.data.sources import Source, files_of, open_source
+from simcse_pl.data.token_cache import Block, TokenCache, Tokenize
 from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class RowStream:
     `datasets` shuffles the files and, in a buffer, their rows, by the seed and the pass over the data.
 
     Args:
-        reading: the source, and how it is read.
+        source, split, layout, options: what is read, and how (see sources.open_source and rows.rows_of).
         tokenize: tokenizes the rows.
         shuffled: the number of rows in the buffer.
         seed: seed of the order.
@@ -39,20 +39,29 @@ class RowStream:
         fingerprint: the names and sizes of the files, hashed.
     """
 
-    def __init__(self, reading: Reading, tokenize: Tokenize, shuffled: int, seed: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        split: str,
+        layout: Layout,
+        options: Mapping[str, Any],
+        tokenize: Tokenize,
+        shuffled: int,
+        seed: int,
+    ) -> None:
         import datasets  # slow to import
 
-        self._reading, self._tokenize, self._shuffled, self._seed = reading, tokenize, shuffled, seed
-        place, layout = files_of(reading.source), reading.layout
+        self._options, self._tokenize, self._shuffled, self._seed = options, tokenize, shuffled, seed
+        place = files_of(source)
         self._words: Mapping[int, Sequence[str]] = {}
-        content: Any = place, reading.split
+        content: Any = place, split
         if isinstance(place, str):
-            self._dataset = load_hub_dataset(place, reading.split, streaming=True)
+            self._dataset = load_hub_dataset(place, split, streaming=True)
             table, self._words = table_of(self._dataset, place), label_words(self._dataset)
         else:
             table = open_source(place[0], layout)
-            options = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
-            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=options)
+            given = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
+            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=given)
             content = [(path.name, path.stat().st_size) for path in place]
         self._table = replace(table, records=iter(()))
         self.fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
@@ -83,7 +92,7 @@ class RowStream:
             yield from self._rows(share)
 
     def _rows(self, dataset: Any) -> LabelledRows:
-        return rows_of(replace(self._table, records=self._records(dataset)), **self._reading.options)
+        return rows_of(replace(self._table, records=self._records(dataset)), **self._options)
 
     def _records(self, dataset: Any) -> Records:
         """Yield the records of a data set; `iter` does not share the rows among workers once more."""

@@ -1,15 +1,21 @@
-"""The rows of tables, cells between separators, and whether the first row has the columns' names."""
+"""Rows of tables, whose first row may have the columns' names, and of JSON and parquet files."""
 
 import csv
 import itertools
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import check_is_file
 from simcse_pl.utils.text import as_number
 
-_INSPECTED = 1000  # rows, to find out whether the first one has the columns' names
+# The rows with their places, the number of columns, their names, if any, and how the file was read, in words.
+Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None, str]
+
+_INSPECTED = 1000  # rows, to find the columns' names
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _MAX_WORDS_OF_A_NAME = 3
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
@@ -25,10 +31,8 @@ _CJK_NAME = re.compile(
 )
 
 
-def rows_of_table(
-    path: Path, lines: Iterable[str], separator: str, quoted: bool, header: bool | None
-) -> tuple[Iterator[tuple[str, list[str]]], int, list[str] | None, str]:
-    """Return the rows of a table, the number of columns, their names, if any, and how it was read, in words."""
+def rows_of_table(path: Path, lines: Iterable[str], separator: str, quoted: bool, header: bool | None) -> Opened:
+    """Return the rows of a table."""
     if quoted:
         records = _csv_records(path, lines, separator)
     else:
@@ -86,3 +90,51 @@ def _is_usual_name(cell: str) -> bool:
     known = [word in _NAMES or word.removesuffix("s") in _NAMES for word in words]
     usual = any(known) and all(ok or len(word) == 1 for ok, word in zip(known, words, strict=True))
     return usual or _CJK_NAME.fullmatch(cell) is not None
+
+
+def rows_of_json(path: Path, lines: Iterable[str], whole: bool) -> Opened:
+    """Return the rows of an array of objects, or of an object per line; keys of the first 1,000 are the columns."""
+    objects = _array(path, lines) if whole else _values(lines)
+    head = list(itertools.islice(objects, _INSPECTED))
+    keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
+
+    def cells(values: Any) -> list[Any] | str:
+        if not isinstance(values, dict):
+            return "not a JSON object"
+        return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
+
+    rows = ((place, cells(values)) for place, values in itertools.chain(head, objects))
+    return rows, len(keys), keys, f"JSON objects with the keys {', '.join(keys)}"
+
+
+def _array(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    with reraise_as(f"{path}: not JSON"):
+        yield from ((f"object {i}", value) for i, value in enumerate(json.loads("\n".join(lines)), 1))
+
+
+def _values(lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except (ValueError, RecursionError):
+                yield f"line {number}", None
+
+
+def rows_of_parquet(path: Path) -> Opened:
+    """Return the rows of a parquet file."""
+    import pyarrow.parquet
+
+    check_is_file(path)
+    damaged = f"{path} cannot be read"
+    with reraise_as(damaged):
+        file = pyarrow.parquet.ParquetFile(path)
+
+    def rows() -> Iterator[Sequence[Any]]:
+        with reraise_as(damaged):
+            for batch in file.iter_batches():
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    names = list(file.schema_arrow.names)
+    places = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
+    return places, len(names), names, f"parquet with the columns {', '.join(names)}"

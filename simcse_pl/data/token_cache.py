@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,8 @@ import pyarrow.compute
 from torch.utils.data import Dataset
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.formats import Layout
-from simcse_pl.data.rows import LabelledRows, Row, Warn, rows_of
-from simcse_pl.data.sources import Source, fingerprint, open_source
+from simcse_pl.data.rows import LabelledRows, Row, Warn
 from simcse_pl.models.tokenization import tokenize, unknown_text
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, read_json, write_json
 from simcse_pl.utils.terminal import counter
 from simcse_pl.utils.types import Label, LabelKind, Tokens
@@ -141,36 +138,9 @@ class TokenCache(Sequence[Row]):
         return read_json(cached("row_counts", whole_key, file, lambda new: write_json(new / file, compute())) / file)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The source of a training set, and how it is read."""
-
-    source: Source
-    split: str
-    layout: Layout
-    documents: bool  # whether the rows are sentences in documents
-    options: Mapping[str, Any]  # of `rows_of`
-
-    def open_cache(self, make: Tokenize, processes: int | None) -> TokenCache:
-        """Return the rows with their tokens."""
-        table = open_source(self.source, self.layout, self.split)
-        before = fingerprint(self.source, self.split)
-
-        def read(warn: Warn) -> LabelledRows:
-            if self.documents:
-                from simcse_pl.data.documents import documents_of
-
-                yield from documents_of(table, self.options["on_invalid_row"], warn)
-            else:
-                yield from rows_of(table, **self.options, warn=warn)
-            if fingerprint(self.source, self.split) != before:
-                raise UserError(f"{self.source} changed while it was read: start again")
-
-        key = before, table.layout, self.layout.encoding, self.documents, *self.options.values()
-        return TokenCache(open_token_cache(read, key, make, processes).file, before, repr(key))
-
-
-def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: int | None = None) -> TokenCache:
+def open_token_cache(
+    read: Read, key: Sequence[Any], make: Tokenize, processes: int | None = None, of_source: str = ""
+) -> TokenCache:
     """Open rows from the user's cache; read and tokenize them first if they are not in the cache.
 
     Args:
@@ -179,6 +149,7 @@ def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: 
         make: tokenizes the sentences.
         processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there
             are more than 262,144 rows. The file does not depend on it.
+        of_source: the fingerprint of the source.
     """
     tokenizer = make.tokenizer
     settings: Any = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
@@ -190,7 +161,7 @@ def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: 
     folder = cached("corpora", whole_key, _MANIFEST, lambda new: _write(new, read, make, processes))
     for warning in read_json(folder / _MANIFEST)["warnings"]:
         log.warning(warning)
-    return TokenCache(folder / _ROWS)
+    return TokenCache(folder / _ROWS, of_source, repr(key))
 
 
 def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -> Iterator[TokenizedBlock]:

@@ -14,10 +14,10 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import TrainingRows, ViewCollator
 from simcse_pl.data.formats import Format, Layout
-from simcse_pl.data.rows import ScoreColumn, label_columns
+from simcse_pl.data.rows import LabelledRows, ScoreColumn, Warn, label_columns, rows_of
 from simcse_pl.data.sampler import Rows, choose
-from simcse_pl.data.sources import with_header
-from simcse_pl.data.token_cache import Reading, TokenCache, Tokenize
+from simcse_pl.data.sources import fingerprint, open_source, with_header
+from simcse_pl.data.token_cache import TokenCache, Tokenize, open_token_cache
 from simcse_pl.data.view import Dropout, Segmenter, View
 from simcse_pl.models.templates import Templates
 from simcse_pl.utils.errors import UserError, prefixed
@@ -187,13 +187,29 @@ class TrainingSet:
         layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), columns)
         names = "columns", "on_invalid_row", "label_column", "score_column", "label_names"
         options = {name: getattr(self, name) for name in names}
-        reading = Reading(self.train, self.split, layout, self.documents, options)
         if not self.streaming:
-            return reading.open_cache(tokenize, self.tokenizing_processes), None
+            return self._open_cache(tokenize, layout, options), None
         from simcse_pl.data.streaming import RowStream  # what most runs do not need
 
-        stream = RowStream(reading, tokenize, self.shuffled_rows, seed)
+        stream = RowStream(self.train, self.split, layout, options, tokenize, self.shuffled_rows, seed)
         return stream.first(_ROWS_TRIED), stream
+
+    def _open_cache(self, tokenize: Tokenize, layout: Layout, options: Mapping[str, Any]) -> TokenCache:
+        """Return all rows with their tokens; `options` are those of `rows_of`."""
+        table, before = open_source(self.train, layout, self.split), fingerprint(self.train, self.split)
+
+        def read(warn: Warn) -> LabelledRows:
+            if self.documents:
+                from simcse_pl.data.documents import documents_of  # what most runs do not need
+
+                yield from documents_of(table, self.on_invalid_row, warn)
+            else:
+                yield from rows_of(table, **options, warn=warn)
+            if fingerprint(self.train, self.split) != before:
+                raise UserError(f"{self.train} changed while it was read: start again")
+
+        key = before, table.layout, layout.encoding, self.documents, *options.values()
+        return open_token_cache(read, key, tokenize, self.tokenizing_processes, before)
 
     def _views_of(self, width: int) -> tuple[dict[Any, View], int, tuple[Role, ...], tuple[int | None, ...]]:
         """Return the views to add to rows of `width` sentences, how many of the sentences are kept, and of each view

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data import token_cache
+from simcse_pl.data import training_set
 from simcse_pl.data import words as segmenters
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.rows import rows_of
@@ -131,7 +131,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tokenizer, tmp_path, m
         yield from rows_of(*arguments, **options)
         path.write_text("One.\nAnother.\n")
 
-    monkeypatch.setattr(token_cache, "rows_of", changing)
+    monkeypatch.setattr(training_set, "rows_of", changing)
     with pytest.raises(UserError, match="changed while it was read"):
         TrainingSet(path).read(tokenizer, 16)
 
