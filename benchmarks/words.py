@@ -14,10 +14,9 @@ import pandas as pd
 import yaml
 from icu4py.breakers import WordBreaker
 
-from simcse_pl.data.collator import tokenize_words
 from simcse_pl.data.rows import read_rows
 from simcse_pl.data.view import ViewInput
-from simcse_pl.data.words import icu, jieba, spaces
+from simcse_pl.data.words import icu, jieba, spaces, tokenize_words
 from simcse_pl.methods.augmentations import Crop, DeleteOneWord, WordDeletion
 from simcse_pl.methods.esimcse import WordRepetition
 from simcse_pl.models.tokenization import INSIDE_WORD, begins_word

@@ -107,9 +107,9 @@ class RunMetadata(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Add the fingerprints of the data, which are read by then."""
-        sets = getattr(getattr(trainer, "datamodule", None), "sets", {})
-        for name, data in sets.items():
-            self.trained_with[f"the content of data.{f'sets.{name}.' if name else ''}train"] = data.fingerprint
+        sets = getattr(getattr(trainer, "datamodule", None), "rows", {})
+        for name, rows in sets.items():
+            self.trained_with[f"the content of data.{f'sets.{name}.' if name else ''}train"] = rows.cache.fingerprint
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import NonNegativeInt
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from simcse_pl.data.collator import TrainingRows
 from simcse_pl.data.sampler import (
     Batches,
     ContrastiveBatches,
@@ -21,16 +23,15 @@ from simcse_pl.data.sampler import (
     Sampling,
     loader_options,
 )
-from simcse_pl.data.streaming import StreamedBatches
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.words import Segmenter
+from simcse_pl.data.view import Segmenter
 from simcse_pl.evaluation.evaluators import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.models.templates import Templates
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import Encode, PromptedEncode
-from simcse_pl.utils.types import Batch, RowKind, Tokens
+from simcse_pl.utils.types import Batch, Tokens
 
 _EVALUATED_AT_ONCE = 256  # sentences
 
@@ -82,7 +83,7 @@ class SentenceDataModule(LightningDataModule):
         train: the training data (see TrainingSet); None with `sets`.
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has
             the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
-        sampling: the order of the batches of several sets (see MixedBatchSampler).
+        sampling: the order of the batches of several sets (see orders.mixed).
         max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
@@ -97,6 +98,7 @@ class SentenceDataModule(LightningDataModule):
 
     Attributes:
         sets: the training sets by name. The name of a single one is empty.
+        rows: the rows of each set by its name, after `setup`.
     """
 
     def __init__(
@@ -136,7 +138,8 @@ class SentenceDataModule(LightningDataModule):
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in it")
         self.evaluators: dict[str, Evaluator] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
-        self._read = False
+        self.rows: dict[str, TrainingRows] = {}
+        self._groups: dict[str, NDArray[np.integer]] = {}  # of the rows of each set that has a sampler
         self._start = (0, 0)  # the epoch and the batch of a resumed run
 
     def setup(self, stage: str | None = None) -> None:
@@ -154,29 +157,34 @@ class SentenceDataModule(LightningDataModule):
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation or evaluators is not set: give a file, or the sources of STS-B")
-        if not self._read:
-            evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}
-            for place, (name, dataset) in enumerate(self.sets.items()):
-                # PyTorch's generators use the low 32 bits of a seed only
-                seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
-                with prefixed_by_dataset(name):
-                    dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment)
-            self._read = True
+        self.rows = self.rows or dict(self._read())
+
+    def _read(self) -> Iterator[tuple[str, TrainingRows]]:
+        evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}
+        for place, (name, dataset) in enumerate(self.sets.items()):
+            # PyTorch's generators use the low 32 bits of a seed only
+            seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
+            with prefixed_by_dataset(name):
+                rows = dataset.read(self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment)
+                if dataset.sampler:
+                    self._groups[name] = dataset.sampler(rows)
+            yield name, rows
 
     def train_dataloader(self) -> DataLoader[dict[str, Any]]:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
         workers = self.num_workers, self._on_gpu
         if not self._streamed:
-            make = {name: dataset.batch for name, dataset in self.sets.items()}
-            for dataset in self.sets.values():
-                if dataset.groups is not None and self.trainer is not None:  # machines may round differently
-                    dataset.groups = self.trainer.strategy.broadcast(dataset.groups)
+            make = {name: rows.batch for name, rows in self.rows.items()}
+            if self._groups and self.trainer is not None:  # machines may round differently
+                self._groups = self.trainer.strategy.broadcast(self._groups)
             return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **loader_options(*workers))
+        from simcse_pl.data.streaming import StreamedBatches  # what most runs do not need
+
         if self.trainer is not None and self.trainer.max_steps == -1:
             self.batches_of_epoch()  # an error
-        size = self._streamed.batch_size
-        _, counts = next(ContrastiveBatches(size, size, world_size()).draw(0))
-        return DataLoader(StreamedBatches(self._streamed, counts, rank(), self._start[1]), **loader_options(*workers))
+        (rows,) = self.rows.values()
+        batches = StreamedBatches(rows, self._streamed.batch_size, world_size(), rank(), self._start[1])
+        return DataLoader(batches, **loader_options(*workers))
 
     def batches_of_epoch(self) -> int:
         """Return the number of batches of an epoch; raise UserError if the rows are streamed."""
@@ -191,10 +199,10 @@ class SentenceDataModule(LightningDataModule):
 
     def _batches(self) -> MixedBatchSampler:
         batches = {}
-        for name, dataset in self.sets.items():
+        for name, rows in self.rows.items():
             with prefixed_by_dataset(name):
-                size = len(dataset.chosen), dataset.batch_size
-                batches[name] = ContrastiveBatches(*size, world_size(), rank(), dataset.seed, dataset.groups)
+                size, groups = (len(rows.chosen), self.sets[name].batch_size), self._groups.get(name)
+                batches[name] = ContrastiveBatches(*size, world_size(), rank(), rows.seed, groups)
         return MixedBatchSampler(batches, self.sampling, self.seed, self._start)
 
     def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:
@@ -202,11 +210,11 @@ class SentenceDataModule(LightningDataModule):
 
         Each rank gets its part of a batch. A last batch with fewer rows than ranks is left out.
         """
-        dataset = self.sets[name]
-        count, ranks = len(dataset.held_out), world_size()
-        whole = count - (rest if (rest := count % dataset.batch_size) < ranks else 0)
-        for rows, counts in ContrastiveBatches(whole, dataset.batch_size, ranks, rank(), self.seed).draw(0):
-            yield dataset.batch([(0, row) for row in rows], held_out=True) | {"counts": counts}
+        rows, size, ranks = self.rows[name], self.sets[name].batch_size, world_size()
+        count = len(rows.held_out)
+        whole = count - (rest if (rest := count % size) < ranks else 0)
+        for places, counts in ContrastiveBatches(whole, size, ranks, rank(), self.seed).draw(0):
+            yield rows.batch([(0, place) for place in places], held_out=True) | {"counts": counts}
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done; with a stream, also by how many processes."""
@@ -229,11 +237,6 @@ class SentenceDataModule(LightningDataModule):
     def _shares(self) -> dict[str, int]:
         """Return what decides the shares of a stream."""
         return {"devices": world_size(), "data.num_workers": self.num_workers} if self._streamed else {}
-
-    @property
-    def row_kinds(self) -> dict[str, RowKind]:
-        """What the rows of each training set have, after `setup`."""
-        return {name: rows.kind for name, rows in self.sets.items()}
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""

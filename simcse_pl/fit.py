@@ -114,7 +114,7 @@ def run_settings(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
     """Return what names, `auto` and -1 in the options became; `choices` are the files of Hydra's config groups."""
-    encoder, config, sets = module.encoder, module.encoder.backbone.config, data.sets.values()
+    encoder, config = module.encoder, module.encoder.backbone.config
     steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
     parts = [choices.get("objective"), *module.auxiliary, choices.get("queue")]
     lr = options_of(module.optimizer).get("lr")
@@ -123,8 +123,10 @@ def run_settings(
         "pooling": encoder.pooling,
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
-        "data": "; ".join(f"{rows.train}, {rows.row_count} rows with {len(rows.rows[0])} sentence(s)" for rows in sets),
-        "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in sets)),
+        "data": "; ".join(
+            f"{rows.train}, {rows.row_count} rows with {len(rows.cache[0])} sentence(s)" for rows in data.rows.values()
+        ),
+        "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in data.sets.values())),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),
         "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",

@@ -170,7 +170,7 @@ class SimCSEModule(EncoderModule):
             data, templates = self.trainer.datamodule, self.encoder.templates  # type: ignore[attr-defined]
             if data and data.templates is not templates and (templates.texts or templates.with_sentence_mask):
                 raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
-            self.prepare(data.row_kinds if data else None)
+            self.prepare(data.rows if data else None)
 
     def batch_of(self, rows: Mapping[str, Any], progress: float = 1.0, **further: Any) -> EmbeddedBatch:
         """Return rows as the losses take them: embedded when a loss asks for it.
@@ -291,7 +291,7 @@ class SimCSEModule(EncoderModule):
         """Log the metrics of the validation sets, and the loss of the held-out rows."""
         super().on_validation_epoch_end()
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        for dataset, rows in data.sets.items():
+        for dataset, rows in data.rows.items():
             if len(rows.held_out):
                 objective = self.objective.for_dataset(dataset)  # without its weight
                 loss = self._held_out_loss(objective, data.held_out_batches(dataset))

@@ -12,8 +12,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel
 
-from simcse_pl.data.collator import ViewCollator
-from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.collator import TrainingRows, ViewCollator
 from simcse_pl.models.adapters import has_adapter
 from simcse_pl.models.backbone import recompute_layers, run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
@@ -89,7 +88,7 @@ def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingSet]) -> None:
+def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingRows]) -> None:
     """Raise UserError if the first two views of rows have equal tokens, and the encoder in training equal vectors.
 
     Most decoders have no dropout that is on by default.

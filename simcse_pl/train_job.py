@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folder, remove_checkpoints, resume_option
 from simcse_pl.config import with_values
+from simcse_pl.data.view import spaces
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
 from simcse_pl.loggers import closing_run
@@ -90,10 +91,10 @@ def train_here(
     data = build_data(config, module)
     suite = read_test_tasks(config)
     data.setup()
-    module.prepare(data.row_kinds)
+    module.prepare(data.rows)
     default_dropout = config.model.get("dropout") is config.model.get("attention_dropout") is None
     if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
-        check_views_differ(encoder, [data.sets[name or ""] for name in module.embedded_datasets])
+        check_views_differ(encoder, [data.rows[name or ""] for name in module.embedded_datasets])
     if trainer.is_global_zero:
         write_config(folder, config)
 
@@ -124,8 +125,6 @@ def build_data(config: DictConfig, module: SimCSEModule) -> SentenceDataModule:
     """Return the datamodule of what a module trains; it has not read its data yet."""
     parts = {"templates": module.encoder.templates, "evaluators": instantiate(config.evaluators)}
     if any(getattr(part, "whole_words", False) for part in module.modules()):
-        from simcse_pl.data.words import spaces  # what most runs do not need
-
         segment = instantiate(config.segmenter)
         if getattr(segment, "func", segment) is not spaces:  # the tokenizer knows these words
             parts["segment"] = segment

@@ -75,13 +75,11 @@ def ready_data(encoder, evaluator, train=None):
     from simcse_pl.datamodule import SentenceDataModule
 
     class Data(SentenceDataModule):
-        row_kinds = None
-
         def train_dataloader(self):
             return train
 
     data = Data(encoder.tokenizer, "unused", max_length=16, evaluators={"sts": lambda **files: evaluator})
-    data._read = True  # there is no file
+    data.sets.clear()  # there is no file
     return data
 
 

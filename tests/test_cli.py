@@ -182,7 +182,7 @@ def test_python_trains_in_a_thread_and_leaves_the_process_as_it_was(sentences, p
 
 def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():
     file = cached_rows([("Yes \u2028\n", "nein", 0.5), ["a", "b", 1]])
-    assert [*iterate_rows(file, score_column=2)] == [(("Yes", "nein"), "0.5"), (("a", "b"), "1.0")]
+    assert [*iterate_rows(file, score_column=2)] == [(("Yes", "nein"), 0.5), (("a", "b"), 1.0)]
     for rows in ("sentences.txt", pd.DataFrame({"a": ["Yes"], "b": ["nein"]})):
         with pytest.raises(UserError, match="rows: give a list"):
             simcse_pl.train(rows=rows)

@@ -70,7 +70,7 @@ def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, mon
     train = first.sets[""].train
     other = SentenceDataModule(tokenizer, train, evaluators={"sts": None})  # may find no data
     other.setup()
-    assert len(other.sets[""].chosen) == 12 and not other.sentences
+    assert len(other.rows[""].chosen) == 12 and not other.sentences
     other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
     other.setup("validate")
     assert other.evaluators == first.evaluators
@@ -165,14 +165,14 @@ def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets):
         seen = {name: [] for name in data.sets}
         for batch in loader:
             name, rows = batch["dataset"], batch["rows"].tolist()
-            own = data.sets[name]
+            own = data.rows[name]
             expected = own.batch([(epoch, own.chosen.index(row)) for row in rows])
             assert batch.keys() == {*expected, "counts"} and batch["input_ids"].equal(expected["input_ids"])
             assert "labels" not in batch or batch["labels"].equal(expected["labels"])
             assert ("labels" in batch) == (name != "plain")
             seen[name] += rows
         assert {name: sorted(rows) for name, rows in seen.items()} == {
-            name: list(range(len(own.chosen))) for name, own in data.sets.items()
+            name: list(range(len(own.chosen))) for name, own in data.rows.items()
         }
     assert [own.batch_size for own in data.sets.values()] == [5, 3, 5] and len(loader) == 3 + 4 + 2
 

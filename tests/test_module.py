@@ -302,7 +302,7 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     (logged,) = trainer().validate(module, held, verbose=False)
     places = torch.randperm(7, generator=torch.Generator().manual_seed(held.seed)).split(3)
-    batches = [[rows[held.sets[""].held_out[place]] for place in places_] for places_ in places]
+    batches = [[rows[held.rows[""].held_out[place]] for place in places_] for places_ in places]
     losses = [
         contrastive_loss(
             *(encoder.encode([row[side] for row in batch], max_length=16) for side in (0, 1)), temperature=0.05

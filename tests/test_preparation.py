@@ -43,16 +43,14 @@ def load(folder, dropout, lora_dropout=None):
 def test_dropout_of_the_model_or_of_an_adapter_makes_views_differ(make_model, sentences, dropout, lora_dropout, equal):
     """A new adapter adds 0 to each layer, so its dropout has no effect before the first step."""
     encoder = load(make_model("bert"), dropout, lora_dropout)
-    rows = TrainingSet(str(sentences))
-    rows.read(encoder.tokenizer, 16)
+    rows = TrainingSet(str(sentences)).read(encoder.tokenizer, 16)
     with pytest.raises(UserError, match=EQUAL) if equal else contextlib.nullcontext():
         check_views_differ(encoder.train(), [rows])
 
 
 def test_an_encoder_without_dropout_may_have_different_views(make_model, pairs):
     encoder = load(make_model("bert"), 0.0)
-    rows = TrainingSet(str(pairs), header=False, columns=[0, 1])
-    rows.read(encoder.tokenizer, 16)
+    rows = TrainingSet(str(pairs), header=False, columns=[0, 1]).read(encoder.tokenizer, 16)
     check_views_differ(encoder.train(), [rows])
 
 

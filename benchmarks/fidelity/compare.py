@@ -79,7 +79,7 @@ def built(record: Mapping[str, Any], folder: Path) -> tuple[SimCSEModule, dict[s
     encoder = instantiate(config.model)
     data, batch = read(rows, config, encoder.templates)
     module: SimCSEModule = build_module(config, encoder).double()
-    module.prepare(data.row_kinds)
+    module.prepare(data.rows)
     return module, batch
 
 
@@ -87,9 +87,9 @@ def read(rows: Sequence[Mapping[str, Any]], config: DictConfig, templates: Templ
     """Write rows to the file `data.train` of a config, and return the data and the batch that `simcse train` makes."""
     Path(config.data.train).write_text("\n".join(map(json.dumps, rows)))
     data = instantiate(config.data, tokenizer=templates.tokenizer, templates=templates, evaluators={})
-    [dataset] = data.sets.values()
-    dataset.read(templates.tokenizer, data.max_length, 0, {}, templates)
-    return data, dataset.batch([(0, row) for row in range(len(rows))])
+    [(name, dataset)] = data.sets.items()
+    data.rows[name] = dataset.read(templates.tokenizer, data.max_length, 0, {}, templates)
+    return data, data.rows[name].batch([(0, row) for row in range(len(rows))])
 
 
 def token_ids(record: Mapping[str, Any]) -> tuple[PreTrainedTokenizerBase, dict[str, list[list[int]]]]:

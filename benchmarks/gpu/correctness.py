@@ -119,7 +119,7 @@ def case_of(options: list[str], folder: Path) -> tuple[SimCSEModule, Batch]:
     """Return the module of a case, ready to train, and its first batch."""
     module, data = built(config_of(options, folder))
     data.setup()
-    module.prepare(data.row_kinds)
+    module.prepare(data.rows)
     rows: Any = next(iter(data.train_dataloader()))
     if module.queue:
         module.queue.update(module.encoder, {name: rows[name] for name in module.encoder.tokenizer.model_input_names})

@@ -1,15 +1,25 @@
-"""The collator: rows of sentences to one padded batch of views, perhaps with the words that are masked whole."""
+"""From rows to batches: the rows of a training set, each with its views, and the collator that pads them."""
 
-from collections.abc import Sequence
+import itertools
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.words import Segmenter, strip_punctuation
+from simcse_pl.data.sampler import RowKey, Rows
+from simcse_pl.data.sources import Source
+from simcse_pl.data.token_cache import TokenCache
+from simcse_pl.data.view import Segmenter, View, ViewInput
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, tokenize
-from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.types import Batch, Tokens
+from simcse_pl.utils.types import Batch, RowKind, Tokens
+
+if TYPE_CHECKING:
+    from simcse_pl.data.streaming import RowStream
 
 Sentence = str | Tokens  # text, or tokens if they are known
 
@@ -52,40 +62,113 @@ class ViewCollator:
     def tokens_of(self, sentences: Sequence[Sentence]) -> list[Tokens | list[int]]:
         """Return the tokens of sentences that are text or tokens."""
         texts = [sentence for sentence in sentences if isinstance(sentence, str)]
-        if self.segment:
-            new = iter(tokenize_words(self.tokenizer, texts, self.max_length, self.segment) if texts else ())
+        if self.segment and texts:
+            from simcse_pl.data.words import tokenize_words  # what most runs do not need
+
+            new = iter(tokenize_words(self.tokenizer, texts, self.max_length, self.segment))
         else:
             new = iter(tokenize(self.tokenizer, texts, self.max_length))
         return [next(new) if isinstance(sentence, str) else sentence for sentence in sentences]
 
 
-def tokenize_words(
-    tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int, segment: Segmenter
-) -> list[list[int]]:
-    """Return token ids as `tokenize` does, plus INSIDE_WORD for a token that continues a word of the segmenter.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingRows(RowKind):
+    """The rows of a training set, read and tokenized, and what they are to a loss. They make the batches.
 
-    As in BERT, each mark of punctuation around a word is a word. Words that share a token are one word.
+    Each view's random generator is seeded by (seed, epoch, row), and further views also by their position, unless they
+    share their random numbers. The epoch is 0 for a view that is made `once`. Keys contain the epoch because worker
+    processes may live for several epochs.
+
+    Args:
+        train: the source.
+        cache: the rows of the source; of a stream, the first ones.
+        stream: the rows that are streamed, if they are.
+        chosen: the positions of the rows to train on.
+        held_out: the positions of the rows that are held out.
+        seed: seeds the views.
+        views: the views to add to each row, by name.
+        width: the number of sentences of a row that are in a batch; 0 if a view takes the place of the only one.
+        columns: of each view of a batch, its position in the row; None for a sentence that a view makes.
+        class_numbers: the number of each class by its name, in order.
+        collate: makes a batch of rows.
     """
-    with reraise_as("whole_words=true"):
-        encoded = tokenizer(sentences, truncation=True, max_length=max_length, return_offsets_mapping=True)
-    marked = []
-    for sentence, ids, spans in zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        words = _words_of_characters(sentence, segment)
-        before = [None, *(words[end - 1] if end else None for _, end in spans)]  # special tokens have the span (0, 0)
-        inside = [start < end and words[start] == word for (start, end), word in zip(spans, before, strict=False)]
-        marked.append([number + INSIDE_WORD * is_inside for number, is_inside in zip(ids, inside, strict=True)])
-    return marked
 
+    train: Source
+    cache: TokenCache
+    stream: "RowStream | None"
+    chosen: Rows
+    held_out: Rows
+    seed: int
+    views: Mapping[Any, View]
+    width: int
+    columns: tuple[int | None, ...]
+    class_numbers: Mapping[str, int]
+    collate: ViewCollator
 
-def _words_of_characters(sentence: str, segment: Segmenter) -> list[int]:
-    """Return where the word of each character begins; white space, which tokens may include, is of the next word."""
-    begins, place = [*range(len(sentence))], 0
-    for word in map(strip_punctuation, segment(sentence)):
-        start = sentence.find(word, place)
-        if start < 0:
-            raise UserError(f"segmenter: it must split {sentence!r} without changing it, but returns {word!r}")
-        place = start + len(word)
-        begins[start:place] = [start] * len(word)
-    for i in reversed(range(len(sentence) - 1)):
-        begins[i] = begins[i + 1] if sentence[i].isspace() else begins[i]
-    return begins
+    @property
+    def sentences(self) -> Sequence[tuple[str, ...]]:
+        """The sentences of each row of the source; empty if they are streamed."""
+        return () if self.stream else self.cache
+
+    @property
+    def row_count(self) -> str:
+        """The number of rows to train on, or that it is not known."""
+        return "streamed" if self.stream else str(len(self.chosen))
+
+    def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
+        """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of).
+
+        Args:
+            keys: from `ContrastiveBatches`.
+            held_out: whether the keys are of the rows that are held out.
+        """
+        places = self._places(keys, held_out)
+        rows = self.with_views(keys, held_out) if self.views else self.tokens(places)
+        batch: dict[str, Any] = self.collate(rows)
+        if self.labels:
+            labels = [self.cache.label(place) for place in places]
+            classes = self.labels == "classes"
+            batch["labels"] = torch.tensor([self.class_numbers[label] for label in labels] if classes else labels)
+        batch["roles"] = self.roles
+        if not self.stream:
+            batch["rows"] = np.array(places)
+        if self.dataset:
+            batch["dataset"] = self.dataset
+        return batch
+
+    def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
+        """Return the rows of a batch, each with its views; arguments as in `batch`."""
+        places = self._places(keys, held_out)
+        tokens, templates = self.tokens(places), self.collate.templates or Templates(self.collate.tokenizer)
+        limits = templates.special, self.collate.tokenizer.model_max_length, self.collate.tokenizer.mask_token_id
+        made: list[Sequence[Sentence]] = []
+        for number, view in enumerate(self.views.values()):
+            inputs = []
+            for (epoch, _), place, row in zip(keys, places, tokens, strict=True):
+                seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
+                if number and not view.shared_random:
+                    seed += f"-{number}"
+                following = self._following(place, view.num_following)
+                inputs.append(ViewInput(self.cache[place][0], following, random.Random(seed), row[0], *limits))
+            sentences: Sequence[Any] = view(inputs)
+            made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
+        return [(*row[: self.width], *views) for row, *views in zip(tokens, *made, strict=True)]
+
+    def tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
+        """Return the tokens of rows by their positions, of which a segmenter marks the words."""
+        if not self.collate.segment:
+            return [self.cache.tokens(place) for place in places]
+        rows = [self.cache[place] for place in places]
+        marked = map(np.asarray, self.collate.tokens_of([sentence for row in rows for sentence in row]))
+        return [tuple(itertools.islice(marked, len(row))) for row in rows]
+
+    def _following(self, place: int, count: int) -> tuple[str, ...]:
+        if not count:
+            return ()
+        from simcse_pl.data.documents import next_sentences
+
+        return next_sentences(self.cache, place, count)
+
+    def _places(self, keys: Sequence[RowKey], held_out: bool) -> list[int]:
+        chosen = self.held_out if held_out else self.chosen
+        return [int(chosen[row]) for _, row in keys]

@@ -1,33 +1,71 @@
-"""File formats: read the rows of text, csv, tsv, jsonl and parquet files, each with its place in the file.
+"""File formats: find out how a file is written, and read its rows, each with its place in the file.
 
-Error messages have the line of an invalid row, and `on_invalid_row=drop` skips it. pandas and `datasets` give neither
-for all of these formats.
+Text, csv, tsv, jsonl and parquet files. Error messages have the line of an invalid row, and `on_invalid_row=drop` skips
+it. pandas and `datasets` give neither for all of these formats.
 """
 
 import csv
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-import pyarrow.parquet
+from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.files import STANDARD, read_lines
+from simcse_pl.utils.text import as_number
 
-from simcse_pl.data.layout import DETECTED, SEPARATORS, Layout, format_of, is_header, is_quoted, separator_of
-from simcse_pl.utils.errors import UserError, prefixed, reraise_as
-from simcse_pl.utils.files import STANDARD, check_is_file, read_lines
-
+Format = Literal["text", "table", "json", "parquet"]
 # A place such as `line 7`, and the cells of the row there, or why it cannot be read.
 Records = Iterator[tuple[str, Sequence[Any] | str]]
 Lines = Iterable[str]
 
+FORMATS: dict[str, Format] = {
+    ".txt": "text",
+    ".csv": "table",
+    ".tsv": "table",
+    ".jsonl": "json",
+    ".json": "json",
+    ".parquet": "parquet",
+}
 TEXT = "a sentence per line"
+_INSPECTED = 1000  # lines, to find out how a file is written
+
+csv.field_size_limit(sys.maxsize)
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
-_INSPECTED = 1000  # lines, to find out how a file is written
 _SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
+_SEPARATORS = (",", ";", "\t", "|", "||")
+_USUAL = {".csv": ",", ".tsv": "\t"}
+_IN_TEXT = ("\t", "||")  # what separates cells in files that end in .txt; sentences have commas and semicolons
+_SHARE_OF_ROWS = 0.8  # of equal width, for another separator than the usual one
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a file are written. What is None follows from the file's name and its first lines.
+
+    Args:
+        format: `text`, one sentence per line; `table`, cells between separators; `json`, an object per line or an array
+            of objects; or `parquet`.
+        separator: what separates the cells of a table, such as `;` or `||`.
+        header: whether the first row of a table has the columns' names.
+        encoding: how the characters are written, such as `gb18030`; None for UTF-8.
+    """
+
+    format: Format | None = None
+    separator: str | None = None
+    header: bool | None = None
+    encoding: str | None = None
+
+
+DETECTED = Layout()
 
 
 @dataclass(frozen=True)
@@ -44,6 +82,14 @@ class OpenedTable:
         """Return a column's name, or its position if the file has no names."""
         return column if self.header is None else self.header[column]
 
+    def text(self, column: int, cell: Any, may_be_empty: bool = False) -> str:
+        """Return the text of a cell in NFC, without white space around it; raise ValueError if it is invalid."""
+        problem = text_problem(cell)
+        text = "" if problem else unicodedata.normalize("NFC", cell.strip())
+        if problem or not (text or may_be_empty):
+            raise ValueError(f"column {self.name(column)} {problem or 'is empty'}")
+        return text
+
 
 def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     """Open a file.
@@ -58,22 +104,29 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     """
     ending = file_ending(path)
     if "parquet" in (layout.format, ending.removeprefix(".")):
-        return _parquet(path)
+        from simcse_pl.data.tables import rows_of_parquet  # what most runs do not need
+
+        return OpenedTable(str(path), *rows_of_parquet(path))
     lines = read_lines(path, layout.encoding)
     head = list(itertools.islice(lines, 0 if str(path) == STANDARD else _INSPECTED))
     lines = itertools.chain(head, lines)
     with prefixed(str(path)):
         kind = layout.format or format_of(ending, head)
     if kind == "json":
-        return _json(path, lines, whole="".join(head).lstrip().startswith("["))
+        from simcse_pl.data.tables import rows_of_json
+
+        return OpenedTable(str(path), *rows_of_json(path, lines, whole="".join(head).lstrip().startswith("[")))
     if kind == "text":
-        return OpenedTable(str(path), ((place, [line]) for place, line in _numbered(lines)), 1, layout=TEXT)
+        records: Records = ((f"line {number}", [line]) for number, line in enumerate(lines, 1) if line.strip())
+        return OpenedTable(str(path), records, 1, layout=TEXT)
     separator = (layout.separator or "").replace("\\t", "\t")
     if head and (line := _SEPARATOR_LINE.fullmatch(head[0].strip())):
         separator = separator or line[1]
         head, lines = head[1:], itertools.chain([""], itertools.islice(lines, 1, None))  # keeps the numbers of lines
     separator = separator or separator_of(ending, head) or ","
-    return _table(path, lines, separator, is_quoted(head, separator), layout.header)
+    from simcse_pl.data.tables import rows_of_table
+
+    return OpenedTable(str(path), *rows_of_table(path, lines, separator, is_quoted(head, separator), layout.header))
 
 
 def file_ending(path: Path) -> str:
@@ -90,80 +143,69 @@ def text_problem(cell: Any) -> str | None:
     return None
 
 
-def _numbered(lines: Lines) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each line that is not blank."""
-    return ((f"line {number}", line) for number, line in enumerate(lines, 1) if line.strip())
+def format_of(ending: str, lines: Sequence[str]) -> Format:
+    """Return the format of a file from the end of its name and its first lines.
 
-
-def _table(path: Path, lines: Lines, separator: str, quoted: bool, header: bool | None) -> OpenedTable:
-    if quoted:
-        records = _csv_records(path, lines, separator)
-    else:
-        records = ((place, line.split(separator)) for place, line in _numbered(lines))
-    head = list(itertools.islice(records, _INSPECTED))
-    names = None
-    if head and (is_header(head[0][1], [cells for _, cells in head[1:]]) if header is None else header):
-        names = [name.strip() for name in head.pop(0)[1]]
-    width = len(names or (head[0][1] if head else ()))
-    with_names = "without column names" if names is None else f"with the column names {', '.join(names)}"
-    quotes = " and quoted" if quoted and separator == "\t" else ""
-    separated = f" separated by {SEPARATORS.get(separator, separator)}{quotes}"
-    shape = f"{width} columns{separated}" if width > 1 else "1 column"
-    return OpenedTable(str(path), itertools.chain(head, records), width, names, f"{shape}, {with_names}")
-
-
-def _csv_records(path: Path, lines: Lines, separator: str) -> Records:
-    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
-    while True:
-        place = f"line {reader.line_num + 1}"
+    Raises:
+        UserError: the ending is unknown.
+    """
+    if ending not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise UserError(f"its name should end in {known} (or one of these and .gz); data.format names another's format")
+    first = next(filter(None, map(str.strip, lines)), "")
+    if FORMATS[ending] != "parquet" and first.startswith("{"):
         try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise UserError(f"{path}, {place}: {error} (is a quotation mark missing, or not doubled?)") from error
-        if cells:
-            yield place, cells
+            return "json" if isinstance(json.loads(first), dict) else FORMATS[ending]
+        except ValueError:
+            pass
+    separated = ending == ".txt" and separator_of(ending, lines, _IN_TEXT) is not None
+    return "table" if separated else FORMATS[ending]
 
 
-def _json(path: Path, lines: Lines, whole: bool) -> OpenedTable:
-    """Read an object per line, or an array of objects; the keys of the first 1,000 objects are the columns."""
+def separator_of(ending: str, lines: Sequence[str], candidates: Collection[str] = _SEPARATORS) -> str | None:
+    """Return the separator that gives most lines the same number of cells, two or more; None if none does.
 
-    def objects() -> Iterator[tuple[str, Any]]:
-        if whole:
-            with reraise_as(f"{path}: not JSON"):
-                yield from ((f"object {i}", value) for i, value in enumerate(json.loads("\n".join(lines)), 1))
-            return
-        for place, line in _numbered(lines):
-            try:
-                yield place, json.loads(line)
-            except (ValueError, RecursionError):
-                yield place, None
-
-    records = objects()
-    head = list(itertools.islice(records, _INSPECTED))
-    keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
-
-    def cells(values: Any) -> list[Any] | str:
-        if not isinstance(values, dict):
-            return "not a JSON object"
-        return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
-
-    rows: Records = ((place, cells(values)) for place, values in itertools.chain(head, records))
-    return OpenedTable(str(path), rows, len(keys), keys, f"JSON objects with the keys {', '.join(keys)}")
+    If several do so equally, the later of `candidates` does: `a;0,5` has a semicolon and a decimal comma.
+    """
+    usual = _USUAL.get(ending)
+    best, best_share = usual, 0.0
+    for separator in candidates:
+        widths = Counter(map(len, split(lines, separator)))
+        (width, count) = widths.most_common(1)[0] if widths else (1, 0)
+        share = count / widths.total() if width > 1 else 0.0
+        if share >= max(best_share, 0.0 if separator == usual else _SHARE_OF_ROWS) and share:
+            best, best_share = separator, share
+    return best
 
 
-def _parquet(path: Path) -> OpenedTable:
-    check_is_file(path)
-    damaged = f"{path} cannot be read"
-    with reraise_as(damaged):
-        file = pyarrow.parquet.ParquetFile(path)
+def split(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """Return the cells of the rows in these lines; none if they cannot be read."""
+    if not is_quoted(lines, separator):
+        return [line.split(separator) for line in lines if line.strip()]
+    with suppress(csv.Error):
+        return [cells for cells in csv.reader((line + "\n" for line in lines), delimiter=separator) if cells]
+    return []
 
-    def rows() -> Iterator[Sequence[Any]]:
-        with reraise_as(damaged):
-            for batch in file.iter_batches():
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
-    names = list(file.schema_arrow.names)
-    records: Records = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
-    return OpenedTable(str(path), records, len(names), names, f"parquet with the columns {', '.join(names)}")
+def is_quoted(lines: Sequence[str], separator: str) -> bool:
+    """Return whether quotation marks around the cells of a table are not part of the text.
+
+    Files separated by commas or semicolons are written so. Of those separated by tabs, some are, by pandas and by
+    spreadsheets: they double the marks within a cell, and put marks around cells with tabs or line breaks, or around
+    all cells.
+    """
+    if separator != "\t":
+        return len(separator) == 1
+    plain = [line.split(separator) for line in lines if line.strip()]
+    marked = [cell for cells in plain for cell in cells if cell.startswith('"')]
+    if not marked:
+        return False
+    try:
+        rows = [row for row in csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True) if row]
+    except csv.Error:
+        return False
+    if len(set(map(len, plain))) > 1:
+        return len(set(map(len, rows))) == 1
+    return any('""' in cell[1:-1] for cell in marked) or all(
+        cell.startswith('"') or as_number(cell) is not None for cells in plain for cell in cells
+    )

@@ -1,12 +1,15 @@
-"""Labels in files: numbers, words of several languages, or the user's own words."""
+"""Labels in files: the names of classes, and scores as numbers or as words of several languages."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from simcse_pl.utils.text import as_number
+import numpy as np
 
-Names = Sequence[Any] | None  # the user's words for 0, 1, ...
+from simcse_pl.data.formats import OpenedTable
+from simcse_pl.utils.text import as_number
+from simcse_pl.utils.types import Label, Names
 
 NLI_WORDS = {
     "entailment": ("entailment", "蕴含", "蘊含", "含意", "함의"),
@@ -14,6 +17,8 @@ NLI_WORDS = {
     "contradiction": ("contradiction", "矛盾", "모순"),
 }
 NEUTRAL = 0.5  # between the scores of contradiction and entailment
+NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
+
 _YES = ("true", "yes", "duplicate", "paraphrase", "equivalent", "same", "similar", "是", "相同", "相似", "ja", "oui")
 _NO = ("false", "no", "different", "dissimilar", "否", "不同", "不相似", "nein", "non")
 _CLASSES = {word: name for name, words in NLI_WORDS.items() for word in words}
@@ -23,7 +28,40 @@ _NUMBERS: dict[str, float] = {
     **dict.fromkeys((*_NO, *(f"not_{word}" for word in _YES[2:6]), "not_entailment"), 0.0),
     **dict.fromkeys(NLI_WORDS["contradiction"], 0.0),
 }
-NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
+_LARGEST_SCORE = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """Reads the class, the score or the scores of a row.
+
+    Args:
+        table: the rows.
+        columns: the positions of the columns of the labels.
+        scores: whether they are scores; if not, they are classes.
+        several: whether a row has a list of scores.
+        names: the words for the labels 0, 1, ...
+    """
+
+    table: OpenedTable
+    columns: Sequence[int]
+    scores: bool = False
+    several: bool = False
+    names: Names = None
+
+    def __call__(self, cells: Sequence[Any]) -> Label:
+        """Return the label of a row; raise ValueError if it has none."""
+        labels = [self._read(i, self.table.text(i, label_text(cells[i]))) for i in self.columns]
+        return labels if self.several else labels[0]
+
+    def _read(self, column: int, text: str) -> Any:
+        label = label_number(text, self.names) if self.scores else class_name(text, self.names)
+        if label is None or (isinstance(label, float) and abs(label) > _LARGEST_SCORE):
+            known = f"{', '.join(map(str, self.names))} of label_names" if self.names else "a label"
+            if self.scores and not self.names:
+                known = "a finite number or a word such as yes; label_names=[...] gives the words for 0, 1, ..."
+            raise ValueError(f"column {self.table.name(column)} holds {text[:40]!r}, not {known}")
+        return label
 
 
 def label_text(cell: Any) -> Any:

@@ -1,30 +1,26 @@
-"""Row readers: rows of sentences from a source, each row checked."""
+"""Rows: the sentences of each row of a source, checked, and its label as text or a number."""
 
 import itertools
 import logging
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from simcse_pl.data.formats import TEXT, OpenedTable, Records, text_problem
-from simcse_pl.data.labels import Names, class_name, label_number, label_text
-from simcse_pl.data.layout import DETECTED, Layout
+from simcse_pl.data.formats import DETECTED, Layout, OpenedTable
 from simcse_pl.data.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
+from simcse_pl.utils.types import Label, Names
 
 log = logging.getLogger(__name__)
 
 Row = tuple[str, ...]
 ScoreColumn = int | str | Sequence[int | str] | None
-NamedRows = Iterator[tuple[Row, str | None]]  # each row with its label, score or the name of its document, if any
+LabelledRows = Iterator[tuple[Row, Label | None]]
+ReadLabel = Callable[[Sequence[Any]], Label | None]  # from the cells of a row
 Warn = Callable[[str], None]
+
 _ROWS_CHECKED = 100  # for columns without sentences
 _MOST_LABELS = 5
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
@@ -58,7 +54,7 @@ def iterate_rows(
     layout: Layout = DETECTED,
     split: str = "train",
     **options: Any,
-) -> NamedRows:
+) -> LabelledRows:
     """Open a source and return an iterator over its rows; the arguments and errors are those of both functions below.
 
     `open_source` takes the source, its layout and split, and `rows_of` the rest.
@@ -81,8 +77,8 @@ def rows_of(
     score_column: ScoreColumn = None,
     label_names: Names = None,
     warn: Warn = log.warning,
-) -> NamedRows:
-    """Return an iterator over the rows of sentences of a table, each with its label or score.
+) -> LabelledRows:
+    """Return an iterator over the rows of sentences of a table, each with its label.
 
     A row is a sentence, or an anchor, its positive and any hard negatives. Unicode is normalized to NFC: an accented
     letter is one character.
@@ -94,10 +90,10 @@ def rows_of(
             with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
             sentence if another cell of its row has text, as the paper's code does, and raises an error for other
             invalid rows.
-        label_column: the column of the labels, text or numbers, by name or by position from 0; if None, labels are
+        label_column: the column of the classes, text or numbers, by name or by position from 0; if None, labels are
             None.
-        score_column: in place of `label_column`, the column of the scores: finite numbers, or words of `labels.py`; or
-            several columns, whose scores are joined by spaces.
+        score_column: in place of `label_column`, the column of the scores: finite numbers, or words that are known; or
+            several columns, whose scores are a list.
         label_names: the words for the labels 0, 1, ...; other labels are invalid.
         warn: called with a warning after the last row.
 
@@ -106,75 +102,56 @@ def rows_of(
             an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
     given = label_columns(label_column, score_column)
-    label = _LabelColumns([position_of(table, column) for column in given], score_column is not None, label_names)
+    of_labels = [position_of(table, column) for column in given]
     if columns is None:
-        positions = [i for i in range(table.width) if i not in label.positions]
+        positions = [i for i in range(table.width) if i not in of_labels]
     else:
         positions = [position_of(table, column) for column in columns]
-    if given and (not positions or not set(label.positions).isdisjoint(positions)):
+    if given and (not positions or not set(of_labels).isdisjoint(positions)):
         names = ", ".join(map(str, given))
         raise UserError(
             f"data.columns: {table.source} needs columns of sentences other than {names}, which has the labels"
         )
-    rows = _valid_rows(table, positions, label, on_invalid_row, warn)
+    read_label: ReadLabel | None = None
+    if given:
+        from simcse_pl.data.labels import LabelReader  # what most runs do not need
+
+        several = not isinstance(score_column, int | str | None)
+        read_label = LabelReader(table, of_labels, score_column is not None, several, label_names)
+    rows = valid_rows(table, positions, read_label, on_invalid_row, warn)
     return _with_sentences(table, positions, rows, chosen=columns is not None)
 
 
-def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn = log.warning) -> NamedRows:
-    """Return an iterator over the sentences of text files in order, rows of one, each with its document's name.
-
-    Args:
-        table: from `open_source`: one sentence per line, a blank line between documents. Each file begins another one.
-        on_invalid_row, warn: see `rows_of`.
-    """
-    if table.layout != TEXT:
-        needed = "a .txt file with one sentence per line and a blank line between documents"
-        raise UserError(f"{table.source} does not show which sentences follow each other in a document: give {needed}")
-
-    def records() -> Records:
-        document, last = "", -1
-        for place, cells in table.records:
-            number = int(place.rpartition(" ")[2])
-            document, last = document if number == last + 1 else place, number
-            yield place, [*cells, document]
-
-    return _valid_rows(OpenedTable(table.source, records(), 2), [0], _LabelColumns([1]), on_invalid_row, warn)
+def position_of(table: OpenedTable, column: int | str) -> int:
+    """Return the position of a column, given by name or by position; raise UserError if it does not exist."""
+    if isinstance(column, int) and 0 <= column < table.width:
+        return column
+    if table.header is not None and column in table.header:
+        return table.header.index(str(column))
+    unnamed = f"no column names: give a position from 0 to {table.width - 1}"
+    has = unnamed if table.header is None else f"the columns {', '.join(table.header)}"
+    raise UserError(f"no column {column} in {table.source}, which has {has}")
 
 
-@dataclass(frozen=True)
-class _LabelColumns:
-    """The columns of classes or scores, if any; `names` are the words for 0, 1, ..."""
-
-    positions: Sequence[int]
-    scores: bool = False
-    names: Names = None
-
-    def read(self, label: str) -> str | None:
-        """Return the class, or the score, as text; None if there is none."""
-        if not self.scores:
-            return class_name(label, self.names)
-        number = label_number(label, self.names)
-        return None if number is None or abs(number) > _LARGEST_FLOAT32 else str(number)
-
-
-def _valid_rows(
-    table: OpenedTable, positions: list[int], label: _LabelColumns, on_invalid_row: str, warn: Warn
-) -> NamedRows:
-    """Yield the valid rows."""
+def valid_rows(
+    table: OpenedTable, positions: list[int], read_label: ReadLabel | None, on_invalid_row: str, warn: Warn
+) -> LabelledRows:
+    """Yield the valid rows of a table; see `rows_of`."""
     rows = dropped = blank = 0
     first_dropped = ""
     for place, cells in table.records:
-        row = _row(table, cells, positions, label, on_invalid_row == "blank")
-        if not isinstance(row, str):
-            rows += 1
-            blank += row[0].count("")
-            yield row
-        elif on_invalid_row == "drop":
-            first_dropped = first_dropped or f"{place}: {row}"
+        try:
+            row = _row(table, cells, positions, read_label, on_invalid_row == "blank")
+        except ValueError as problem:
+            if on_invalid_row != "drop":
+                advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
+                raise UserError(f"{table.source}, {place}: {problem} ({advice})") from None
+            first_dropped = first_dropped or f"{place}: {problem}"
             dropped += 1
-        else:
-            advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
-            raise UserError(f"{table.source}, {place}: {row} ({advice})")
+            continue
+        rows += 1
+        blank += row[0].count("")
+        yield row
     if not rows:
         raise UserError(f"{table.source} has no {'valid ' if dropped else ''}rows")
     if blank:
@@ -183,7 +160,27 @@ def _valid_rows(
         warn(f"{table.source}: {dropped} invalid rows dropped, the first at {first_dropped}")
 
 
-def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, chosen: bool) -> NamedRows:
+def _row(
+    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], read_label: ReadLabel | None, blank: bool
+) -> tuple[Row, Label | None]:
+    """Return the sentences and the label of a row; raise ValueError if it is invalid.
+
+    With `blank`, some but not all sentences may be empty.
+    """
+    if isinstance(cells, str):
+        raise ValueError(cells)
+    if len(cells) != table.width:
+        raise ValueError(f"{len(cells)} columns where there should be {table.width}")
+    if list(cells) == table.header:
+        raise ValueError("the columns' names again")
+    row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])
+    label = read_label(cells) if read_label else None
+    if not any(row):
+        raise ValueError(f"column {table.name(positions[0])} is empty")
+    return row, label
+
+
+def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows, chosen: bool) -> LabelledRows:
     """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, a few words: labels."""
     head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
@@ -196,49 +193,3 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: NamedRows, c
                 "columns=[...]; in training, data.label_column is one of classes, and data.score_column one of scores"
             )
     yield from itertools.chain(head, rows)
-
-
-def _row(
-    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], label: _LabelColumns, blank: bool
-) -> tuple[Row, str | None] | str:
-    """Return the sentences and the label or score of a row, or why it is invalid.
-
-    With `blank`, some but not all sentences may be empty.
-    """
-    if isinstance(cells, str):
-        return cells
-    if len(cells) != table.width:
-        return f"{len(cells)} columns where there should be {table.width}"
-    if list(cells) == table.header:
-        return "the columns' names again"
-    texts = {}
-    for i in [*positions, *label.positions]:
-        cell = label_text(cells[i]) if i in label.positions else "" if cells[i] is None else cells[i]
-        if problem := text_problem(cell):
-            return f"column {table.name(i)} {problem}"
-        texts[i] = unicodedata.normalize("NFC", cell.strip())
-        if not texts[i] and not (blank and i not in label.positions):
-            return f"column {table.name(i)} is empty"
-    row = tuple(texts[i] for i in positions)
-    if blank and not any(row):
-        return f"column {table.name(positions[0])} is empty"
-    names = []
-    for place in label.positions:
-        if (name := label.read(texts[place])) is None:
-            known = f"{', '.join(map(str, label.names))} of label_names" if label.names else "a label"
-            if label.scores and not label.names:
-                known = "a finite number or a word such as yes; label_names=[...] gives the words for 0, 1, ..."
-            return f"column {table.name(place)} holds {texts[place][:40]!r}, not {known}"
-        names.append(name)
-    return row, " ".join(names) if names else None
-
-
-def position_of(table: OpenedTable, column: int | str) -> int:
-    """Return the position of a column, given by name or by position; raise UserError if it does not exist."""
-    if isinstance(column, int) and 0 <= column < table.width:
-        return column
-    if table.header is not None and column in table.header:
-        return table.header.index(str(column))
-    unnamed = f"no column names: give a position from 0 to {table.width - 1}"
-    has = unnamed if table.header is None else f"the columns {', '.join(table.header)}"
-    raise UserError(f"no column {column} in {table.source}, which has {has}")

@@ -3,16 +3,12 @@
 import glob
 import hashlib
 import logging
-import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from simcse_pl.data.formats import TEXT, OpenedTable, Records, file_ending, open_table
-from simcse_pl.data.labels import NO_LABEL
-from simcse_pl.data.layout import DETECTED, FORMATS, Layout
+from simcse_pl.data.formats import DETECTED, FORMATS, TEXT, Layout, OpenedTable, Records, file_ending, open_table
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, check_is_file, sha256_of, write_text
@@ -42,8 +38,9 @@ def open_source(
     """
     place = files_of(source)
     if isinstance(place, str):
-        dataset = load_hub_dataset(place, split).flatten()  # the field b of a is the column a.b
-        return table_of(dataset, str(source))
+        from simcse_pl.data.hub_datasets import load_hub_dataset, table_of
+
+        return table_of(load_hub_dataset(place, split).flatten(), str(source))  # the field b of a is the column a.b
     layout = with_header(layout, columns)
     first, *others = place
     table = open_table(first, layout)
@@ -63,29 +60,10 @@ def open_source(
     return OpenedTable(f"{len(place)} files", records(), table.width, table.header, table.layout)
 
 
-def table_of(dataset: Any, source: str) -> OpenedTable:
-    """Return the rows of a data set on the Hub, which may be streamed."""
-    names, words = list(dataset.column_names or next(iter(dataset))), label_words(dataset)
-    rows: Records = ((f"row {i}", with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
-    return OpenedTable(source, rows, len(names), names, f"a data set with the columns {', '.join(names)}")
-
-
-def label_words(dataset: Any) -> dict[int, Sequence[str]]:
-    """Return the names of the labels of a data set on the Hub, by the position of their column."""
-    return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
-
-
 def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:
     """Return a layout with a header if a column is chosen by its name, unless the layout says otherwise."""
     named = layout.header is None and any(isinstance(column, str) for column in columns)
     return replace(layout, header=True) if named else layout
-
-
-def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
-    """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
-    for i, names in words.items():
-        cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
-    return cells
 
 
 def fingerprint(source: Source, split: str = "train") -> str:
@@ -96,6 +74,8 @@ def fingerprint(source: Source, split: str = "train") -> str:
     """
     place = files_of(source)
     if isinstance(place, str):
+        from simcse_pl.data.hub_datasets import load_hub_dataset
+
         return str(load_hub_dataset(place, split)._fingerprint)
     for path in place:
         check_is_file(path)
@@ -138,26 +118,3 @@ def files_of(source: Source) -> list[Path] | str:
     if not files:
         raise UserError(f"no files {name}")
     return files
-
-
-def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
-    """Load a split of OWNER/NAME or OWNER/NAME:SUBSET of the Hugging Face Hub, downloaded or from the cache.
-
-    `options` are further arguments of `datasets.load_dataset`.
-    """
-    import datasets  # slow to import
-
-    repository, _, subset = name.partition(":")
-    unavailable = hub.unavailable(repository, "dataset")
-    if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
-    offline = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
-    try:
-        with hub.quiet("huggingface_hub", "datasets"):
-            return datasets.load_dataset(repository, subset or None, split=split, **options)
-    except Exception as error:  # the library has dozens of kinds
-        why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
-        raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
-    finally:
-        datasets.config.HF_HUB_OFFLINE = offline

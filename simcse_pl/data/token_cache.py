@@ -8,8 +8,7 @@ import hashlib
 import itertools
 import json
 import logging
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,39 +17,28 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.compute
-from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.layout import Layout
-from simcse_pl.data.rows import NamedRows, Row, Warn, documents_of, rows_of
-from simcse_pl.data.sources import Source, fingerprint, open_source
+from simcse_pl.data.rows import LabelledRows, Row, Warn
 from simcse_pl.models.tokenization import tokenize, unknown_text
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, read_json, write_json
-from simcse_pl.utils.processes import available_cpus
 from simcse_pl.utils.terminal import counter
-from simcse_pl.utils.types import Tokens
+from simcse_pl.utils.types import Label, LabelKind, Tokens
 
 log = logging.getLogger(__name__)
 
-Read = Callable[[Warn], NamedRows]
-Block = list[tuple[Row, str | None]]
-# The rows with the columns of _SCHEMA, the number of sentences, how many may be truncated, and a warning or None.
+Read = Callable[[Warn], LabelledRows]
+Block = list[tuple[Row, Label | None]]
+# The columns of Tokenize.schema, the number of sentences, how many may be truncated, and a warning or None.
 TokenizedBlock = tuple[pyarrow.RecordBatch, int, int, str | None]
 
-_FORMAT = 3
+_FORMAT = 4
 _ROWS_A_BLOCK = 4096
 _BLOCKS_ALONE = 64  # are tokenized by this process, before it starts others
-_MOST_PROCESSES = 16  # more would wait for the one that reads
 _ROWS, _MANIFEST = "rows.arrow", "manifest.json"
-_SCHEMA = pyarrow.schema(
-    {
-        "sentences": pyarrow.list_(pyarrow.string()),
-        "tokens": pyarrow.list_(pyarrow.list_(pyarrow.int32())),
-        "name": pyarrow.string(),
-    }
-)
+# Classes are text until all of them are known; so are the documents of rows without labels.
+_LABELS = {"scores": pyarrow.float32(), "score_lists": pyarrow.list_(pyarrow.float32())}
 
 
 @dataclass(frozen=True)
@@ -59,6 +47,14 @@ class Tokenize(Dataset[TokenizedBlock]):
 
     tokenizer: PreTrainedTokenizerBase
     max_length: int
+    labels: LabelKind | None = None
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """The types of the columns."""
+        sentences, tokens = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.list_(pyarrow.int32()))
+        label = _LABELS.get(self.labels or "", pyarrow.string())
+        return pyarrow.schema({"sentences": sentences, "tokens": tokens, "label": label})
 
     def __getitem__(self, block: Block) -> TokenizedBlock:
         tokens = tokenize(self.tokenizer, [sentence for row, _ in block for sentence in row], self.max_length)
@@ -66,114 +62,85 @@ class Tokenize(Dataset[TokenizedBlock]):
         columns = [
             [row for row, _ in block],
             [[next(left) for _ in row] for row, _ in block],
-            [name for _, name in block],
+            [label for _, label in block],
         ]
         full = sum(len(ids) >= self.max_length for ids in tokens)
-        rows = pyarrow.record_batch(columns, schema=_SCHEMA)
+        rows = pyarrow.record_batch(columns, schema=self.schema)
         return rows, len(tokens), full, unknown_text(self.tokenizer, tokens)
 
 
 class TokenCache(Sequence[Row]):
-    """Rows of sentences, mapped from an Arrow file, or streamed. Worker processes map the file rather than copy it."""
+    """Rows of sentences, mapped from an Arrow file, or streamed. Worker processes map the file rather than copy it.
 
-    def __init__(self, source: Path | pyarrow.RecordBatch) -> None:
-        self._source = source
+    Args:
+        file: the Arrow file, or its content.
+        fingerprint: a hash of the content of the source.
+        key: a text that changes with the rows.
+    """
+
+    def __init__(self, file: Path | pyarrow.RecordBatch, fingerprint: str = "", key: str = "") -> None:
+        self.file, self.fingerprint, self.key = file, fingerprint, key
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TokenCache, (self._source,)
+        return TokenCache, (self.file, self.fingerprint, self.key)
 
     @cached_property
-    def _table(self) -> pyarrow.Table:
-        if isinstance(self._source, pyarrow.RecordBatch):
-            return pyarrow.Table.from_batches([self._source])
-        return pyarrow.ipc.open_file(pyarrow.memory_map(str(self._source))).read_all()
+    def table(self) -> pyarrow.Table:
+        """The columns of Tokenize.schema."""
+        if isinstance(self.file, pyarrow.RecordBatch):
+            return pyarrow.Table.from_batches([self.file])
+        return pyarrow.ipc.open_file(pyarrow.memory_map(str(self.file))).read_all()
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return int(self.table.num_rows)
 
     def __getitem__(self, row: Any) -> Any:  # no slices
         """Return the sentences of a row, counted from 0."""
-        return tuple(self._table["sentences"][row].as_py())
+        return tuple(self.table["sentences"][row].as_py())
 
     def tokens(self, row: int) -> tuple[Tokens, ...]:
         """Return the tokens of each sentence of a row."""
-        return tuple([sentence.values.to_numpy() for sentence in self._table["tokens"][row]])
+        return tuple([sentence.values.to_numpy() for sentence in self.table["tokens"][row]])
 
-    def name(self, row: int) -> Any:
-        """Return the label, the scores as text, or the document's name, of a row."""
-        return self._table["name"][row].as_py()
+    def label(self, row: int) -> Any:
+        """Return the class as text, the score, the scores, or the document's name, of a row."""
+        return self.table["label"][row].as_py()
 
     def count(self, wanted: Collection[str]) -> int:
         """Return how many of the sentences are in `wanted`."""
 
         def count() -> int:
             values = pyarrow.array(list(wanted), pyarrow.string())
-            chunks = self._table["sentences"].iterchunks()
+            chunks = self.table["sentences"].iterchunks()
             return sum(pyarrow.compute.is_in(chunk.flatten(), values).true_count for chunk in chunks)
 
         return int(self._computed("count", count, sorted(wanted)))
 
     def classes(self) -> list[str]:
-        """Return the distinct labels, sorted."""
-        return list(self._computed("classes", lambda: sorted(self._table["name"].unique().to_pylist())))
+        """Return the names of the classes, sorted."""
+        return list(self._computed("classes", lambda: sorted(self.table["label"].unique().to_pylist())))
 
     def score_range(self) -> tuple[float, float]:
-        """Return the lowest and the highest score."""
+        """Return the lowest and the highest score, as the shortest decimals of their float32."""
 
-        def limits_of_all() -> Any:
-            scores = pyarrow.compute.list_flatten(pyarrow.compute.split_pattern(self._table["name"], " "))
-            return pyarrow.compute.min_max(scores.cast(pyarrow.float64())).as_py()
+        def limits() -> list[float]:
+            scores = self.table["label"]
+            flat = pyarrow.compute.list_flatten(scores) if pyarrow.types.is_list(scores.type) else scores
+            return [float(str(np.float32(limit.as_py()))) for limit in pyarrow.compute.min_max(flat).values()]
 
-        limits = self._computed("score_range", limits_of_all)
-        return limits["min"], limits["max"]
-
-    def following(self, row: int, count: int) -> tuple[str, ...]:
-        """Return the next sentences after a row, at most `count`, of the same document."""
-        near = range(row + 1, min(row + 1 + count, len(self)))
-        same = itertools.takewhile(lambda other: self.name(other) == self.name(row), near)
-        return tuple(self[other][0] for other in same)
-
-    def last_of_documents(self) -> NDArray[np.int64]:
-        """Return the last row of each document."""
-        names = self._table["name"]
-        ends = pyarrow.compute.not_equal(names.slice(0, len(self) - 1), names.slice(1))
-        return np.append(np.flatnonzero(ends.to_numpy()), len(self) - 1)
+        lowest, highest = self._computed("score_range", limits)
+        return lowest, highest
 
     def _computed(self, name: str, compute: Callable[[], Any], key: Any = None) -> Any:
         """Return what is computed from all rows, from the user's cache if it is there."""
         file = f"{name}.json"
-        whole_key = self._source.parent.name, name, key
+        whole_key = self.file.parent.name, name, key
         return read_json(cached("row_counts", whole_key, file, lambda new: write_json(new / file, compute())) / file)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The source of a training set, and how it is read."""
-
-    source: Source
-    split: str
-    layout: Layout
-    documents: bool  # whether the rows are sentences in documents
-    options: Mapping[str, Any]  # of `rows_of`
-
-    def open_cache(self, make: Tokenize, processes: int | None) -> tuple[TokenCache, str, str]:
-        """Return the rows with their tokens, the fingerprint of the source, and a text that changes with the rows."""
-        table = open_source(self.source, self.layout, self.split)
-        before = fingerprint(self.source, self.split)
-
-        def read(warn: Warn) -> NamedRows:
-            if self.documents:
-                yield from documents_of(table, self.options["on_invalid_row"], warn)
-            else:
-                yield from rows_of(table, **self.options, warn=warn)
-            if fingerprint(self.source, self.split) != before:
-                raise UserError(f"{self.source} changed while it was read: start again")
-
-        key = before, table.layout, self.layout.encoding, self.documents, *self.options.values()
-        return open_token_cache(read, key, make, processes), before, repr(key)
-
-
-def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: int | None = None) -> TokenCache:
+def open_token_cache(
+    read: Read, key: Sequence[Any], make: Tokenize, processes: int | None = None, of_source: str = ""
+) -> TokenCache:
     """Open rows from the user's cache; read and tokenize them first if they are not in the cache.
 
     Args:
@@ -182,6 +149,7 @@ def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: 
         make: tokenizes the sentences.
         processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there
             are more than 262,144 rows. The file does not depend on it.
+        of_source: the fingerprint of the source.
     """
     tokenizer = make.tokenizer
     settings: Any = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
@@ -193,7 +161,7 @@ def open_token_cache(read: Read, key: Sequence[Any], make: Tokenize, processes: 
     folder = cached("corpora", whole_key, _MANIFEST, lambda new: _write(new, read, make, processes))
     for warning in read_json(folder / _MANIFEST)["warnings"]:
         log.warning(warning)
-    return TokenCache(folder / _ROWS)
+    return TokenCache(folder / _ROWS, of_source, repr(key))
 
 
 def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -> Iterator[TokenizedBlock]:
@@ -203,21 +171,9 @@ def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -
         if not (first := list(itertools.islice(blocks, 1))):
             return  # starting processes costs more than they would save
         blocks = itertools.chain(first, blocks)
-        cpus = available_cpus()
-        processes = min(cpus, _MOST_PROCESSES) if cpus > 1 else 0
-    loader: Iterable[TokenizedBlock] = DataLoader(
-        make,
-        batch_size=None,
-        sampler=blocks,  # type: ignore[arg-type]
-        collate_fn=tuple,  # the block as it is
-        num_workers=processes,
-        worker_init_fn=_one_thread,
-    )
-    yield from loader
+    from simcse_pl.data.workers import tokenized_by_processes
 
-
-def _one_thread(worker: int) -> None:
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    yield from tokenized_by_processes(blocks, make, processes)
 
 
 def _write(new: Path, read: Read, make: Tokenize, processes: int | None) -> None:
@@ -226,7 +182,7 @@ def _write(new: Path, read: Read, make: Tokenize, processes: int | None) -> None
     rows = read(warnings.append)
     blocks = iter(lambda: list(itertools.islice(rows, _ROWS_A_BLOCK)), [])
     sentences = full = 0
-    with counter("tokenizing", " rows") as bar, pyarrow.ipc.new_file(str(new / _ROWS), _SCHEMA) as file:
+    with counter("tokenizing", " rows") as bar, pyarrow.ipc.new_file(str(new / _ROWS), make.schema) as file:
         task = bar.add_task("", total=None)
         for block, in_block, full_in_block, unknown in _tokenized(blocks, make, processes):
             sentences += in_block

@@ -2,15 +2,28 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from simcse_pl.utils.types import Role, Tokens
 
+Segmenter = Callable[[str], list[str]]  # splits a sentence into words
 Rate = Annotated[float, Field(gt=0, le=1)]  # a share of the words or tokens of a sentence
+
+
+def spaces(text: str) -> list[str]:
+    """Return the words between white space, which is normalized to single spaces.
+
+    The segmenter of the paper (princeton-nlp/SimCSE, issue 231).
+
+    Examples:
+        >>> spaces("A dog runs, fast.")
+        ['A ', 'dog ', 'runs, ', 'fast. ']
+    """
+    return [f"{word} " for word in text.split()]
 
 
 @dataclass(frozen=True)
@@ -91,20 +104,3 @@ class Dropout(SentenceView):
     def make(self, source: ViewInput) -> Tokens:
         """Return the sentence."""
         return source.tokens
-
-
-class OneOfNextSentences(SentenceView):
-    """One of the next sentences of the document, at random (Table 2; Logeswaran and Lee 2018).
-
-    Args:
-        n: the number of next sentences to choose from, 1 or 3 in the paper; fewer before the end of a document.
-        role: see View.
-    """
-
-    def __init__(self, n: PositiveInt = 1, role: Role = Role.POSITIVE) -> None:
-        super().__init__(role)
-        self.num_following = n
-
-    def make(self, source: ViewInput) -> str:
-        """Return one of the next sentences."""
-        return source.random.choice(source.following)

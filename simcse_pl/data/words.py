@@ -6,28 +6,20 @@ A word has the punctuation and the white space that follow it, so that joined wo
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from simcse_pl.utils.errors import UserError
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-Segmenter = Callable[[str], list[str]]
+from simcse_pl.data.view import Segmenter
+from simcse_pl.data.view import spaces as spaces  # its name in 0.3.0
+from simcse_pl.models.tokenization import INSIDE_WORD
+from simcse_pl.utils.errors import UserError, reraise_as
+
 _ENGLISH = {"the", "and", "with", "from", "this", "that", "are"}  # no common words of other languages
 _RAREST = 1 / 32  # share of the sentences with such a word: German and French have 0.4 %, English headlines 12 %
 # accents, and the vowel signs of Hindi and Thai, which \w does not match
 MARKS = "".join(c for c in map(chr, range(0x1F000)) if unicodedata.category(c).startswith("M"))
 _WITHOUT_PUNCTUATION = re.compile(rf"\w(?:.*\w)?[{MARKS}]*", re.DOTALL)  # greedy: a lazy one takes quadratic time
-
-
-def spaces(text: str) -> list[str]:
-    """Return the words between white space, which is normalized to single spaces.
-
-    The paper's words (princeton-nlp/SimCSE, issue 231).
-
-    Examples:
-        >>> spaces("A dog runs, fast.")
-        ['A ', 'dog ', 'runs, ', 'fast. ']
-    """
-    return [f"{word} " for word in text.split()]
 
 
 def icu(text: str) -> list[str]:
@@ -93,6 +85,38 @@ def check_english(sentences: Sequence[str]) -> None:
     if english <= _RAREST * len(sentences):
         has = f"{english} of {len(sentences)} sentences have a word such as `the`"
         raise UserError(f"it is made for English, but {has}: use another view, or rules of negation for it")
+
+
+def tokenize_words(
+    tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int, segment: Segmenter
+) -> list[list[int]]:
+    """Return token ids as `tokenize` does, plus INSIDE_WORD for a token that continues a word of the segmenter.
+
+    As in BERT, each mark of punctuation around a word is a word. Words that share a token are one word.
+    """
+    with reraise_as("whole_words=true"):
+        encoded = tokenizer(sentences, truncation=True, max_length=max_length, return_offsets_mapping=True)
+    marked = []
+    for sentence, ids, spans in zip(sentences, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        words = _words_of_characters(sentence, segment)
+        before = [None, *(words[end - 1] if end else None for _, end in spans)]  # special tokens have the span (0, 0)
+        inside = [start < end and words[start] == word for (start, end), word in zip(spans, before, strict=False)]
+        marked.append([number + INSIDE_WORD * is_inside for number, is_inside in zip(ids, inside, strict=True)])
+    return marked
+
+
+def _words_of_characters(sentence: str, segment: Segmenter) -> list[int]:
+    """Return where the word of each character begins; white space, which tokens may include, is of the next word."""
+    begins, place = [*range(len(sentence))], 0
+    for word in map(strip_punctuation, segment(sentence)):
+        start = sentence.find(word, place)
+        if start < 0:
+            raise UserError(f"segmenter: it must split {sentence!r} without changing it, but returns {word!r}")
+        place = start + len(word)
+        begins[start:place] = [start] * len(word)
+    for i in reversed(range(len(sentence) - 1)):
+        begins[i] = begins[i + 1] if sentence[i].isspace() else begins[i]
+    return begins
 
 
 def _parts(word: str) -> tuple[str, str, str]:

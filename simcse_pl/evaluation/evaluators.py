@@ -12,10 +12,8 @@ import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from simcse_pl.data.formats import OpenedTable
-from simcse_pl.data.labels import Names
-from simcse_pl.data.layout import Layout
-from simcse_pl.data.rows import NamedRows, rows_of
+from simcse_pl.data.formats import Layout, OpenedTable
+from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
@@ -23,6 +21,7 @@ from simcse_pl.results import TEST as TEST
 from simcse_pl.results import VALIDATION as VALIDATION
 from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns
+from simcse_pl.utils.types import Names
 
 log = logging.getLogger(__name__)
 POSITIVE_SCORE = 0.8  # pairs with a score above this share of the highest are positives: 4 of 5 in the paper
@@ -47,7 +46,7 @@ class EvaluationFile(Layout):
     split: str = "test"
     label_names: Names = None
 
-    def pairs(self, score: bool = False) -> NamedRows:
+    def pairs(self, score: bool = False) -> LabelledRows:
         """Return an iterator over pairs of sentences, each with its score or the number of its label, if asked for.
 
         With `score`, a column of scores or labels follows those of the sentences. The errors are those of `rows_of`.
@@ -60,7 +59,7 @@ class EvaluationFile(Layout):
         options: dict[str, Any] = {"score_column": columns[2], "label_names": self.label_names} if score else {}
         return rows_of(table, columns[:2], **options)
 
-    def rows(self) -> NamedRows:
+    def rows(self) -> LabelledRows:
         """Return an iterator over rows of sentences. Their number may differ; a sentence that is missing is ''."""
         table = open_source(self.file, self, self.split, self.columns or ())
         records = list(table.records)
@@ -202,8 +201,8 @@ class LabelledPairs(FileEvaluator[list[ScoredPair]]):
     def read(self, file: EvaluationFile) -> list[ScoredPair]:
         """Read two sentences and a score from each row."""
         pairs = []
-        for (first, second), text in file.pairs(score=True):
-            score = float(str(text))
+        for (first, second), score in file.pairs(score=True):
+            assert isinstance(score, float)
             if self.labels and score not in self.labels:
                 raise UserError(f"{file.file}: it has the label {score:g}, and labels should be 0 or 1")
             pairs.append(ScoredPair(first, second, self.labels.get(score, score)))

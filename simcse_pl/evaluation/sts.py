@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simcse_pl.data import sample
-from simcse_pl.data.sources import load_hub_dataset
 from simcse_pl.evaluation.metrics import correlations
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_lines
@@ -169,6 +168,8 @@ def load_sample(split: str) -> StsTask:
 
 
 def _stsb_of_the_hub(split: str) -> StsTask:
+    from simcse_pl.data.hub_datasets import load_hub_dataset  # what most runs do not need
+
     rows = load_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
     texts = ((f"{_HUB_STSB}, row {i}", [r["sentence1"], r["sentence2"], r["score"]]) for i, r in enumerate(rows, 1))
     return StsTask("STS-B", split, {split: _pairs(texts, (0, 1, 2))})

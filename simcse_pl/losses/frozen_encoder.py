@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from simcse_pl.data.collator import TrainingRows
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import SENTENCE_MASK
@@ -94,9 +95,9 @@ class FrozenEncoder(Frozen):
 
     def read(self, rows: RowKind) -> None:
         """Open or compute the vectors of a data set, unless token ids are read; raise UserError if one is missing."""
-        if self.reads_tokens or not (rows.sentences or rows.key):
+        if self.reads_tokens or not isinstance(rows, TrainingRows):
             return
-        if not rows.sentences:
+        if rows.stream:
             raise UserError(
                 f"{self.name}: it looks vectors up by the row, which is not known: set data.streaming=false, or choose "
                 "an encoder with the vocabulary and the template of the trained one"
@@ -117,11 +118,12 @@ class FrozenEncoder(Frozen):
             )
         self._stored[rows.dataset] = vectors, columns
 
-    def _encoded(self, rows: RowKind, columns: int) -> Vectors:
+    def _encoded(self, rows: TrainingRows, columns: int) -> Vectors:
         """Return the vectors of the first columns from the cache; those of rows that are not used may be 0."""
         from simcse_pl.models.load import fingerprint  # imports what most runs do not need
 
-        encoder, used = self.network, np.concatenate([np.array(part, dtype=np.int64) for part in rows.used])
+        encoder = self.network
+        used = np.concatenate([np.array(part, dtype=np.int64) for part in (rows.chosen, rows.held_out)])
 
         def write(folder: Path) -> None:
             log.info("encoding %d x %d sentences, once, by %s", len(used), columns, self.name)
@@ -135,7 +137,7 @@ class FrozenEncoder(Frozen):
             vectors.flush()
             encoder.cpu()
 
-        key = fingerprint(encoder), rows.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
+        key = fingerprint(encoder), rows.cache.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
         return _open_vectors(cached("vectors", key, _FILE, write) / _FILE)
 
     @torch.no_grad()

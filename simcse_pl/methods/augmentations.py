@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.data.view import Rate, SentenceView, View, ViewInput
-from simcse_pl.data.words import MARKS, Segmenter, check_english, replace_word, spaces, strip_punctuation
+from simcse_pl.data.view import Rate, Segmenter, SentenceView, View, ViewInput, spaces
+from simcse_pl.data.words import MARKS, check_english, replace_word, strip_punctuation
 from simcse_pl.models.backbone import load_masked_language_model, longest_input
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs

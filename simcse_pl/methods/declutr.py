@@ -7,8 +7,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor
 
-from simcse_pl.data.view import SentenceView, ViewInput
-from simcse_pl.data.words import Segmenter, spaces
+from simcse_pl.data.view import Segmenter, SentenceView, ViewInput, spaces
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Needs
 from simcse_pl.losses.mlm import MaskedLanguageModeling

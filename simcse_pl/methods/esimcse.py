@@ -4,8 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from simcse_pl.data.view import Rate, SentenceView, ViewInput
-from simcse_pl.data.words import Segmenter, spaces
+from simcse_pl.data.view import Rate, Segmenter, SentenceView, ViewInput, spaces
 from simcse_pl.utils.types import Role, Tokens
 
 _RELEASED_LIMIT = 10

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, get_args
 
-from simcse_pl.data.layout import Format, Layout
+from simcse_pl.data.formats import Format, Layout
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.data.formats import OpenedTable, text_problem
+from simcse_pl.data.formats import DETECTED, Layout, OpenedTable, text_problem
 from simcse_pl.data.labels import NLI_WORDS, NO_LABEL, class_name, class_names, label_text
-from simcse_pl.data.layout import DETECTED, Layout
 from simcse_pl.data.rows import position_of
 from simcse_pl.data.sources import open_source
 from simcse_pl.tools.common import add_layout, column, layout

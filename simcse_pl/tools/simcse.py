@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcse_pl.data.layout import DETECTED, Layout
+from simcse_pl.data.formats import DETECTED, Layout
 from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, load_encoder

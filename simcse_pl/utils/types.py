@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ else:
     Backbone = nn.Module  # to import PreTrainedModel takes longer than to import torch
 # int64 numbers of classes, float32 scores, or a float32 score for each positive and hard negative
 LabelKind = Literal["classes", "scores", "score_lists"]
+Label = str | float | list[float]  # of a row that is read: the name of its class or document, its score, or its scores
+Names = Sequence[Any] | None  # the user's words for the labels 0, 1, ...
 Tokens = NDArray[np.integer]  # of one sentence, [tokens], including special tokens
 
 
@@ -45,28 +47,25 @@ def candidates(roles: Sequence[Role]) -> list[int]:
 
 @dataclass(frozen=True)
 class RowKind:
-    """What the rows of a data set have.
+    """What the rows of a data set have. That of a run is a TrainingRows, which has the rows, too.
 
     Args:
         roles: the roles of the views.
         labels: what the labels are, or None.
         label_range: the lowest and the highest label, if they are known; classes are numbered from 0.
         classes: the number of classes of the data set, if it is known.
-        examples: the token ids of some anchors, with special tokens, and with INSIDE_WORD if a segmenter marks words.
-        sentences: the sentences of each row of the file; empty if they are not known.
-        used: the positions in `sentences` of the rows that are trained on, and of those that are held out.
-        columns: of each view, its position in its row; None for a sentence that a view makes.
-        key: a text that changes with the sentences.
         dataset: the name of the data set; empty if there is one only.
+        examples: the token ids of some anchors, with special tokens, and with INSIDE_WORD if a segmenter marks words.
     """
 
     roles: tuple[Role, ...] = default_roles(2)
     labels: LabelKind | None = None
     label_range: tuple[float, float] | None = None
     classes: int | None = None
-    examples: Sequence[Tokens] = field(default=(), compare=False)
-    sentences: Sequence[tuple[str, ...]] = field(default=(), compare=False)
-    used: Sequence[Sequence[int] | NDArray[np.integer]] = field(default=(), compare=False)
-    columns: tuple[int | None, ...] = (0, 1)
-    key: str = ""
     dataset: str = ""
+    examples: Sequence[Tokens] = field(default=(), compare=False)
+
+    @property
+    def sentences(self) -> Sequence[tuple[str, ...]]:
+        """The sentences of each row of the file; empty if they are not known."""
+        return ()

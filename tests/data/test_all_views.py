@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data.view import OneOfNextSentences, ViewInput
+from simcse_pl.data.documents import OneOfNextSentences
+from simcse_pl.data.view import ViewInput
 from simcse_pl.data.words import icu, replace_word, strip_punctuation
 from simcse_pl.methods.arccse import SpanMasking
 from simcse_pl.methods.augmentations import Crop, DeleteOneWord, MaskedLanguageModel, WordDeletion

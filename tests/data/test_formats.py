@@ -8,8 +8,7 @@ import re
 import pandas
 import pytest
 
-from simcse_pl.data.formats import open_table
-from simcse_pl.data.layout import Layout
+from simcse_pl.data.formats import Layout, open_table
 from simcse_pl.data.rows import iterate_rows, iterate_sentences, read_rows
 from simcse_pl.data.sources import open_source
 from simcse_pl.utils.errors import UserError

@@ -5,7 +5,7 @@ import json
 import datasets
 import pytest
 
-from simcse_pl.data import sources
+from simcse_pl.data import hub_datasets
 from simcse_pl.data.labels import label_text
 from simcse_pl.data.rows import iterate_rows
 from simcse_pl.evaluation.evaluators import ScoredPairs
@@ -36,7 +36,7 @@ def write_file(tmp_path):
 @pytest.mark.parametrize(("labels", "scores", "classes"), KNOWN)
 def test_words_are_numbers(labels, scores, classes, write_file):
     path = write_file(labels)
-    assert [float(score) for _, score in iterate_rows(path, score_column="y")] == list(scores)
+    assert [score for _, score in iterate_rows(path, score_column="y")] == list(scores)
     for kind, expected in ((ScoredPairs, scores), (BinaryPairs, classes)):
         assert [pair.score for pair in kind(path).sets["validation"][""]] == list(expected)
 
@@ -58,7 +58,7 @@ def test_words_of_ones_own(write_file):
     with pytest.raises(UserError, match="line 3: .*0.* not .*andere, gleiche of label_names"):
         list(iterate_rows(path, score_column="y", label_names=own))
     kept = {"label_names": own, "on_invalid_row": "drop"}
-    assert [float(score) for _, score in iterate_rows(path, score_column="y", **kept)] == [0, 1]
+    assert [score for _, score in iterate_rows(path, score_column="y", **kept)] == [0, 1]
     assert [name for _, name in iterate_rows(path, label_column="y", **kept)] == own
     with pytest.raises(UserError, match="line 3: .* holds '0', not andere, gleiche of label_names"):
         BinaryPairs(path, label_names=own)
@@ -85,6 +85,6 @@ def test_labels_of_the_hub_are_words(monkeypatch):
     features = {"a": datasets.Value("string"), "y": datasets.ClassLabel(names=["entailment", "neutral"])}
     rows = {"a": ["x", "y", "z"], "y": [1, 0, -1]}
     hub = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
-    monkeypatch.setattr(sources, "load_hub_dataset", lambda name, split: hub)
+    monkeypatch.setattr(hub_datasets, "load_hub_dataset", lambda name, split: hub)
     read = iterate_rows("hf://datasets/a/b", label_column="y", on_invalid_row="drop")
     assert [name for _, name in read] == ["neutral", "entailment"]

@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from simcse_pl.data.layout import Layout
-from simcse_pl.data.rows import documents_of, iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.documents import documents_of
+from simcse_pl.data.formats import Layout
+from simcse_pl.data.rows import iterate_rows, iterate_sentences, read_rows
 from simcse_pl.data.sources import open_source
 from simcse_pl.utils.errors import UserError
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from simcse_pl.data import sampler
-from simcse_pl.data.sampler import ContrastiveBatches, MixedBatchSampler, Sampling, permuted, sample
+from simcse_pl.data.orders import permuted
+from simcse_pl.data.sampler import ContrastiveBatches, MixedBatchSampler, Sampling, sample
 from tests.conftest import ROOT
 
 

@@ -6,7 +6,8 @@ import time
 import pytest
 
 from simcse_pl.data import token_cache
-from simcse_pl.data.layout import Layout
+from simcse_pl.data.documents import with_next_sentence
+from simcse_pl.data.formats import Layout
 from simcse_pl.data.rows import iterate_rows
 from simcse_pl.data.token_cache import Tokenize, open_token_cache
 from simcse_pl.models.sources import load_tokenizer
@@ -85,23 +86,19 @@ def test_the_file_does_not_depend_on_the_number_of_processes(source, tokenizer, 
     files = []
     for key, count in (("alone", 0), ("several", processes)):
         cache = open_token_cache(reader(source, []), [key], Tokenize(tokenizer, 9), count)
-        files.append({path.name: path.read_bytes() for path in cache._source.parent.iterdir()})
+        files.append({path.name: path.read_bytes() for path in cache.file.parent.iterdir()})
     assert files[0] == files[1] and len(cache) == 20
 
 
-def test_what_is_counted_over_all_rows_is_counted_once(tmp_path, tokenizer, folder):
-    scores = ["0.5", "-3", "1e-7", "4.999999999", "7"]
-    documents = ["a", "a", "b", "c", "c"]
-    rows = {
-        name: [((sentence,), label) for sentence, label in zip(SENTENCES, labels, strict=False)]
-        for name, labels in (("scores", scores), ("documents", documents))
-    }
-    caches = {}
-    for name, own in rows.items():
-        caches[name] = open_token_cache(lambda warn, own=own: iter(own), [name], Tokenize(tokenizer, 9))
+def test_what_is_counted_over_all_rows_is_counted_once(tokenizer, folder):
+    def cache(labels, kind):
+        rows = [((sentence,), label) for sentence, label in zip(SENTENCES, labels, strict=False)]
+        return open_token_cache(lambda warn: iter(rows), [kind], Tokenize(tokenizer, 9, kind))
+
+    scores, documents = cache([0.5, -3.0, 1e-7, 4.999999999, 7.1], "scores"), cache("aabcc", None)
     for _ in range(2):
-        assert caches["scores"].score_range() == (-3.0, 7.0)
-        assert caches["documents"].classes() == ["a", "b", "c"]
-        assert caches["documents"].last_of_documents().tolist() == [1, 2, 4]
-        assert [caches["scores"].count({*SENTENCES[:n], "another"}) for n in (0, 3)] == [0, 3]
+        assert scores.score_range() == (-3.0, 7.1)
+        assert documents.classes() == ["a", "b", "c"]
+        assert with_next_sentence(documents).tolist() == [0, 3]
+        assert [scores.count({*SENTENCES[:n], "another"}) for n in (0, 3)] == [0, 3]
     assert len(list((folder.parent / "row_counts").iterdir())) == 4

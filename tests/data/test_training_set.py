@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcse_pl.data import token_cache
+from simcse_pl.data import training_set
 from simcse_pl.data import words as segmenters
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.rows import rows_of
@@ -37,9 +37,7 @@ def read(tokenizer, tmp_path):
         path = tmp_path / "rows.tsv"
         rows = [[SENTENCES[(row + column) % 8] for column in range(width)] for row in range(6)]
         path.write_text("\n".join("\t".join([*row, *cell]) for row, cell in zip(rows, last or [()] * 6, strict=True)))
-        own = TrainingSet(path, header=False, **options)
-        own.read(tokenizer, 16, templates=templates)
-        return own, rows
+        return TrainingSet(path, header=False, **options).read(tokenizer, 16, templates=templates), rows
 
     return make
 
@@ -60,7 +58,7 @@ def test_the_roles_are_those_of_the_columns_and_then_of_the_views(read, columns,
     batch = own.batch(KEYS)
     views = max(2, len(own.with_views(KEYS)[0]))
     assert batch["roles"] == (roles or default_roles(views))
-    assert batch["input_ids"].shape[:2] == (4, views) and len(own.view_roles) == views
+    assert batch["input_ids"].shape[:2] == (4, views) and len(own.roles) == views
     assert "labels" not in batch and "dataset" not in batch
 
 
@@ -83,14 +81,14 @@ def test_scores_are_the_float32_of_the_text(read):
     own, _ = read(2, [[text] for text in texts], score_column=2)
     labels = own.batch([(0, row) for row in range(6)])["labels"]
     assert own.labels == "scores" and labels.dtype == torch.float32
-    assert own.kind.label_range == (-3.0, 3.4028234e38)
+    assert own.label_range == (-3.0, 3.4028235e38)
     assert labels.numpy().tobytes() == np.array([np.float32(text) for text in texts]).tobytes()
 
 
 def test_rows_have_a_score_for_each_positive_and_hard_negative(read):
     scores = [[f"{row}.5", f"-{row}"] for row in range(6)]
     own, _ = read(3, scores, score_column=[4, 3])
-    assert own.kind.labels == "score_lists" and own.kind.label_range == (-5, 5.5) and len(own.rows[0]) == 3
+    assert own.labels == "score_lists" and own.label_range == (-5, 5.5) and len(own.cache[0]) == 3
     assert own.batch(KEYS[1:])["labels"].tolist() == [[-1, 1.5], [-2, 2.5], [-3, 3.5]]
     with pytest.raises(UserError, match="a column for each of 2 positives and hard negatives"):
         read(3, scores, columns=[0, 1, 2], score_column=[3])
@@ -110,7 +108,7 @@ def test_held_out_rows_are_not_trained_on(read):
         limited = read(2, hold_out=0.34, limit=limit)[0]
         assert list(limited.held_out) == list(whole.held_out) and set(limited.chosen) < set(whole.chosen)
     batch = whole.batch([(0, 0), (0, 1)], held_out=True)
-    expected = TrainingSet.batch(read(2)[0], [(0, place) for place in whole.held_out])
+    expected = read(2)[0].batch([(0, place) for place in whole.held_out])
     assert all(batch[name].equal(tensor) for name, tensor in expected.items() if name not in ("roles", "rows"))
     assert batch["rows"].tolist() == list(whole.held_out)[:2]
 
@@ -120,9 +118,8 @@ def test_a_file_that_is_read_in_another_way_has_other_tokens(tokenizer, tmp_path
     ways = ({"format": "text"}, {}, {"header": True}, {"separator": " "})
     shapes = []
     for options in ways:
-        dataset = TrainingSet(tmp_path / "a.txt", on_invalid_row="drop", **options)
-        dataset.read(tokenizer, 16)
-        shapes.append((len(dataset.rows), len(dataset.rows[0])))
+        rows = TrainingSet(tmp_path / "a.txt", on_invalid_row="drop", **options).read(tokenizer, 16)
+        shapes.append((len(rows.sentences), len(rows.sentences[0])))
     assert shapes == [(3, 1), (3, 2), (2, 2), (2, 1)]
 
 
@@ -134,7 +131,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tokenizer, tmp_path, m
         yield from rows_of(*arguments, **options)
         path.write_text("One.\nAnother.\n")
 
-    monkeypatch.setattr(token_cache, "rows_of", changing)
+    monkeypatch.setattr(training_set, "rows_of", changing)
     with pytest.raises(UserError, match="changed while it was read"):
         TrainingSet(path).read(tokenizer, 16)
 
@@ -174,8 +171,8 @@ def test_the_words_of_a_segmenter_are_marked_in_every_view(tmp_path):
     }
     batches = []
     for segment in (None, segmenters.jieba):
-        rows = TrainingSet(tmp_path / "rows.txt", views=views)
-        rows.read(tokenizer, 64, templates=Templates(tokenizer, "在{sentence}"), segment=segment)
+        templates = Templates(tokenizer, "在{sentence}")
+        rows = TrainingSet(tmp_path / "rows.txt", views=views).read(tokenizer, 64, templates=templates, segment=segment)
         batches.append(rows.batch(KEYS[:3]))
     plain, marked = batches
     assert plain["input_ids"].equal(marked["input_ids"]) and BEGINS_WORD not in plain
@@ -203,9 +200,7 @@ def read_documents(tokenizer, tmp_path):
     def make(*views, seed=42):
         path = tmp_path / "documents.txt"
         path.write_text("".join(f"sentence {i}\n" + "\n" * (i in (4, 5, 7)) for i in range(10)))
-        own = TrainingSet(path, views=dict(enumerate(views)))
-        own.read(tokenizer, 16, seed)
-        return own
+        return TrainingSet(path, views=dict(enumerate(views))).read(tokenizer, 16, seed)
 
     return make
 
@@ -261,7 +256,7 @@ def test_up_to_three_following_sentences_of_the_same_document(read_documents):
 def test_classes_are_numbered_in_alphabetical_order_or_as_their_names_are_given(read, names, numbers):
     labels = ["b", "a", "1.0", "a", "b", "1"]
     own, _ = read(1, [[label] for label in labels], label_column=1, label_names=names)
-    assert own.classes == numbers
+    assert own.class_numbers == numbers
     expected = torch.tensor([numbers[label.removesuffix(".0")] for label in labels])
     torch.testing.assert_close(own.batch([(0, row) for row in range(6)])["labels"], expected)
 

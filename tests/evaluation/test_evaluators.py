@@ -11,7 +11,7 @@ import torch
 from scipy.stats import spearmanr
 
 from simcse_pl import datamodule
-from simcse_pl.data import sources
+from simcse_pl.data import hub_datasets
 from simcse_pl.datamodule import EvaluationSentences
 from simcse_pl.evaluation.evaluators import TEST, VALIDATION, ScoredPairs, make_evaluators, measure, source_of
 from simcse_pl.evaluation.ranking import BinaryPairs, Bitext, Retrieval
@@ -113,7 +113,7 @@ def test_published_sets_are_read_in_their_own_splits_and_columns(monkeypatch):
     rows = [{"sentence1": f"하나 {score}", "sentence2": "둘", "score": score} for score in (1.0, 4.0)]
     nested = [{**row, "labels": {"label": row["score"], "binary-label": 0}} for row in rows]
     hub = {("mteb/KorSTS", "test"): rows, ("klue/klue:sts", "validation"): nested}
-    monkeypatch.setattr(sources, "load_hub_dataset", lambda *place: datasets.Dataset.from_list(hub[place]))
+    monkeypatch.setattr(hub_datasets, "load_hub_dataset", lambda *place: datasets.Dataset.from_list(hub[place]))
     read = ScoredPairs(test=composed("test_sets=ko", "encoder=x", config="evaluate").data.test).sets["test"]
     assert list(read) == ["KorSTS", "KLUE-STS"]
     assert [pair.score for pairs in read.values() for pair in pairs] == [1.0, 4.0, 1.0, 4.0]

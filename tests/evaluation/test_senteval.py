@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from simcse_pl.evaluation import sts as sts_sets
+from simcse_pl.data import hub_datasets
 from simcse_pl.evaluation.sts import STS_TASKS, NotInBundleError, ScoredPair, load_sts_task, load_stsb
 from simcse_pl.lab.transfer import Example, load_transfer_task
 from simcse_pl.utils.errors import UserError
@@ -56,7 +56,7 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
             raise UserError("error 429")
         return [{"score": 3.0, "sentence1": "A.", "sentence2": "B."}]
 
-    monkeypatch.setattr(sts_sets, "load_hub_dataset", load_hub_dataset)
+    monkeypatch.setattr(hub_datasets, "load_hub_dataset", load_hub_dataset)
     assert [task.name for task in load_stsb(["senteval", "hub", "sample"], None).values()] == ["sample", "sample"]
     assert "STS-B from the hub is not available: error 429" in caplog.text
     with pytest.raises(UserError, match="STS-B is not available .senteval_dir is not set; error 429.$"):

@@ -70,8 +70,7 @@ def read(make_model, write):
     def make(architecture="bert", **options):
         rows = [*ROWS[:2], ("A sentence.", ""), *ROWS[2:]]
         own = TrainingSet(write(*rows), on_invalid_row="drop", header=False, **options)
-        own.read(load(make_model(architecture)).tokenizer, 16)
-        return own
+        return own.read(load(make_model(architecture)).tokenizer, 16)
 
     return make
 
@@ -88,12 +87,12 @@ def test_each_row_has_its_vectors_of_a_teacher_with_another_vocabulary(target, o
     loss = attached(EmbeddingDistillation(other_teacher, target=target), load(make_model("bert"), head="none"))
     direct = SentenceEncoder.from_pretrained(other_teacher)
     for dataset in (read(), read(limit=5, hold_out=3, views={"a": Dropout(), "b": Dropout(role="other")})):
-        loss.check_rows(dataset.kind)
+        loss.check_rows(dataset)
         for held_out, chosen in ((False, dataset.chosen), (True, dataset.held_out)):
             keys = random.Random(0).sample(range(len(chosen)), min(4, len(chosen)))
             if keys:
                 vectors, rows = taught(loss, dataset, keys, held_out)
-                views = [(*row, row[0], row[0])[: len(dataset.view_roles)] for row in rows]
+                views = [(*row, row[0], row[0])[: len(dataset.roles)] for row in rows]
                 expected = [direct.encode(each if target == "own" else each[:1]) for each in views]
                 assert vectors.dtype == torch.float32
                 torch.testing.assert_close(vectors, torch.stack(expected))
@@ -106,7 +105,7 @@ def test_a_teacher_encodes_the_sentences_once_for_all_students(
     caplog.set_level("INFO")
     for architecture in ("bert", "electra", "bert"):
         loss = attached(EmbeddingDistillation(other_teacher), load(make_model(architecture), head="none"))
-        loss.check_rows(read(architecture).kind)
+        loss.check_rows(read(architecture))
     (message,) = (message for message in caplog.messages if message.startswith("encoding"))
     assert message.startswith("encoding 12 x 2 sentences")
 
@@ -138,14 +137,15 @@ def test_a_run_with_stored_vectors_equals_one_with_the_teacher(teacher, config_o
 
 
 @pytest.mark.parametrize("make", [lambda name: RankingDistillation([str(name)]), DebiasedLoss, MarginMSE])
-def test_every_loss_with_a_teacher_takes_its_vectors(make, teacher, make_model, tmp_path):
+def test_every_loss_with_a_teacher_takes_its_vectors(make, teacher, make_model, write, tmp_path):
     encoder, roles = load(make_model("bert")), default_roles(3 if make is MarginMSE else 2)
     batch = batch_of(encoder, roles, dataset=None)
     live = attached(make(teacher), encoder)
     vectors = SentenceEncoder.from_pretrained(teacher).embed(batch.inputs).detach()
     np.save(tmp_path / "vectors.npy", nn.functional.normalize(vectors, dim=-1))
     stored = attached(make(tmp_path / "vectors.npy"), encoder)
-    stored.check_rows(RowKind(roles, sentences=[("a", "b", "c")] * 4, columns=tuple(range(len(roles)))))
+    rows = TrainingSet(write(*[("a", "b", "c")[: len(roles)]] * 4), header=False)
+    stored.check_rows(rows.read(encoder.tokenizer, 16))
     values = []
     for loss in (live, stored):
         torch.manual_seed(5)
@@ -173,14 +173,14 @@ def test_rows_without_a_vector_are_an_error(shape, options, message, read, tmp_p
     np.save(tmp_path / "vectors.npy", np.ones(shape, dtype=np.float32))
     loss = EmbeddingDistillation(tmp_path / "vectors.npy")
     with pytest.raises(UserError, match=f"^teacher: .*{message}"):
-        loss.check_rows(read(**options).kind)
+        loss.check_rows(read(**options))
 
 
 def test_the_anchors_vectors_are_enough_if_views_learn_them(read, tmp_path):
     vectors = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float16)
     np.save(tmp_path / "vectors.npy", vectors)
     loss, dataset = EmbeddingDistillation(tmp_path / "vectors.npy", target="anchor"), read(views={"a": Crop()})
-    loss.check_rows(dataset.kind)
+    loss.check_rows(dataset)
     assert taught(loss, dataset, [7, 2])[0].equal(torch.tensor(vectors[[7, 2], None].astype(np.float32)))
 
 

@@ -67,9 +67,9 @@ def test_the_spans_take_the_place_of_the_document_and_depend_on_the_seed_the_epo
     file.write_text("\n".join(" ".join(f"{row}{i}" for i in range(100, 160)) for row in range(4)))
 
     def batches(**options):
-        rows = TrainingSet(file, views={"spans": Spans(2, 1, 3, 6)})
-        rows.read(load_tokenizer(str(make_model("bert"))), 64, **options)
-        assert rows.kind.roles == (ANCHOR, POSITIVE, OTHER, OTHER)
+        tokenizer = load_tokenizer(str(make_model("bert")))
+        rows = TrainingSet(file, views={"spans": Spans(2, 1, 3, 6)}).read(tokenizer, 64, **options)
+        assert rows.roles == (ANCHOR, POSITIVE, OTHER, OTHER)
         return [rows.with_views([(epoch, row) for row in range(4)]) for epoch in range(2)]
 
     first, again, other = batches(), batches(), batches(seed=7)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from simcse_pl.data.clusters import Clusters
 from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.methods.clusters import Clusters
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
 from tests.helpers import composed
@@ -16,15 +16,14 @@ def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(write, tokenizer
     """Anchors are alike if their first sentence is."""
     rows = write(*((f"{SENTENCES[i % 3]} {i % 2}", f"number {i}") for i in range(60)))
 
-    def read():
-        own = TrainingSet(rows, header=False, sampler=Clusters(teacher, clusters=3), limit=48, hold_out=6)
-        own.read(tokenizer, 16)
-        return own
+    def clusters():
+        own = TrainingSet(rows, header=False, limit=48, hold_out=6).read(tokenizer, 16)
+        return own.chosen, Clusters(teacher, clusters=3)(own)
 
-    own = read()
-    assert adjusted_rand_score([int(row) % 3 for row in own.chosen], own.groups) == 1
+    chosen, found = clusters()
+    assert adjusted_rand_score([int(row) % 3 for row in chosen], found) == 1
     monkeypatch.setattr(SentenceEncoder, "encode", None)
-    np.testing.assert_array_equal(read().groups, own.groups)
+    np.testing.assert_array_equal(clusters()[1], found)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
+from simcse_pl.data.collator import TrainingRows
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import fingerprint
 from simcse_pl.utils.files import cached
 from simcse_pl.utils.tensors import unit_vectors
-from simcse_pl.utils.types import RowKind
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ class Clusters:
     ) -> None:
         self.encoder, self.pooling, self.clusters, self.seed = encoder, pooling, clusters, seed
 
-    def __call__(self, rows: RowKind) -> NDArray[np.int32]:
+    def __call__(self, rows: TrainingRows) -> NDArray[np.int32]:
         """Return the cluster of each row that is trained on."""
-        used = np.array(rows.used[0], dtype=np.int64)
+        used = np.array(rows.chosen, dtype=np.int64)
         encoder = SentenceEncoder.from_pretrained(self.encoder, self.pooling)
 
         def write(folder: Path) -> None:
@@ -52,6 +52,6 @@ class Clusters:
             k_means = MiniBatchKMeans(self.clusters, random_state=self.seed, n_init=3)
             np.save(folder / _FILE, k_means.fit_predict(vectors).astype(np.int32))
 
-        key = fingerprint(encoder), rows.key, self.clusters, self.seed, hashlib.sha256(used.tobytes()).hexdigest()
+        key = fingerprint(encoder), rows.cache.key, self.clusters, self.seed, hashlib.sha256(used.tobytes()).hexdigest()
         clusters: NDArray[np.int32] = np.load(cached("clusters", key, _FILE, write) / _FILE)
         return clusters

@@ -1,0 +1,52 @@
+"""Data sets on the Hugging Face Hub: their rows, with the words of labels that they have as numbers."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simcse_pl.data.formats import OpenedTable, Records
+from simcse_pl.data.labels import NO_LABEL
+from simcse_pl.utils import hub
+from simcse_pl.utils.errors import UserError
+
+
+def table_of(dataset: Any, source: str) -> OpenedTable:
+    """Return the rows of a data set on the Hub, which may be streamed."""
+    names, words = list(dataset.column_names or next(iter(dataset))), label_words(dataset)
+    rows: Records = ((f"row {i}", with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
+    return OpenedTable(source, rows, len(names), names, f"a data set with the columns {', '.join(names)}")
+
+
+def label_words(dataset: Any) -> dict[int, Sequence[str]]:
+    """Return the names of the labels of a data set on the Hub, by the position of their column."""
+    return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
+
+
+def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
+    """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
+    for i, names in words.items():
+        cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
+    return cells
+
+
+def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
+    """Load a split of OWNER/NAME or OWNER/NAME:SUBSET of the Hugging Face Hub, downloaded or from the cache.
+
+    `options` are further arguments of `datasets.load_dataset`.
+    """
+    import datasets  # slow to import
+
+    repository, _, subset = name.partition(":")
+    unavailable = hub.unavailable(repository, "dataset")
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    offline = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
+    try:
+        with hub.quiet("huggingface_hub", "datasets"):
+            return datasets.load_dataset(repository, subset or None, split=split, **options)
+    except Exception as error:  # the library has dozens of kinds
+        why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
+        raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline

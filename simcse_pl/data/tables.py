@@ -1,0 +1,140 @@
+"""Rows of tables, whose first row may have the columns' names, and of JSON and parquet files."""
+
+import csv
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.files import check_is_file
+from simcse_pl.utils.text import as_number
+
+# The rows with their places, the number of columns, their names, if any, and how the file was read, in words.
+Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None, str]
+
+_INSPECTED = 1000  # rows, to find the columns' names
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_MAX_WORDS_OF_A_NAME = 3
+_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
+_NAMES = (
+    *("anchor", "answer", "caption", "category", "context", "document", "gold", "hard", "headline", "hypothesis", "id"),
+    *("idx", "index", "label", "neg", "negative", "neutral", "number", "passage", "phrase", "pos", "positive"),
+    *("premise", "queries", "query", "question", "response", "score", "sent", "sentence", "similarity", "source"),
+    *("string", "summary", "target", "text", "title", "translation"),
+)
+_CJK_NAME = re.compile(
+    "(句子?|文本|原文|标[签題题]|標[籤題]|相似度?|问题|問題|答案|标准问|相似问|类别|编号|分数|得分|문장|라벨|질문|점수|文|ラベル|スコア)"
+    "[0-9A-Za-z一二三]?"
+)
+
+
+def rows_of_table(path: Path, lines: Iterable[str], separator: str, quoted: bool, header: bool | None) -> Opened:
+    """Return the rows of a table."""
+    if quoted:
+        records = _csv_records(path, lines, separator)
+    else:
+        records = ((f"line {i}", line.split(separator)) for i, line in enumerate(lines, 1) if line.strip())
+    head = list(itertools.islice(records, _INSPECTED))
+    names = None
+    if head and (is_header(head[0][1], [cells for _, cells in head[1:]]) if header is None else header):
+        names = [name.strip() for name in head.pop(0)[1]]
+    width = len(names or (head[0][1] if head else ()))
+    with_names = "without column names" if names is None else f"with the column names {', '.join(names)}"
+    quotes = " and quoted" if quoted and separator == "\t" else ""
+    separated = f" separated by {_SEPARATORS.get(separator, separator)}{quotes}"
+    shape = f"{width} columns{separated}" if width > 1 else "1 column"
+    return itertools.chain(head, records), width, names, f"{shape}, {with_names}"
+
+
+def _csv_records(path: Path, lines: Iterable[str], separator: str) -> Iterator[tuple[str, list[str]]]:
+    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
+    while True:
+        place = f"line {reader.line_num + 1}"
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise UserError(f"{path}, {place}: {error} (is a quotation mark missing, or not doubled?)") from error
+        if cells:
+            yield place, cells
+
+
+def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first row of a table has the columns' names.
+
+    Each cell must be short, and neither a number nor a sentence. Besides, the usual words for columns make up half of
+    the cells; or a column has numbers below; or all cells are single words, and most cells of a column are not.
+    """
+    cells = [cell.strip() for cell in first]
+    if not any(cells) or any(_is_sentence(cell) or as_number(cell) is not None for cell in cells):
+        return False
+    if 2 * sum(map(_is_usual_name, cells)) >= len(cells):
+        return True
+    columns = list(zip(*(row for row in others if len(row) == len(cells)), strict=True))
+    if any(name and None not in map(as_number, column) for name, column in zip(cells, columns, strict=False)):
+        return True
+    longer = (2 * sum(len(cell.split()) > 1 for cell in column) > len(column) for column in columns)
+    return any(longer) and all(len(cell.split()) == 1 for cell in cells)
+
+
+def _is_sentence(cell: str) -> bool:
+    return cell.rstrip(" \"'”’)").endswith(_SENTENCE_ENDS) or len(cell.split()) > _MAX_WORDS_OF_A_NAME
+
+
+def _is_usual_name(cell: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cell).lower())
+    known = [word in _NAMES or word.removesuffix("s") in _NAMES for word in words]
+    usual = any(known) and all(ok or len(word) == 1 for ok, word in zip(known, words, strict=True))
+    return usual or _CJK_NAME.fullmatch(cell) is not None
+
+
+def rows_of_json(path: Path, lines: Iterable[str], whole: bool) -> Opened:
+    """Return the rows of an array of objects, or of an object per line; keys of the first 1,000 are the columns."""
+    objects = _array(path, lines) if whole else _values(lines)
+    head = list(itertools.islice(objects, _INSPECTED))
+    keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
+
+    def cells(values: Any) -> list[Any] | str:
+        if not isinstance(values, dict):
+            return "not a JSON object"
+        return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
+
+    rows = ((place, cells(values)) for place, values in itertools.chain(head, objects))
+    return rows, len(keys), keys, f"JSON objects with the keys {', '.join(keys)}"
+
+
+def _array(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    with reraise_as(f"{path}: not JSON"):
+        yield from ((f"object {i}", value) for i, value in enumerate(json.loads("\n".join(lines)), 1))
+
+
+def _values(lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except (ValueError, RecursionError):
+                yield f"line {number}", None
+
+
+def rows_of_parquet(path: Path) -> Opened:
+    """Return the rows of a parquet file."""
+    import pyarrow.parquet
+
+    check_is_file(path)
+    damaged = f"{path} cannot be read"
+    with reraise_as(damaged):
+        file = pyarrow.parquet.ParquetFile(path)
+
+    def rows() -> Iterator[Sequence[Any]]:
+        with reraise_as(damaged):
+            for batch in file.iter_batches():
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    names = list(file.schema_arrow.names)
+    places = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
+    return places, len(names), names, f"parquet with the columns {', '.join(names)}"
