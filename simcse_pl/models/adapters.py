@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.private import forget_adapter
 from simcse_pl.utils.types import Backbone
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -76,6 +77,5 @@ def merge_adapter(backbone: Backbone) -> None:
             if isinstance(module, BaseTunerLayer):
                 module.merge(safe_merge=True)
                 backbone.set_submodule(name, module.get_base_layer())
-    del backbone.peft_config
-    backbone._hf_peft_config_loaded = False
+    forget_adapter(backbone)
     backbone.requires_grad_(True)

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from simcse_pl.utils.hub import quiet
+from simcse_pl.utils.private import attention_functions, attention_of, register_attention
 from simcse_pl.utils.types import Backbone
 
 SDPA = "sdpa_without_synchronization"  # our names of implementations of attention: "sdpa" is for other models, too
@@ -16,13 +17,8 @@ def use_sdpa(model: Backbone, name: str = SDPA, attention: Callable[..., Any] | 
 
     `name` is new to transformers, and stands for `attention`; None is that of transformers.
     """
-    from transformers import AttentionInterface  # slow, and not needed before there is a model
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-    from transformers.masking_utils import AttentionMaskInterface
-
-    AttentionInterface.register(name, attention or sdpa_attention_forward)
-    AttentionMaskInterface.register(name, mask_without_synchronization)
-    if model.config._attn_implementation in ("sdpa", SDPA):
+    register_attention(name, attention or attention_functions("sdpa")[0], mask_without_synchronization)
+    if attention_of(model.config) in ("sdpa", SDPA):
         with quiet("transformers.modeling_utils"):  # a model with attention of its own, such as Falcon, keeps it
             model.set_attn_implementation(name)
 
@@ -33,8 +29,7 @@ def mask_without_synchronization(*, attention_mask: Tensor | None = None, **opti
     transformers omits the mask of a batch without padding. To find out whether there is padding, it waits for the GPU.
     On a GPU, the mask is therefore never omitted.
     """
-    from transformers.masking_utils import sdpa_mask  # slow, as above
-
     if attention_mask is not None and not attention_mask.is_cpu:
         options["allow_is_bidirectional_skip"] = False
-    return sdpa_mask(attention_mask=attention_mask, **options)
+    mask: Tensor | None = attention_functions("sdpa")[1](attention_mask=attention_mask, **options)
+    return mask

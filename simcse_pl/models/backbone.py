@@ -9,7 +9,6 @@ from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.models.adapters import add_adapter, load_adapter
 from simcse_pl.models.attention import use_sdpa
@@ -17,6 +16,7 @@ from simcse_pl.models.sources import base_of, load_config, loading, loading_opti
 from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import set_attention, uses_flash_attention
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone, Batch
 
@@ -97,15 +97,15 @@ def load_backbone(
             config.is_causal = not bidirectional
         if is_decoder(config):
             config.use_cache = False  # of keys and values, for generation
-        if attn_implementation not in (None, UNPADDED):
-            config._attn_implementation = attn_implementation
+        if attn_implementation and attn_implementation != UNPADDED:
+            set_attention(config, attn_implementation)
         empty = torch.get_default_device().type == "meta"  # see speed/fsdp.py
         torch_dtype = getattr(torch, dtype or "float32")
         if pretrained and not weights and not empty:
             model = _load_model(name, source_of_weights, config, subfolder, torch_dtype, quantization)
         else:
             model = draw_model(config, torch_dtype)
-    if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
+    if attn_implementation == UNPADDED or uses_flash_attention(model.config):
         locate("simcse_pl.speed.unpadded.use_unpadded")(model, first_position(model))
     if bidirectional and not empty and not _sees_next_tokens(model):
         raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")

@@ -25,6 +25,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.length_groups import OnePass
 from simcse_pl.utils.distributed import from_first_rank, rank
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import own_tensors, undo_fully_shard
 from simcse_pl.utils.processes import is_first_process
 
 if TYPE_CHECKING:
@@ -103,11 +104,9 @@ class FullyShardedStrategy(ModelParallelStrategy):
         replaced = {parameter: nn.Parameter(whole[name], parameter.requires_grad) for parameter, name in names.items()}
         for part in list(module.modules()):
             if isinstance(part, FSDPModule):
-                state = part._get_fsdp_state()
-                state._pre_forward_hook_handle.remove()
-                state._post_forward_hook_handle.remove()
-                part.__class__ = type(part).__mro__[FSDPModule._orig_cls_mro_index]
-            part._parameters.update({name: replaced[x] for name, x in part._parameters.items() if x is not None})
+                undo_fully_shard(part)
+            parameters, _ = own_tensors(part)
+            parameters.update({name: replaced[x] for name, x in parameters.items() if x is not None})
         module.sharded = False
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
@@ -195,7 +194,7 @@ def _check(module: "SimCSEModule", ignores_padding: Sequence[bool]) -> None:
 def _give_memory(module: nn.Module, device: torch.device, replaced: dict[Tensor, Any]) -> None:
     """Replace the weights without memory by uninitialized ones; those that are one weight stay one."""
     for part in module.modules():
-        for tensors in (part._parameters, part._buffers):
+        for tensors in own_tensors(part):
             for name, tensor in tensors.items():
                 if tensor is not None and tensor.is_meta:
                     if tensor not in replaced:
