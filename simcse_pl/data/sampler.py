@@ -8,7 +8,6 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from multiprocessing.util import Finalize
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from simcse_pl.data.token_cache import TokenCache
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import at_exit
 
 log = logging.getLogger(__name__)
 
@@ -269,7 +269,7 @@ class _Worker(multiprocessing.Process):
 
     def start(self) -> None:
         super().start()
-        Finalize(None, self._end, exitpriority=0)
+        at_exit(self._end)
 
     def _end(self) -> None:
         if self.is_alive():  # because of an error that keeps its loader

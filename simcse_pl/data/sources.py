@@ -16,6 +16,7 @@ from simcse_pl.data.layout import DETECTED, FORMATS, Layout
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, check_is_file, sha256_of, write_text
+from simcse_pl.utils.private import datasets_offline, fingerprint_of
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ def fingerprint(source: Source, split: str = "train") -> str:
     """
     place = files_of(source)
     if isinstance(place, str):
-        return str(load_hub_dataset(place, split)._fingerprint)
+        return fingerprint_of(load_hub_dataset(place, split))
     for path in place:
         check_is_file(path)
     checksums = [_checksum(path) for path in place]
@@ -151,13 +152,9 @@ def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
     unavailable = hub.unavailable(repository, "dataset")
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    offline = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
     try:
-        with hub.quiet("huggingface_hub", "datasets"):
+        with hub.quiet("huggingface_hub", "datasets"), datasets_offline(unavailable is not None):
             return datasets.load_dataset(repository, subset or None, split=split, **options)
     except Exception as error:  # the library has dozens of kinds
         why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
-    finally:
-        datasets.config.HF_HUB_OFFLINE = offline
