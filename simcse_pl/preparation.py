@@ -14,8 +14,7 @@ from transformers import PreTrainedModel
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.backbone import longest_input, packs_sequences, recompute_layers, run_backbone
+from simcse_pl.models.backbone import has_adapter, longest_input, packs_sequences, recompute_layers, run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.distributed import alone

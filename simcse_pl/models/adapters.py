@@ -11,8 +11,15 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.private import forget_adapter
 from simcse_pl.utils.types import Backbone
 
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
+
+
+def add_adapters(backbone: Backbone, source: str | None, config: Any) -> None:
+    """Load the saved adapter of a source into its base model, if it has one, and add a new one if there is a config."""
+    if source is not None:
+        load_adapter(backbone, source)
+    if config is not None:
+        add_adapter(backbone, config)
 
 
 def add_adapter(backbone: Backbone, config: Any) -> None:
@@ -48,15 +55,8 @@ def load_adapter(backbone: Backbone, source: str) -> None:
 
 
 def adapter_parameters(backbone: Backbone) -> set[str]:
-    """Return the names of the parameters of a backbone's adapter; an empty set without an adapter."""
-    if not has_adapter(backbone):
-        return set()
+    """Return the names of the parameters of a backbone's adapter."""
     return {name for name, _ in backbone.named_parameters() if _NAME in name.split(".")}
-
-
-def has_adapter(backbone: Backbone) -> bool:
-    """Return whether a backbone has an adapter."""
-    return bool(getattr(backbone, "peft_config", None))
 
 
 def without_name(parameter: str) -> str:

@@ -3,23 +3,19 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.attention import use_sdpa
-from simcse_pl.models.backbone import packs_sequences, run_backbone, run_with_attention, with_padding
-from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
-from simcse_pl.models.heads import BatchNormHead, Head, projection_head
+from simcse_pl.models.backbone import packs_sequences, run_backbone, use_sdpa, with_padding
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
-from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
+from simcse_pl.models.pooling import Head, Pooling, PoolingFunction, find_pooling, name_of, projection_head
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
-from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
+from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches
 from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
-from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.errors import UserError
@@ -28,6 +24,9 @@ from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
 from simcse_pl.utils.types import Backbone, Batch
+
+if TYPE_CHECKING:
+    from simcse_pl.postprocessing.post_process import PostProcess
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
 
@@ -45,7 +44,7 @@ class SentenceEncoder(nn.Module):
 
     Attributes:
         pooled_dim: the width of the pooled vectors, before the head.
-        groups: how a CPU passes a batch through the backbone (see the package `cpu`).
+        groups: how a CPU passes a batch through the backbone (see speed/cpu.py).
 
     Raises:
         UserError: an unknown pooling or head, one of them or a template_bias that does not fit the model or the
@@ -73,7 +72,7 @@ class SentenceEncoder(nn.Module):
         backbone: Backbone,
         tokenizer: PreTrainedTokenizerBase,
         pooling: str | PoolingFunction = "cls",
-        postprocess: PostProcess | None = None,
+        postprocess: "PostProcess | None" = None,
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -90,7 +89,7 @@ class SentenceEncoder(nn.Module):
         tokenizer.model_max_length = max_length  # is saved with the tokenizer
         tokens = tokenize(tokenizer, list(EXAMPLES), min(max_length, 64))
         examples = to_device(self.templates.batch(tokens), backbone.device)
-        if self.pooling_layer.reads_attention:
+        if self.pooling_layer.run:
             backbone.set_attn_implementation("eager")  # the others return no attention
         use_sdpa(backbone)
         if onednn_is_faster():
@@ -254,8 +253,12 @@ class SentenceEncoder(nn.Module):
         """
         rows, count, _ = views["input_ids"].shape
         if chunk_size is not None and rows > chunk_size:
+            from simcse_pl.models.gradient_cache import apply_in_chunks
+
             return apply_in_chunks(lambda x: self.pool_views(x, shared_dropout=shared_dropout), views, chunk_size)
         if shared_dropout:
+            from simcse_pl.models.gradient_cache import pool_with_shared_dropout
+
             with with_padding(self.backbone):  # the masks are those of padded shapes
                 return pool_with_shared_dropout(self.pool, views)
         return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)
@@ -278,15 +281,17 @@ class SentenceEncoder(nn.Module):
                 pooled.append(self._pool_pass(group, group | {"input_ids": ids}, num_layers))
             vectors = pooled[0] if len(pooled) == 1 else torch.cat(pooled)[torch.cat(rows).argsort()]
         if self.template_bias == "always" or (self.training and self.template_bias != "none"):
+            from simcse_pl.models.template_bias import bare_templates
+
             bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
             vectors = vectors - self._pool_pass(bare, of_pooling, num_layers)[kinds]
         return vectors
 
     def _pool_pass(self, of_backbone: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
         """Pool one pass of the backbone, given what the backbone and what the pooling reads."""
-        if self.pooling_layer.reads_attention:
-            states, attention = run_with_attention(self.backbone, of_backbone)
-            of_pooling = of_pooling | attention
+        if self.pooling_layer.run:
+            states, more = self.pooling_layer.run(self.backbone, of_backbone)
+            of_pooling = of_pooling | more
         else:
             last_only = self.pooling_layer.layers == (-1,) and num_layers is None
             states = run_backbone(self.backbone, of_backbone, last_only)
@@ -298,8 +303,8 @@ class SentenceEncoder(nn.Module):
     def project(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
         """Apply the projection head to vectors [n, ..., dim], if it applies in this mode; not `transform` again."""
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
-            with_split = isinstance(self.projection, BatchNormHead)
-            vectors = self.projection(vectors, split) if with_split else self.projection(vectors)
+            of_batch = self.head == "batch_norm_train_only"
+            vectors = self.projection(vectors, split) if of_batch else self.projection(vectors)
         return vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:

@@ -74,15 +74,6 @@ class LengthGroups:
                 yield part, {name: x[part, :tokens] for name, x in inputs.items()}
 
 
-class OnePass(LengthGroups):
-    """Passes each batch through a backbone at once."""
-
-    def split(self, backbone: Backbone, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield the whole batch."""
-        ids = inputs["attention_mask"]
-        yield torch.arange(len(ids), device=ids.device), dict(inputs)
-
-
 def longest_of_groups(lengths: Sequence[int], tokens_per_pass: float = TOKENS_PER_PASS) -> list[int]:
     """Return the split of lengths into groups that minimizes the work if each group is padded to its longest.
 

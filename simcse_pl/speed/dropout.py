@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.models.attention import use_sdpa
+from simcse_pl.models.backbone import use_sdpa
 from simcse_pl.utils.private import attention_functions
 from simcse_pl.utils.types import Backbone
 

@@ -4,7 +4,7 @@ The ranks put the weights of a layer together when a pass needs them, and drop t
 time, so each rank must run as many passes as the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -22,11 +22,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_groups import OnePass
+from simcse_pl.models.length_groups import LengthGroups
 from simcse_pl.utils.distributed import from_first_rank, rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.private import own_tensors, undo_fully_shard
 from simcse_pl.utils.processes import is_first_process
+from simcse_pl.utils.types import Backbone, Batch
 
 if TYPE_CHECKING:
     from simcse_pl.module import SimCSEModule
@@ -144,6 +145,15 @@ class FullyShardedStrategy(ModelParallelStrategy):
                     if isinstance(value, Tensor) and value.shape == like.shape:
                         values[name] = _part_of(value, like)
             optimizer.load_state_dict(whole)
+
+
+class OnePass(LengthGroups):
+    """Passes each batch through a backbone at once."""
+
+    def split(self, backbone: Backbone, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
+        """Yield the whole batch."""
+        ids = inputs["attention_mask"]
+        yield torch.arange(len(ids), device=ids.device), dict(inputs)
 
 
 @torch.no_grad()

@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.models.attention import mask_without_synchronization
-from simcse_pl.models.backbone import UNPADDED, packs_sequences
+from simcse_pl.models.backbone import UNPADDED, mask_without_synchronization, packs_sequences
 from simcse_pl.speed.dropout import attention_with_fast_dropout
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.private import attention_functions, attention_of, register_attention, uses_flash_attention

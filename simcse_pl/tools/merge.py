@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from simcse_pl.evaluation.evaluators import VALIDATION, ScoredPairs
-from simcse_pl.models.adapters import has_adapter, merge_adapter
+from simcse_pl.models.adapters import merge_adapter
+from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.utils.errors import UserError

@@ -6,10 +6,11 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from transformers import AutoModelForMaskedLM
 
+from simcse_pl.methods.batch_norm_head import BatchNormHead
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.heads import BatchNormHead
 from simcse_pl.models.pooling import POOLINGS
-from simcse_pl.models.saved_encoder import HEAD_FILE, checkpoint_entry
+from simcse_pl.models.saved_encoder import checkpoint_entry
+from simcse_pl.models.settings import HEAD_FILE
 from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.utils.errors import UserError

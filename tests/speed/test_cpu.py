@@ -12,7 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from simcse_pl.models import encoder as encoders
-from simcse_pl.models.attention import use_sdpa
+from simcse_pl.models.backbone import use_sdpa
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.speed.dropout import FastDropout, fast_dropout, use_fast_dropout
 from simcse_pl.speed.onednn import OneDNNLinear, use_onednn_linear
