@@ -14,14 +14,6 @@ from simcse_pl.utils.types import Backbone
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
 
-def add_adapters(backbone: Backbone, source: str | None, config: Any) -> None:
-    """Load the saved adapter of a source into its base model, if it has one, and add a new one if there is a config."""
-    if source is not None:
-        load_adapter(backbone, source)
-    if config is not None:
-        add_adapter(backbone, config)
-
-
 def add_adapter(backbone: Backbone, config: Any) -> None:
     """Add a new adapter, and freeze all other weights. The new weights are float32, also beside a base in bfloat16.
 

@@ -81,7 +81,9 @@ def load_backbone(
             from simcse_pl.models.changes import change_config
 
             change_config(config, name, num_layers, dropout, attention_dropout, bidirectional)
-        if attn_implementation and attn_implementation != UNPADDED:
+        if is_decoder(config):
+            config.use_cache = False  # of keys and values, for generation
+        if attn_implementation is not None and attn_implementation != UNPADDED:
             set_attention(config, attn_implementation)
         torch_dtype = getattr(torch, dtype or "float32")
         if pretrained and not weights and not on_meta:
@@ -102,9 +104,12 @@ def load_backbone(
 
         copy_last_layers(model, draw_model(config, model.dtype), new_layers)
     if base is not None or adapter is not None:
-        from simcse_pl.models.adapters import add_adapters
+        from simcse_pl.models.adapters import add_adapter, load_adapter
 
-        add_adapters(model, None if base is None else source, adapter)
+        if base is not None:
+            load_adapter(model, source)
+        if adapter is not None:
+            add_adapter(model, adapter)
     return model
 
 

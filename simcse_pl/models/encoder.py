@@ -9,16 +9,15 @@ import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import packs_sequences, run_backbone, use_sdpa, with_padding
+from simcse_pl.models.backbone import of_backbone, run_backbone, use_sdpa, with_padding
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Head, Pooling, PoolingFunction, find_pooling, name_of, projection_head
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches
-from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
+from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.distributed import BatchSplit
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.processes import onednn_is_faster
 from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
@@ -87,17 +86,13 @@ class SentenceEncoder(nn.Module):
         max_length = self.templates.checked_length(given.max_length, backbone)
         vars(self).update(vars(given) | {"max_length": max_length})
         tokenizer.model_max_length = max_length  # is saved with the tokenizer
-        tokens = tokenize(tokenizer, list(EXAMPLES), min(max_length, 64))
-        examples = to_device(self.templates.batch(tokens), backbone.device)
+        examples = to_device(self.templates.examples(max_length), backbone.device)
         if self.pooling_layer.run:
             backbone.set_attn_implementation("eager")  # the others return no attention
         use_sdpa(backbone)
         if onednn_is_faster():
             locate("simcse_pl.speed.onednn.use_onednn_linear")(backbone)
-        of_backbone = {name: x for name, x in examples.items() if name != SENTENCE_MASK}
-        self.groups = LengthGroups(ignores_padding(backbone, of_backbone))
-        if packs_sequences(backbone) and not self.groups.ignores_padding:
-            raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
+        self.groups = LengthGroups(ignores_padding(backbone, of_backbone(examples)))
         self.templates.check_uses(
             self.pooling, self.pooling_layer.masks, self.template_bias, self.groups.ignores_padding
         )
@@ -105,10 +100,7 @@ class SentenceEncoder(nn.Module):
         self.pooled_dim: int = backbone.config.hidden_size
         if not isinstance(self.pooling_layer, Pooling):
             with torch.no_grad(), evaluation_mode(self):
-                shape = self.pool(examples).shape
-            if len(shape) != 2 or len(EXAMPLES) != shape[0]:
-                raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
-            self.pooled_dim = shape[1]
+                self.pooled_dim = self.pooling_layer.checked_width(self.pool(examples), self.pooling)
         if self.head != "none":
             self.projection = projection_head(backbone, self.head, self.pooled_dim).to(backbone.device)
 
@@ -287,14 +279,14 @@ class SentenceEncoder(nn.Module):
             vectors = vectors - self._pool_pass(bare, of_pooling, num_layers)[kinds]
         return vectors
 
-    def _pool_pass(self, of_backbone: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
+    def _pool_pass(self, inputs: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
         """Pool one pass of the backbone, given what the backbone and what the pooling reads."""
         if self.pooling_layer.run:
-            states, more = self.pooling_layer.run(self.backbone, of_backbone)
+            states, more = self.pooling_layer.run(self.backbone, inputs)
             of_pooling = of_pooling | more
         else:
             last_only = self.pooling_layer.layers == (-1,) and num_layers is None
-            states = run_backbone(self.backbone, of_backbone, last_only)
+            states = run_backbone(self.backbone, inputs, last_only)
         vectors: Tensor = self.pooling_layer(states[: None if num_layers is None else num_layers + 1], of_pooling)
         if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
             vectors = vectors.float()

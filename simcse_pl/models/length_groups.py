@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from simcse_pl.models.backbone import packs_sequences
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import evaluation_mode
 from simcse_pl.utils.types import Backbone, Batch
@@ -111,7 +112,7 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
             are one batch in the reverse order, which would show if the model mixes unpadded sequences.
 
     Raises:
-        UserError: the backbone does not return a state for every token.
+        UserError: the backbone does not return a state for every token, or packs sequences that it then mixes.
     """
     if backbone.device.type == "meta":  # the first rank finds out
         return True
@@ -124,4 +125,7 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
         reverse = {name: x.flip(0) for name, x in examples.items()}
         ((_, group),) = LengthGroups(ignores_padding=True).split(backbone, reverse)  # one group
         beside = backbone(**group).last_hidden_state[1:, :tokens]
-    return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())
+    ignores = bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())
+    if packs_sequences(backbone) and not ignores:
+        raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
+    return ignores

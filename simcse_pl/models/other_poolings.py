@@ -16,7 +16,8 @@ from simcse_pl.models.pooling import (
     last_token,
     mean_over_tokens,
 )
-from simcse_pl.models.tokenization import SENTENCE_MASK
+from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32
 
 
@@ -37,9 +38,9 @@ class PoolerOutput(Pooling):
     The weights are random until those of a checkpoint are loaded.
     """
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, config: PreTrainedConfig, _: int | None = None) -> None:
         super().__init__(first_token)
-        self.dense = nn.Linear(dim, dim)
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
@@ -67,6 +68,12 @@ class CustomPooling(nn.Module):
         """Return the vectors of a batch, [batch, width]."""
         return self.function(hidden_states, inputs)
 
+    def checked_width(self, vectors: Tensor, name: str) -> int:
+        """Return the width of the vectors of EXAMPLES; raise UserError if they are no vectors."""
+        if vectors.dim() != 2 or len(EXAMPLES) != len(vectors):
+            raise UserError(f"pooling={name}: it must return [batch, width], not {list(vectors.shape)}")
+        return vectors.shape[1]
+
 
 class Concatenation(CustomPooling):
     """The vectors of several poolings, one after the other."""
@@ -83,11 +90,6 @@ class Concatenation(CustomPooling):
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch, [batch, the sum of the widths]."""
         return torch.cat([part(hidden_states, inputs) for part in self.parts], dim=1)
-
-
-def pooler(config: PreTrainedConfig, _: int | None) -> Pooling:
-    """Return the pooling `pooler`."""
-    return PoolerOutput(config.hidden_size)
 
 
 def mask_token(_: PreTrainedConfig, mask_token_id: int | None, number: str | None) -> Pooling:

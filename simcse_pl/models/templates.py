@@ -19,7 +19,7 @@ import torch
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.tokenization import SENTENCE_MASK, tokenize, unknown_text
+from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, tokenize, unknown_text
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone, Batch, Tokens
 
@@ -178,6 +178,10 @@ class Templates:
         if unknown := unknown_text(self.tokenizer, tokens):
             _warn_once(unknown)
         return tokens
+
+    def examples(self, max_length: int) -> Batch:
+        """Return a batch of two sentences of different length, to find out what an encoder does with them."""
+        return self.batch(tokenize(self.tokenizer, list(EXAMPLES), min(max_length, 64)))
 
     def batch(
         self,

@@ -56,7 +56,7 @@ def use_unpadded(backbone: Backbone, first_position: int) -> None:
     if uses_flash_attention(backbone.config):
         # It keeps its name, because transformers finds its kernel by the name in the model's config. Other models of
         # this name get what its own functions return, wherever it has kernels.
-        name = str(attention_of(backbone.config))
+        name = attention_of(backbone.config)
         attention, mask = attention_functions(name)
         if not isinstance(attention, partial):  # an earlier encoder's
             attention, mask = partial(_attention, kernel=attention), partial(_mask, of_kernel=mask)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# Lightning
-
 
 def ignore_lightnings_sigterm(trainer: Any) -> None:
     """Let no rank ask rank 0 in each step whether Lightning's handler of SIGTERM was called: ours takes its place."""
@@ -31,9 +29,6 @@ def forks_or_spawns(strategy: Any) -> bool:
     from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
     return isinstance(strategy.launcher, _MultiProcessingLauncher)
-
-
-# torch
 
 
 def cpu_has_bf16() -> bool:
@@ -79,13 +74,9 @@ def linear_by_onednn(x: Any, weight: Any, bias: Any = None) -> Any:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-# transformers
-
-
-def attention_of(config: Any) -> str | None:
+def attention_of(config: Any) -> str:
     """Return the name of the implementation of attention of a config."""
-    name: str | None = config._attn_implementation
-    return name
+    return str(config._attn_implementation)
 
 
 def set_attention(config: Any, name: str) -> None:
@@ -123,9 +114,6 @@ def forget_adapter(model: Any) -> None:
     model._hf_peft_config_loaded = False
 
 
-# datasets
-
-
 def fingerprint_of(dataset: Any) -> str:
     """Return a string that changes with the content of a data set of the Hub."""
     return str(dataset._fingerprint)
@@ -144,9 +132,6 @@ def datasets_offline(offline: bool) -> Iterator[None]:
         datasets.config.HF_HUB_OFFLINE = before
 
 
-# W&B
-
-
 def wandb_settings(**settings: Any) -> Any:
     """Return settings with which a killed run loses the last second, not the last 15."""
     import wandb
@@ -157,9 +142,6 @@ def wandb_settings(**settings: Any) -> Any:
 def summary_of(run: Any) -> dict[str, Any]:
     """Return the summary of a W&B run as plain values."""
     return {name: value for name, value in run.summary._as_dict().items() if not name.startswith("_")}
-
-
-# Python
 
 
 def at_exit(function: Callable[[], Any]) -> None:

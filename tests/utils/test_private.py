@@ -12,6 +12,7 @@ import torch.distributed as dist
 import wandb
 from datasets import Dataset
 from peft import LoraConfig
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -47,6 +48,17 @@ def test_lightning_logs_at_the_step_that_is_set():
     private.set_logged_step(trainer, 7)
     assert trainer.fit_loop.epoch_loop._batches_that_stepped == 7
     assert "_batches_that_stepped" in trainer._logger_connector.log_metrics.__code__.co_names
+
+
+def test_lightnings_writer_of_curves_asks_the_methods_that_ours_overrides(tmp_path):
+    class Writer(ExperimentWriter):
+        def _check_log_dir_exists(self):
+            self.metrics = [{"a": 1}]
+
+    writer = Writer(str(tmp_path))
+    writer.log_metrics({"b": 2.0}, step=3)
+    writer._record_new_keys()
+    assert writer.metrics == [{"a": 1}, {"b": 2.0, "step": 3}] and set(writer.metrics_keys) == {"a", "b", "step"}
 
 
 def test_lightning_tells_what_started_the_ranks():
