@@ -19,7 +19,8 @@ from simcse_pl.data.view import ViewInput
 from simcse_pl.data.words import icu, jieba, spaces, tokenize_words
 from simcse_pl.methods.augmentations import Crop, DeleteOneWord, WordDeletion
 from simcse_pl.methods.esimcse import WordRepetition
-from simcse_pl.models.tokenization import INSIDE_WORD, begins_word
+from simcse_pl.models.masked_lm import begins_word
+from simcse_pl.models.tokenization import INSIDE_WORD
 from tests.tiny_models import train_tokenizers
 
 

@@ -19,6 +19,7 @@ from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.module import SimCSEModule
 from simcse_pl.results import logged
 from simcse_pl.utils.distributed import mean_over_ranks, world_size
+from simcse_pl.utils.private import set_logged_step
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.terminal import is_terminal
 from simcse_pl.utils.types import Role
@@ -56,7 +57,7 @@ class CountSteps(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         """Correct the step that is logged."""
-        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+        set_logged_step(trainer, trainer.global_step)
 
     on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
 

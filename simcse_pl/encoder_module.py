@@ -8,9 +8,10 @@ from pytorch_lightning import LightningModule
 from torch import Tensor
 
 from simcse_pl.evaluation.evaluators import TEST, VALIDATION, measure
-from simcse_pl.models.adapters import adapter_parameters, has_adapter
+from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.saved_encoder import CHECKPOINT_KEY, checkpoint_entry
+from simcse_pl.models.saved_encoder import checkpoint_entry
+from simcse_pl.models.settings import CHECKPOINT_KEY
 from simcse_pl.results import STAGES, logged
 from simcse_pl.utils.distributed import all_gather_with_grad
 from simcse_pl.utils.errors import UserError
@@ -98,6 +99,8 @@ class EncoderModule(LightningModule):
         """Remove the weights of the base models of adapters from a state dict of this module."""
         for place, part in self.named_modules():
             if isinstance(part, SentenceEncoder) and has_adapter(part.backbone):
+                from simcse_pl.models.adapters import adapter_parameters  # few runs have one
+
                 prefix = f"{place}.backbone."
                 kept = {prefix + name for name in adapter_parameters(part.backbone)}
                 for name in [name for name in state if name.startswith(prefix) and name not in kept]:

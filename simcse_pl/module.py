@@ -11,7 +11,6 @@ import torch
 from pydantic import NonNegativeInt, PositiveInt
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from simcse_pl.datamodule import prefixed_by_dataset
 from simcse_pl.encoder_module import EncoderModule
@@ -30,6 +29,7 @@ from simcse_pl.results import logged
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
+from simcse_pl.utils.private import ignore_in_ddp
 from simcse_pl.utils.types import Batch, RowKind, default_roles
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class SimCSEModule(EncoderModule):
             queue.attach(encoder)
         # DDP would broadcast these buffers in every step. Those that are not saved, such as position ids, never change.
         equal = dict(self.named_buffers()).keys() - self.state_dict().keys() | {"queue.rows"}
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self, equal)
+        ignore_in_ddp(self, equal)
         self.step: TrainingStep | None = None
         self.stop_asked = False
         self.not_in_every_loss: list[nn.Parameter] = []

@@ -15,6 +15,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.loggers import mark_preempted
 from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.private import ignore_lightnings_sigterm
 from simcse_pl.utils.processes import is_first_process, submitits_signal
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Preemption(Callback):
         Lightning's handler of SIGTERM communicates with other ranks at once. This fails if the signal arrives while
         the ranks already communicate. In each step, Lightning also asks rank 0 whether its handler was called.
         """
-        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+        ignore_lightnings_sigterm(trainer)
         if current_thread() is not main_thread():
             return  # Python allows no handlers there
         signal.signal(signal.SIGINT, self._note)

@@ -13,8 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel
 
 from simcse_pl.data.collator import TrainingRows, ViewCollator
-from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.backbone import recompute_layers, run_backbone
+from simcse_pl.models.backbone import has_adapter, recompute_layers, run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.distributed import alone

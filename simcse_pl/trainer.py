@@ -10,9 +10,9 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
-from pytorch_lightning.strategies.launchers import _MultiProcessingLauncher
 
 from simcse_pl.utils.errors import UserError, first_line
+from simcse_pl.utils.private import cluster_environment, cpu_has_bf16, forks_or_spawns
 
 
 def has_bf16(accelerator: str) -> bool:
@@ -20,7 +20,7 @@ def has_bf16(accelerator: str) -> bool:
     if accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     is_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.backends.mps.is_available())
-    return is_cpu and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return is_cpu and cpu_has_bf16()
 
 
 def make_trainer(
@@ -68,15 +68,14 @@ def make_trainer(
 def _check_ranks(trainer: Trainer) -> None:
     """Raise UserError if ranks would be missing, train alone, lose their results, or hold a part of the weights."""
     strategy, devices = trainer.strategy, trainer.num_devices * trainer.num_nodes
-    started = trainer._accelerator_connector.cluster_environment.world_size()
-    if isinstance(strategy.launcher, _MultiProcessingLauncher):
+    environment = cluster_environment(trainer)
+    if forks_or_spawns(strategy):
         raise UserError("strategy: the results of spawned and forked processes are lost: set it to ddp")
     known = isinstance(strategy, SingleDeviceStrategy | DDPStrategy) and not isinstance(strategy, DeepSpeedStrategy)
     if not (known or getattr(strategy, "shards_weights", False)):
         raise UserError("strategy: its gradients cannot be clipped by their norm: set trainer=ddp or trainer=fsdp")
-    external = trainer._accelerator_connector.cluster_environment.creates_processes_externally
-    if trainer.num_nodes > 1 and not external and "NODE_RANK" not in os.environ:
+    if trainer.num_nodes > 1 and not environment.creates_processes_externally and "NODE_RANK" not in os.environ:
         raise UserError(f"num_nodes={trainer.num_nodes}: nothing starts the other nodes: use torchrun or SLURM")
-    if started != devices:
+    if (started := environment.world_size()) != devices:
         asked = f"devices={trainer.num_devices}, num_nodes={trainer.num_nodes}"
         raise UserError(f"{asked}: {started} processes were started: start one for each device, and set trainer=ddp")

@@ -8,6 +8,7 @@ from simcse_pl.data.formats import OpenedTable, Records
 from simcse_pl.data.labels import NO_LABEL
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import datasets_offline
 
 
 def table_of(dataset: Any, source: str) -> OpenedTable:
@@ -40,13 +41,9 @@ def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
     unavailable = hub.unavailable(repository, "dataset")
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    offline = datasets.config.HF_HUB_OFFLINE
-    datasets.config.HF_HUB_OFFLINE = offline or unavailable is not None  # the cache still loads, without waiting
     try:
-        with hub.quiet("huggingface_hub", "datasets"):
+        with hub.quiet("huggingface_hub", "datasets"), datasets_offline(unavailable is not None):
             return datasets.load_dataset(repository, subset or None, split=split, **options)
     except Exception as error:  # the library has dozens of kinds
         why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
-    finally:
-        datasets.config.HF_HUB_OFFLINE = offline

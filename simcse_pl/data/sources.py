@@ -12,6 +12,7 @@ from simcse_pl.data.formats import DETECTED, FORMATS, TEXT, Layout, OpenedTable,
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cached, check_is_file, sha256_of, write_text
+from simcse_pl.utils.private import fingerprint_of
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def fingerprint(source: Source, split: str = "train") -> str:
     if isinstance(place, str):
         from simcse_pl.data.hub_datasets import load_hub_dataset
 
-        return str(load_hub_dataset(place, split)._fingerprint)
+        return fingerprint_of(load_hub_dataset(place, split))
     for path in place:
         check_is_file(path)
     checksums = [_checksum(path) for path in place]

@@ -5,11 +5,11 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterable, Iterator
-from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
+from simcse_pl.utils.private import at_exit
 from simcse_pl.utils.processes import available_cpus
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Worker(multiprocessing.Process):
 
     def start(self) -> None:
         super().start()
-        Finalize(None, self._end, exitpriority=0)
+        at_exit(self._end)
 
     def _end(self) -> None:
         if self.is_alive():  # because of an error that keeps its loader

@@ -32,6 +32,7 @@ from simcse_pl.results import TrainingRun, logged
 from simcse_pl.runs import RESOLVED_CONFIG, WANDB_FILE
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.files import without_nan, write_text
+from simcse_pl.utils.private import summary_of, wandb_settings
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tables import Table
 
@@ -39,7 +40,6 @@ log = logging.getLogger(__name__)
 Mode = Literal["auto", "online", "offline"]
 _IDENTITY = ("id", "project", "entity")
 _LONGEST_NAME = 128  # characters; the W&B server rejects longer names
-_FLUSH_SECONDS = 1.0  # a killed run loses at most this; W&B's default is 15
 _STEP = "trainer/global_step"
 
 
@@ -62,9 +62,7 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
     before = remembered_run(folder)
     if name and len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 1]}…"
-    settings = wandb.Settings(
-        silent=True, x_transaction_log_flush_interval=_FLUSH_SECONDS, init_timeout=30, finish_timeout=600
-    )
+    settings = wandb_settings(silent=True, init_timeout=30, finish_timeout=600)
     options: dict[str, Any] = {name: before[name] for name in _IDENTITY} if before else {"name": name, **new}
     options |= {"dir": folder, "resume": "allow", "settings": settings}  # `wandb sync` concatenates offline parts
     try:
@@ -94,8 +92,8 @@ def _remember(run: wandb.Run) -> None:
     """Save a run's id and summary in its folder."""
     if run.disabled:
         return
-    summary = {name: value for name, value in run.summary._as_dict().items() if not name.startswith("_")}
-    content = {"id": run.id, "project": run.project, "entity": run.entity or None, "summary": summary}
+    identity = {"id": run.id, "project": run.project, "entity": run.entity or None}
+    content = identity | {"summary": summary_of(run)}
     write_text(Path(run.settings.root_dir) / WANDB_FILE, json.dumps(content, indent=2) + "\n")
 
 

@@ -16,12 +16,12 @@ from transformers import AutoModelForMaskedLM, DataCollatorForLanguageModeling, 
 from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.backbone import load_masked_language_model
+from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.models.length_groups import LengthGroups
-from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, begins_word
+from simcse_pl.models.masked_lm import begins_word, load_masked_language_model
+from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Batch, RowKind

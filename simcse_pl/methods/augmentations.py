@@ -21,7 +21,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.view import Rate, Segmenter, SentenceView, View, ViewInput, spaces
 from simcse_pl.data.words import MARKS, check_english, replace_word, strip_punctuation
-from simcse_pl.models.backbone import load_masked_language_model, longest_input
+from simcse_pl.models.backbone import longest_input
+from simcse_pl.models.masked_lm import load_masked_language_model
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.errors import UserError

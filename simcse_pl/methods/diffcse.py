@@ -13,9 +13,9 @@ from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.losses.loss import EmbeddedBatch, check_width_is_kept
 from simcse_pl.losses.mlm import NOT_CHOSEN, Probability, TokenMaskingLoss
 from simcse_pl.methods.layers import changed_layer_input, embedding_module
-from simcse_pl.models.backbone import load_masked_language_model
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
+from simcse_pl.models.masked_lm import load_masked_language_model
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32

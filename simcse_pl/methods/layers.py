@@ -7,7 +7,8 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.models.backbone import draw_model, keep_layers, with_padding, without_pooler
+from simcse_pl.models.backbone import draw_model, with_padding, without_pooler
+from simcse_pl.models.changes import keep_layers
 from simcse_pl.models.sources import quiet_transformers
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone

@@ -5,13 +5,13 @@ import copy
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.utils.generic import is_flash_attention_requested
 
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.reconstruction import SentenceReconstruction
 from simcse_pl.models.backbone import draw_model, is_decoder, with_padding
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import uses_flash_attention
 from simcse_pl.utils.types import Backbone, Batch, Role
 
 
@@ -37,7 +37,7 @@ class DenoisingAutoEncoder(SentenceReconstruction):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Add the cross-attention; raise UserError if the architecture has none, or if it does not fit."""
         backbone = encoder.backbone
-        if is_flash_attention_requested(backbone.config):  # its kernels would ignore the causal mask
+        if uses_flash_attention(backbone.config):  # its kernels would ignore the causal mask
             raise UserError("attn_implementation: FlashAttention cannot be the decoder's: choose null")
         layers = {} if is_decoder(backbone.config) else _cross_attention(backbone)
         if not layers:

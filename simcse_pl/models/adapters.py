@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.private import forget_adapter
 from simcse_pl.utils.types import Backbone
 
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
 
@@ -47,15 +47,8 @@ def load_adapter(backbone: Backbone, source: str) -> None:
 
 
 def adapter_parameters(backbone: Backbone) -> set[str]:
-    """Return the names of the parameters of a backbone's adapter; an empty set without an adapter."""
-    if not has_adapter(backbone):
-        return set()
+    """Return the names of the parameters of a backbone's adapter."""
     return {name for name, _ in backbone.named_parameters() if _NAME in name.split(".")}
-
-
-def has_adapter(backbone: Backbone) -> bool:
-    """Return whether a backbone has an adapter."""
-    return bool(getattr(backbone, "peft_config", None))
 
 
 def without_name(parameter: str) -> str:
@@ -76,6 +69,5 @@ def merge_adapter(backbone: Backbone) -> None:
             if isinstance(module, BaseTunerLayer):
                 module.merge(safe_merge=True)
                 backbone.set_submodule(name, module.get_base_layer())
-    del backbone.peft_config
-    backbone._hf_peft_config_loaded = False
+    forget_adapter(backbone)
     backbone.requires_grad_(True)

@@ -1,45 +1,32 @@
 """Load and run Hugging Face encoders and decoders, for any architecture."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedConfig
+from transformers import AutoModel, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.utils.generic import is_flash_attention_requested
 
-from simcse_pl.models.adapters import add_adapter, load_adapter
-from simcse_pl.models.attention import use_sdpa
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
 from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.hub import quiet
+from simcse_pl.utils.private import (
+    attention_functions,
+    attention_of,
+    register_attention,
+    set_attention,
+    uses_flash_attention,
+)
 from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone, Batch
 
-SELF_ATTENTION = "self_attention"  # of each token to itself, [batch, layers, heads, tokens]
-_HIDDEN_DROPOUT = (
-    "hidden_dropout_prob",  # BERT and most other encoders
-    "dropout",  # DistilBERT, XLM, OPT
-    "embedding_dropout",  # ModernBERT, Starcoder2
-    "mlp_dropout",  # ModernBERT
-    "hidden_dropout",  # GPT-NeoX, Falcon, BLOOM
-    "resid_pdrop",  # GPT-2, Phi
-    "embd_pdrop",  # GPT-2, Phi
-    "resid_dropout",  # GPT-Neo
-    "embed_dropout",  # GPT-Neo
-    "residual_dropout",  # Starcoder2
-)
-_ATTENTION_DROPOUT = (
-    "attention_probs_dropout_prob",  # BERT and most other encoders
-    "attention_dropout",  # DistilBERT, XLM, ModernBERT, Llama and most other decoders
-    "attn_pdrop",  # GPT-2
-)
-
-UNPADDED = "unpadded"  # an implementation of attention for transformers (see speed/unpadded.py)
+SDPA = "sdpa_without_synchronization"  # our names of implementations of attention: "sdpa" is for other models, too
+UNPADDED = "unpadded"  # see speed/unpadded.py
 
 DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 
@@ -85,70 +72,45 @@ def load_backbone(
     """
     source = resolve(name)
     base = base_of(source)
-    with loading(base or name) as source_of_weights:
-        config = load_config(source_of_weights, subfolder)
+    on_meta = torch.get_default_device().type == "meta"  # see speed/fsdp.py
+    with loading(base or name) as place:
+        config = load_config(place, subfolder)
         if config.is_encoder_decoder:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
-        if num_layers is not None:
-            keep_layers(config, num_layers)
-        if dropout is not None or attention_dropout is not None:
-            set_dropout(config, dropout, attention_dropout, name)
-        if bidirectional is not None:  # as LLM2Vec (BehnamGhader et al. 2024); saved configs keep it
-            config.is_causal = not bidirectional
+        if any(option is not None for option in (num_layers, dropout, attention_dropout, bidirectional)):
+            from simcse_pl.models.changes import change_config
+
+            change_config(config, name, num_layers, dropout, attention_dropout, bidirectional)
         if is_decoder(config):
             config.use_cache = False  # of keys and values, for generation
-        if attn_implementation not in (None, UNPADDED):
-            config._attn_implementation = attn_implementation
-        empty = torch.get_default_device().type == "meta"  # see speed/fsdp.py
+        if attn_implementation is not None and attn_implementation != UNPADDED:
+            set_attention(config, attn_implementation)
         torch_dtype = getattr(torch, dtype or "float32")
-        if pretrained and not weights and not empty:
-            model = _load_model(name, source_of_weights, config, subfolder, torch_dtype, quantization)
+        if pretrained and not weights and not on_meta:
+            model = _load_model(name, place, config, subfolder, torch_dtype, quantization)
         else:
             model = draw_model(config, torch_dtype)
-    if attn_implementation == UNPADDED or is_flash_attention_requested(model.config):
+    if attn_implementation == UNPADDED or uses_flash_attention(model.config):
         locate("simcse_pl.speed.unpadded.use_unpadded")(model, first_position(model))
-    if bidirectional and not empty and not _sees_next_tokens(model):
-        raise UserError(f"bidirectional=true: the causal mask of {config.model_type} cannot be switched off")
+    if bidirectional and not on_meta:
+        from simcse_pl.models.changes import check_bidirectional
+
+        check_bidirectional(model)
     model = without_pooler(model)
-    if weights and pretrained and not empty:
+    if weights and pretrained and not on_meta:
         load_bare_weights(model, weights)
     if new_layers:
-        drawn = draw_model(config, model.dtype)
-        loaded, random = (next(x for x in net.modules() if isinstance(x, nn.ModuleList)) for net in (model, drawn))
-        loaded[-new_layers:].load_state_dict(random[-new_layers:].state_dict())
-    if base is not None:
-        load_adapter(model, source)
-    if adapter is not None:
-        add_adapter(model, adapter)
+        from simcse_pl.models.changes import copy_last_layers
+
+        copy_last_layers(model, draw_model(config, model.dtype), new_layers)
+    if base is not None or adapter is not None:
+        from simcse_pl.models.adapters import add_adapter, load_adapter
+
+        if base is not None:
+            load_adapter(model, source)
+        if adapter is not None:
+            add_adapter(model, adapter)
     return model
-
-
-def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
-    """Reduce a config to the first layers."""
-    config.num_hidden_layers = num_layers
-    if getattr(config, "layer_types", None):  # ModernBERT, Gemma
-        config.layer_types = config.layer_types[:num_layers]
-
-
-def set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
-    """Set the dropout rates of a config as `load_backbone` describes them; `name` is the model's in messages.
-
-    Raise UserError if the architecture has no such dropout.
-    """
-    options = config.to_dict()
-    known = {
-        "dropout": [rate for rate in _HIDDEN_DROPOUT if rate in options],
-        "attention_dropout": [rate for rate in _ATTENTION_DROPOUT if rate in options],
-    }
-    if attention is None and known["attention_dropout"]:
-        attention = hidden
-    for option, value in (("dropout", hidden), ("attention_dropout", attention)):
-        if value is None:
-            continue
-        if not known[option]:
-            raise UserError(f"{option}={value}: {name} ({config.model_type}) has no such dropout")
-        for rate in known[option]:
-            setattr(config, rate, float(value))
 
 
 def is_decoder(config: PreTrainedConfig) -> bool:
@@ -172,35 +134,16 @@ def _load_model(
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
             options["device_map"] = {"": torch.cuda.current_device()}
-    model, missing = _load_weights(AutoModel, source, config, **options)
+    model, missing = load_weights(AutoModel, source, config, **options)
     if missing := [key for key in missing if not key.startswith("pooler.")]:
         lacking = f"its weights lack {missing[0]} ({len(missing)} missing)"
         raise UserError(f"{name}: {lacking}: is it a {config.model_type}, or damaged?")
     return model
 
 
-@torch.no_grad()
-def _sees_next_tokens(model: Backbone) -> bool:
-    """Return whether the state of a token depends on the tokens after it."""
-    ones = torch.ones(1, 4, dtype=torch.int64, device=model.device)
-    changed = ones.clone()
-    changed[0, -1] = 0
-    model.eval()
-    first, second = (model(input_ids=ids, attention_mask=ones).last_hidden_state[0, 0] for ids in (ones, changed))
-    return not torch.equal(first, second)
-
-
-def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> Backbone:
-    """Load a masked language model in float32 with its pretrained head, in evaluation mode.
-
-    `name` is one for `resolve`; `config` replaces the checkpoint's. Raise UserError if there is no such head.
-    """
-    with loading(name) as source, torch.random.fork_rng(devices=[]):
-        model, missing = _load_weights(AutoModelForMaskedLM, source, config or load_config(source))
-    if missing:
-        raise UserError(f"{name} has no masked-language-model head (no {missing[0]})")
-    use_sdpa(model)
-    return model
+def has_adapter(backbone: Backbone) -> bool:
+    """Return whether a backbone has an adapter (see adapters.py)."""
+    return bool(getattr(backbone, "peft_config", None))
 
 
 def longest_input(backbone: Backbone) -> int | None:
@@ -225,9 +168,7 @@ def recompute_layers(backbone: Backbone) -> None:
     enable({"use_reentrant": False})
 
 
-def _load_weights(
-    auto: type[AutoModel | AutoModelForMaskedLM], source: str, config: PreTrainedConfig, **options: Any
-) -> tuple[Backbone, list[str]]:
+def load_weights(auto: Any, source: str, config: PreTrainedConfig, **options: Any) -> tuple[Backbone, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
     options = {"dtype": torch.float32, "output_loading_info": True} | options | loading_options(source)
     model, info = auto.from_pretrained(source, config=config, **options)
@@ -243,29 +184,39 @@ def without_pooler(model: Backbone) -> Backbone:
 
 def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
     """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only."""
-    inputs = _of_backbone(inputs)
+    inputs = of_backbone(inputs)
     if last_only:
         return (backbone(**inputs).last_hidden_state,)
     states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).hidden_states
     return states
 
 
-def run_with_attention(backbone: Backbone, inputs: Batch) -> tuple[tuple[Tensor, ...], Batch]:
-    """Return the states of `run_backbone`, and SELF_ATTENTION for the inputs of a pooling.
-
-    Raise UserError if the backbone does not return its attention, for which its implementation must be eager.
-    """
-    inputs = _of_backbone(inputs)
-    outputs = backbone(**inputs, output_hidden_states=True, output_attentions=True)
-    attentions = outputs.get("attentions") or ()
-    if len(attentions) != backbone.config.num_hidden_layers or not all(torch.is_tensor(x) for x in attentions):
-        raise UserError(f"{type(backbone).__name__} does not return its attention: choose another pooling than ditto")
-    diagonals = torch.stack([attention.diagonal(dim1=2, dim2=3) for attention in attentions], dim=1)
-    return outputs.hidden_states, {SELF_ATTENTION: diagonals}
-
-
-def _of_backbone(inputs: Batch) -> Batch:
+def of_backbone(inputs: Batch) -> Batch:
+    """Return the inputs that a backbone takes."""
     return {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}
+
+
+def use_sdpa(model: Backbone, name: str = SDPA, attention: Callable[..., Any] | None = None) -> None:
+    """Give a model with sdpa attention one of ours, whose masks are those of `mask_without_synchronization`.
+
+    `name` is new to transformers, and stands for `attention`; None is that of transformers.
+    """
+    register_attention(name, attention or attention_functions("sdpa")[0], mask_without_synchronization)
+    if attention_of(model.config) in ("sdpa", SDPA):
+        with quiet("transformers.modeling_utils"):  # a model with attention of its own, such as Falcon, keeps it
+            model.set_attn_implementation(name)
+
+
+def mask_without_synchronization(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+    """Return the mask of sdpa attention that transformers makes, without waiting for a GPU.
+
+    transformers omits the mask of a batch without padding. To find out whether there is padding, it waits for the GPU.
+    On a GPU, the mask is therefore never omitted.
+    """
+    if attention_mask is not None and not attention_mask.is_cpu:
+        options["allow_is_bidirectional_skip"] = False
+    mask: Tensor | None = attention_functions("sdpa")[1](attention_mask=attention_mask, **options)
+    return mask
 
 
 def packs_sequences(backbone: Backbone) -> bool:

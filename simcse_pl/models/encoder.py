@@ -3,31 +3,29 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.attention import use_sdpa
-from simcse_pl.models.backbone import packs_sequences, run_backbone, run_with_attention, with_padding
-from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
-from simcse_pl.models.heads import BatchNormHead, Head, projection_head
+from simcse_pl.models.backbone import of_backbone, run_backbone, use_sdpa, with_padding
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
-from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
+from simcse_pl.models.pooling import Head, Pooling, PoolingFunction, find_pooling, name_of, projection_head
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
-from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, bare_templates, sorted_batches
-from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, match_inputs, tokenize
-from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches
+from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.distributed import BatchSplit
-from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.processes import onednn_is_faster
 from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
 from simcse_pl.utils.types import Backbone, Batch
+
+if TYPE_CHECKING:
+    from simcse_pl.postprocessing.post_process import PostProcess
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
 
@@ -45,7 +43,7 @@ class SentenceEncoder(nn.Module):
 
     Attributes:
         pooled_dim: the width of the pooled vectors, before the head.
-        groups: how a CPU passes a batch through the backbone (see the package `cpu`).
+        groups: how a CPU passes a batch through the backbone (see speed/cpu.py).
 
     Raises:
         UserError: an unknown pooling or head, one of them or a template_bias that does not fit the model or the
@@ -73,7 +71,7 @@ class SentenceEncoder(nn.Module):
         backbone: Backbone,
         tokenizer: PreTrainedTokenizerBase,
         pooling: str | PoolingFunction = "cls",
-        postprocess: PostProcess | None = None,
+        postprocess: "PostProcess | None" = None,
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -88,17 +86,13 @@ class SentenceEncoder(nn.Module):
         max_length = self.templates.checked_length(given.max_length, backbone)
         vars(self).update(vars(given) | {"max_length": max_length})
         tokenizer.model_max_length = max_length  # is saved with the tokenizer
-        tokens = tokenize(tokenizer, list(EXAMPLES), min(max_length, 64))
-        examples = to_device(self.templates.batch(tokens), backbone.device)
-        if self.pooling_layer.reads_attention:
+        examples = to_device(self.templates.examples(max_length), backbone.device)
+        if self.pooling_layer.run:
             backbone.set_attn_implementation("eager")  # the others return no attention
         use_sdpa(backbone)
         if onednn_is_faster():
             locate("simcse_pl.speed.onednn.use_onednn_linear")(backbone)
-        of_backbone = {name: x for name, x in examples.items() if name != SENTENCE_MASK}
-        self.groups = LengthGroups(ignores_padding(backbone, of_backbone))
-        if packs_sequences(backbone) and not self.groups.ignores_padding:
-            raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
+        self.groups = LengthGroups(ignores_padding(backbone, of_backbone(examples)))
         self.templates.check_uses(
             self.pooling, self.pooling_layer.masks, self.template_bias, self.groups.ignores_padding
         )
@@ -106,10 +100,7 @@ class SentenceEncoder(nn.Module):
         self.pooled_dim: int = backbone.config.hidden_size
         if not isinstance(self.pooling_layer, Pooling):
             with torch.no_grad(), evaluation_mode(self):
-                shape = self.pool(examples).shape
-            if len(shape) != 2 or len(EXAMPLES) != shape[0]:
-                raise UserError(f"pooling={self.pooling}: it must return [batch, width], not {list(shape)}")
-            self.pooled_dim = shape[1]
+                self.pooled_dim = self.pooling_layer.checked_width(self.pool(examples), self.pooling)
         if self.head != "none":
             self.projection = projection_head(backbone, self.head, self.pooled_dim).to(backbone.device)
 
@@ -254,8 +245,12 @@ class SentenceEncoder(nn.Module):
         """
         rows, count, _ = views["input_ids"].shape
         if chunk_size is not None and rows > chunk_size:
+            from simcse_pl.models.gradient_cache import apply_in_chunks
+
             return apply_in_chunks(lambda x: self.pool_views(x, shared_dropout=shared_dropout), views, chunk_size)
         if shared_dropout:
+            from simcse_pl.models.gradient_cache import pool_with_shared_dropout
+
             with with_padding(self.backbone):  # the masks are those of padded shapes
                 return pool_with_shared_dropout(self.pool, views)
         return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)
@@ -278,18 +273,20 @@ class SentenceEncoder(nn.Module):
                 pooled.append(self._pool_pass(group, group | {"input_ids": ids}, num_layers))
             vectors = pooled[0] if len(pooled) == 1 else torch.cat(pooled)[torch.cat(rows).argsort()]
         if self.template_bias == "always" or (self.training and self.template_bias != "none"):
+            from simcse_pl.models.template_bias import bare_templates
+
             bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
             vectors = vectors - self._pool_pass(bare, of_pooling, num_layers)[kinds]
         return vectors
 
-    def _pool_pass(self, of_backbone: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
+    def _pool_pass(self, inputs: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
         """Pool one pass of the backbone, given what the backbone and what the pooling reads."""
-        if self.pooling_layer.reads_attention:
-            states, attention = run_with_attention(self.backbone, of_backbone)
-            of_pooling = of_pooling | attention
+        if self.pooling_layer.run:
+            states, more = self.pooling_layer.run(self.backbone, inputs)
+            of_pooling = of_pooling | more
         else:
             last_only = self.pooling_layer.layers == (-1,) and num_layers is None
-            states = run_backbone(self.backbone, of_backbone, last_only)
+            states = run_backbone(self.backbone, inputs, last_only)
         vectors: Tensor = self.pooling_layer(states[: None if num_layers is None else num_layers + 1], of_pooling)
         if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
             vectors = vectors.float()
@@ -298,8 +295,8 @@ class SentenceEncoder(nn.Module):
     def project(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
         """Apply the projection head to vectors [n, ..., dim], if it applies in this mode; not `transform` again."""
         if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
-            with_split = isinstance(self.projection, BatchNormHead)
-            vectors = self.projection(vectors, split) if with_split else self.projection(vectors)
+            of_batch = self.head == "batch_norm_train_only"
+            vectors = self.projection(vectors, split) if of_batch else self.projection(vectors)
         return vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from simcse_pl.models.backbone import packs_sequences
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import evaluation_mode
 from simcse_pl.utils.types import Backbone, Batch
@@ -74,15 +75,6 @@ class LengthGroups:
                 yield part, {name: x[part, :tokens] for name, x in inputs.items()}
 
 
-class OnePass(LengthGroups):
-    """Passes each batch through a backbone at once."""
-
-    def split(self, backbone: Backbone, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield the whole batch."""
-        ids = inputs["attention_mask"]
-        yield torch.arange(len(ids), device=ids.device), dict(inputs)
-
-
 def longest_of_groups(lengths: Sequence[int], tokens_per_pass: float = TOKENS_PER_PASS) -> list[int]:
     """Return the split of lengths into groups that minimizes the work if each group is padded to its longest.
 
@@ -120,7 +112,7 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
             are one batch in the reverse order, which would show if the model mixes unpadded sequences.
 
     Raises:
-        UserError: the backbone does not return a state for every token.
+        UserError: the backbone does not return a state for every token, or packs sequences that it then mixes.
     """
     if backbone.device.type == "meta":  # the first rank finds out
         return True
@@ -133,4 +125,7 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
         reverse = {name: x.flip(0) for name, x in examples.items()}
         ((_, group),) = LengthGroups(ignores_padding=True).split(backbone, reverse)  # one group
         beside = backbone(**group).last_hidden_state[1:, :tokens]
-    return bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())
+    ignores = bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())
+    if packs_sequences(backbone) and not ignores:
+        raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
+    return ignores

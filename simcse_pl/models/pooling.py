@@ -5,7 +5,7 @@ A pooling reduces the tokens of a layer to one vector, and averages over the lay
 and the like, any set of layers, come from WhiteningBERT (Huang et al. 2021), `mask` from PromptBERT (Jiang et al.
 2022), and `weighted_mean` from SGPT (Muennighoff 2022). `ditto_1_10`, any layer and head, is the sum of tokens weighted
 by their attention to themselves (Chen et al. 2023), over the embedding layer and the last one as in the released code.
-`latent_attention` is NV-Embed's. `cls+mean` concatenates poolings.
+`latent_attention` is NV-Embed's. `cls+mean` concatenates poolings. A projection head may follow.
 
 The reductions are functions of plain tensors, the states [batch, tokens, dim] of a layer and a mask [batch, tokens], 1
 for the tokens to read and 0 for others:
@@ -17,20 +17,26 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-from simcse_pl.models.backbone import SELF_ATTENTION
-from simcse_pl.models.latent_attention import LatentAttention
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
+from simcse_pl.utils.types import Backbone, Batch
+
+if TYPE_CHECKING:
+    from simcse_pl.models.other_poolings import CustomPooling
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
-PoolingFunction = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module; see `CustomPooling`
+Head = Literal["none", "mlp", "mlp_train_only", "batch_norm_train_only", "linear_train_only", "transform"]
+HEADS = get_args(Head)
+RunBackbone = Callable[[Backbone, Batch], tuple[tuple[Tensor, ...], Batch]]
+PoolingFunction = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module
 
 
 def first_token(states: Tensor, mask: Tensor) -> Tensor:
@@ -69,28 +75,6 @@ def max_over_tokens(states: Tensor, mask: Tensor) -> Tensor:
     return largest.masked_fill(padding.all(dim=1), 0)
 
 
-def sum_over_tokens(states: Tensor, weights: Tensor) -> Tensor:
-    """Return the sum over tokens times their weights [batch, tokens]; tokens of weight 0 are ignored."""
-    tokens = at_least_float32(states.masked_fill(weights.unsqueeze(-1) == 0, 0))
-    return (tokens * weights.unsqueeze(-1)).sum(dim=1).to(states.dtype)
-
-
-def self_attention(inputs: Inputs, layer: int, head: int) -> Tensor:
-    """Return the attention of each token to itself by a head of a layer, both counted from 1; 0 for padding."""
-    return inputs[SELF_ATTENTION][:, layer - 1, head - 1] * inputs["attention_mask"]
-
-
-def nth_mask_token(inputs: Inputs, mask_token_id: int, number: int) -> Tensor:
-    """Return the mask of a template's mask token, counted from 1.
-
-    A mask token in the sentence itself does not count if the inputs have a `sentence_mask`.
-    """
-    masks: Tensor = inputs["input_ids"] == mask_token_id
-    if SENTENCE_MASK in inputs:
-        masks = masks & (inputs[SENTENCE_MASK] == 0)
-    return (masks & (masks.cumsum(dim=1) == number)).long()
-
-
 class Pooling(nn.Module):
     """A reduction of tokens to one vector, averaged over layers.
 
@@ -101,7 +85,8 @@ class Pooling(nn.Module):
         mask_of: a function of the tokenizer's tensors [batch, tokens] that returns the mask. None reads all tokens but
             padding; any other one gets a `sentence_mask`, too (see templates.py).
         masks: the number of mask tokens that a template must have.
-        reads_attention: whether `mask_of` gets `SELF_ATTENTION`, too (see `run_with_attention`).
+        run: a function that runs the backbone in place of `run_backbone`, with eager attention, and returns further
+            tensors for `mask_of`, too.
     """
 
     def __init__(
@@ -110,11 +95,11 @@ class Pooling(nn.Module):
         layers: tuple[int, ...] = (-1,),
         mask_of: Callable[[Inputs], Tensor] | None = None,
         masks: int = 0,
-        reads_attention: bool = False,
+        run: RunBackbone | None = None,
     ) -> None:
         super().__init__()
         self.over_tokens, self.layers, self.mask_of, self.masks = over_tokens, layers, mask_of, masks
-        self.reads_sentence_mask, self.reads_attention = mask_of is not None, reads_attention
+        self.reads_sentence_mask, self.run = mask_of is not None, run
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
         """Return the vectors of a batch.
@@ -134,71 +119,6 @@ class Pooling(nn.Module):
         return at_least_float32(vectors).mean(dim=0).to(vectors.dtype)
 
 
-class PoolerOutput(Pooling):
-    """The output of the backbone's own pooler: Linear and Tanh of [CLS], pretrained by next-sentence prediction.
-
-    The weights are random until those of a checkpoint are loaded.
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(first_token)
-        self.dense = nn.Linear(dim, dim)
-
-    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
-        return torch.tanh(self.dense(at_least_float32(super().forward(hidden_states, inputs))))
-
-
-class LatentAttentionPooling(Pooling):
-    """The mean over tokens after a trained layer of attention; `options` are those of LatentAttention."""
-
-    def __init__(self, config: PreTrainedConfig, **options: int) -> None:
-        super().__init__(mean_over_tokens)
-        self.attention = LatentAttention(config.hidden_size, **options)
-
-    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
-        return super().forward([self.attention(at_least_float32(hidden_states[-1]))], inputs)
-
-
-class CustomPooling(nn.Module):
-    """A user's function or module, such as attention over tokens. Its vectors may have any width.
-
-    The weights of a module are trained and saved with the encoder.
-
-    Args:
-        function: see `Pooling.forward`. It gets the outputs of all layers, and the inputs with a `sentence_mask`.
-    """
-
-    layers: tuple[int, ...] | None = None
-    masks, reads_sentence_mask, reads_attention = 0, True, False
-
-    def __init__(self, function: PoolingFunction) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, width]."""
-        return self.function(hidden_states, inputs)
-
-
-class Concatenation(CustomPooling):
-    """The vectors of several poolings, one after the other."""
-
-    def __init__(self, parts: Sequence[Pooling | CustomPooling]) -> None:
-        nn.Module.__init__(self)
-        self.parts = nn.ModuleList(parts)
-        if all(part.layers == (-1,) for part in parts):
-            self.layers = (-1,)
-        self.masks = max(part.masks for part in parts)
-        self.reads_sentence_mask = any(part.reads_sentence_mask for part in parts)
-        self.reads_attention = any(part.reads_attention for part in parts)
-
-    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, the sum of the widths]."""
-        return torch.cat([part(hidden_states, inputs) for part in self.parts], dim=1)
-
-
 POOLINGS = {
     "cls": partial(Pooling, first_token),
     "mean": partial(Pooling, mean_over_tokens),
@@ -210,6 +130,14 @@ POOLINGS = {
     "weighted_mean": partial(Pooling, weighted_mean_over_tokens),
     "span": partial(Pooling, mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
+_FAMILIES = {  # by pattern, functions of simcse_pl of the config, the mask token's id, and the numbers in the name
+    "pooler": "models.other_poolings.PoolerOutput",
+    r"mask(?:_([1-9][0-9]?))?": "models.other_poolings.mask_token",
+    r"last_token_([1-9][0-9]{0,3})": "models.other_poolings.last_token_of_layer",
+    r"layers((?:_(?:0|[1-9][0-9]{0,3}))+)": "models.other_poolings.mean_of_layers",
+    r"latent_attention(?:_([1-9][0-9]{0,4}))?": "methods.latent_attention.make_pooling",
+    r"ditto_([1-9][0-9]{0,2})_([1-9][0-9]{0,2})": "methods.ditto.make_pooling",
+}
 CHOICES = (
     f"{', '.join(POOLINGS)}, pooler, latent_attention, mask, mask_2, layers like layers_1_2 or last_token_2, a head of "
     "attention like ditto_1_10, several like cls+mean, or the dotted name of a function or a module"
@@ -218,7 +146,7 @@ CHOICES = (
 
 def find_pooling(
     name: str | PoolingFunction, config: PreTrainedConfig, mask_token_id: int | None = None
-) -> Pooling | CustomPooling:
+) -> "Pooling | CustomPooling":
     """Return a new pooling by its name.
 
     Args:
@@ -234,41 +162,37 @@ def find_pooling(
         UserError: an unknown name, or a layer, a head or a function that does not exist.
     """
     if not isinstance(name, str):
-        return CustomPooling(name)
+        custom: CustomPooling = _make("models.other_poolings.CustomPooling", name)
+        return custom
     if "+" in name:
         if "pooler" in (parts := name.split("+")):
             raise UserError(f"pooling={name}: the weights of a pooler are loaded for pooling=pooler alone")
-        return Concatenation([find_pooling(part, config, mask_token_id) for part in parts])
+        poolings = [find_pooling(part, config, mask_token_id) for part in parts]
+        joined: CustomPooling = _make("models.other_poolings.Concatenation", poolings)
+        return joined
     if is_dotted(name):
         with reraise_as(f"pooling={name}"):
             function = locate(name)
-            return CustomPooling(function(config) if isinstance(function, type) else function)
+            return find_pooling(function(config) if isinstance(function, type) else function, config)
+    pooling = POOLINGS[name]() if name in POOLINGS else _of_family(name, config, mask_token_id)
     layers = config.num_hidden_layers
-    if name in POOLINGS:
-        pooling = POOLINGS[name]()
-    elif name == "pooler":
-        pooling = PoolerOutput(config.hidden_size)
-    elif match := re.fullmatch(r"latent_attention(?:_([1-9][0-9]{0,4}))?", name):
-        pooling = LatentAttentionPooling(config, latents=int(match[1] or 512))
-    elif match := re.fullmatch(r"ditto_([1-9][0-9]{0,2})_([1-9][0-9]{0,2})", name):
-        layer, head = int(match[1]), int(match[2])
-        if layer > layers or head > config.num_attention_heads:
-            raise UserError(f"pooling={name}: the model has {layers} layers of {config.num_attention_heads} heads")
-        mask_of = partial(self_attention, layer=layer, head=head)
-        pooling = Pooling(sum_over_tokens, (0, -1), mask_of, reads_attention=True)
-    elif match := re.fullmatch(r"mask(?:_([1-9][0-9]?))?", name):
-        number = int(match[1] or 1)
-        mask_of = partial(nth_mask_token, mask_token_id=-1 if mask_token_id is None else mask_token_id, number=number)
-        pooling = Pooling(last_token, mask_of=mask_of, masks=number)
-    elif match := re.fullmatch(r"last_token_([1-9][0-9]{0,3})", name):
-        pooling = Pooling(last_token, (int(match[1]),))
-    elif re.fullmatch(r"layers(_(0|[1-9][0-9]{0,3}))+", name):
-        pooling = Pooling(mean_over_tokens, tuple(int(number) for number in name.split("_")[1:]))
-    else:
-        raise UserError(f"pooling={name}: choose one of {CHOICES}")
     if max(*pooling.layers, -min(pooling.layers)) > layers:
         raise UserError(f"pooling={name}: the model has layers 1 to {layers}, and 0, its embeddings")
     return pooling
+
+
+def _of_family(name: str, config: PreTrainedConfig, mask_token_id: int | None) -> Pooling:
+    """Return a pooling whose name contains numbers, or whose weights are loaded or trained."""
+    for pattern, function in _FAMILIES.items():
+        if match := re.fullmatch(pattern, name):
+            pooling: Pooling = _make(function, config, mask_token_id, *match.groups())
+            return pooling
+    raise UserError(f"pooling={name}: choose one of {CHOICES}")
+
+
+def _make(function: str, *arguments: Any) -> Any:
+    """Call a function or class of simcse_pl, whose file is loaded only now."""
+    return locate(f"simcse_pl.{function}")(*arguments)
 
 
 def name_of(pooling: str | PoolingFunction) -> str:
@@ -282,3 +206,23 @@ def name_of(pooling: str | PoolingFunction) -> str:
 def is_dotted(name: str) -> bool:
     """Return whether a pooling's name is the dotted name of a function or a class, or contains one."""
     return any("." in part and all(word.isidentifier() for word in part.split(".")) for part in name.split("+"))
+
+
+def projection_head(backbone: Backbone, head: str, dim: int) -> nn.Sequential:
+    """Return a head for vectors [..., dim] with weights from the distribution that the backbone's are drawn from."""
+    if head not in HEADS[1:]:
+        raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
+    std = getattr(backbone.config, "initializer_range", 0.02)
+    if head == "batch_norm_train_only":
+        made: nn.Sequential = _make("methods.batch_norm_head.BatchNormHead", dim, std)
+        return made
+    linear = nn.Linear(dim, dim)
+    nn.init.normal_(linear.weight, std=std)
+    nn.init.zeros_(linear.bias)
+    if head == "linear_train_only":
+        return nn.Sequential(linear)
+    if head == "transform":
+        config = backbone.config
+        eps = getattr(config, "layer_norm_eps", getattr(config, "norm_eps", 1e-12))  # norm_eps: ModernBERT
+        return nn.Sequential(linear, nn.GELU(), nn.LayerNorm(dim, eps=eps))
+    return nn.Sequential(linear, nn.Tanh())

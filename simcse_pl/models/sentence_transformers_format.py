@@ -6,7 +6,7 @@ library itself is not needed: it would take seconds to import, and the default e
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from safetensors.torch import save_file
@@ -14,17 +14,18 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
-from simcse_pl.models.adapters import has_adapter
-from simcse_pl.models.pooling import POOLINGS, PoolerOutput, Pooling, find_pooling, is_dotted, mean_over_tokens
+from simcse_pl.models.backbone import has_adapter
+from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
-from simcse_pl.postprocessing.linear import AffinePostProcess
-from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json, write_json
 from simcse_pl.utils.tensors import read_weights
 from simcse_pl.utils.types import Backbone
+
+if TYPE_CHECKING:
+    from simcse_pl.postprocessing.post_process import PostProcess
 
 MODULES_FILE = "modules.json"
 Module = tuple[str, dict[str, Any], dict[str, Tensor]]  # its class, options and weights
@@ -146,7 +147,7 @@ def _pooling(source: str, config: Mapping[str, Any]) -> str:
 
 
 def unsupported_option(
-    settings: EncoderSettings, templates: Templates, backbone: Backbone, postprocess: PostProcess | None = None
+    settings: EncoderSettings, templates: Templates, backbone: Backbone, postprocess: "PostProcess | None" = None
 ) -> str | None:
     """Return the first option of an encoder that the modules of sentence-transformers cannot compute, or None.
 
@@ -161,7 +162,7 @@ def unsupported_option(
     elif not is_dotted(settings.pooling):
         pooling = find_pooling(settings.pooling, backbone.config)
         averaged = pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens
-        plain = type(pooling) in (Pooling, PoolerOutput) and pooling.mask_of is None and averaged
+        plain = settings.pooling == "pooler" or (type(pooling) is Pooling and pooling.mask_of is None and averaged)
     template = templates.texts[0] if templates.texts else None
     no_prefix = [name for name, prefix in templates.prefixes.items() if prefix is None]
     beyond = {
@@ -171,7 +172,7 @@ def unsupported_option(
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
         "head=transform": settings.head == "transform",
-        f"postprocess={postprocess and postprocess.name}": not isinstance(postprocess, AffinePostProcess | None),
+        f"postprocess={postprocess and postprocess.name}": postprocess is not None and not postprocess.is_affine,
     }
     if has_adapter(backbone):
         config, causal = load_config(str(backbone.name_or_path)), getattr(backbone.config, "is_causal", True)
@@ -235,14 +236,15 @@ def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
     switches = {switch: POOLINGS[name]().over_tokens in reductions for name, switch in _SWITCHES.items()}
     modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
     width = len(parts) * dim
-    if isinstance(pooling, PoolerOutput):
+    if settings.pooling == "pooler":
         assert spec.pooling_weights is not None
         modules.append(_dense(_TANH, spec.pooling_weights["dense.weight"], spec.pooling_weights["dense.bias"]))
     if settings.head == "mlp":
         assert spec.head_weights is not None
         modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
-    if isinstance(spec.postprocess, AffinePostProcess):
-        mean, matrix = spec.postprocess.mean, spec.postprocess.matrix
+    if spec.postprocess is not None:
+        affine = spec.postprocess.tensors()
+        mean, matrix = affine["mean"], affine["matrix"]
         modules.append(_dense(_IDENTITY, matrix.T, -mean @ matrix))
         width = matrix.shape[1]
     if settings.normalize and settings.truncate_dim:

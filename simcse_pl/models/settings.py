@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from simcse_pl.models.heads import Head
+from simcse_pl.models.pooling import Head
 from simcse_pl.models.templates import TemplateAsText, TemplateBias
-from simcse_pl.postprocessing.post_process import PostProcess
 
-SETTINGS_FILE = "simcse.json"
+if TYPE_CHECKING:
+    from simcse_pl.postprocessing.post_process import PostProcess
+
+SETTINGS_FILE, HEAD_FILE, POOLING_FILE = "simcse.json", "head.safetensors", "pooling.safetensors"
+CHECKPOINT_KEY = "simcse_pl.models.encoder"  # an entry of Lightning's checkpoints
 
 
 @dataclass(frozen=True)
@@ -20,16 +24,15 @@ class EncoderSettings:
         pooling: the name of the pooling; None if it is not known.
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or `mlp_train_only`
             (dropped at test time); Table 6 of the paper. Two others are dropped, too: `batch_norm_train_only` of
-            DiffCSE (see BatchNormHead), and `linear_train_only` of DenoSent, without Tanh. `transform` is Linear +
-            GELU + LayerNorm, as in BERT's masked language model; it is kept, and applied before the template's bias is
-            subtracted.
+            DiffCSE, and `linear_train_only` of DenoSent, without Tanh. `transform` is Linear + GELU + LayerNorm, as in
+            BERT's masked language model; it is kept, and applied before the template's bias is subtracted.
         max_length: the most tokens per sentence that `encode` reads, including special tokens but not the template's.
             None takes the backbone's limit, at most 512.
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
         template: a prompt with the placeholder {sentence}, or one per view of training rows (see templates.py).
         template_bias: when to subtract the vector of the template without the sentence, before the head: `none`,
             `train_only`, `always`, or `padded_train_only` for a template with padding in the sentence's place (see
-            templates.bare_templates).
+            template_bias.bare_templates).
         final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
             evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
         truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
@@ -73,7 +76,7 @@ class EncoderSpec:
     settings: EncoderSettings = field(default_factory=EncoderSettings)
     head_weights: Mapping[str, Tensor] | None = None
     pooling_weights: Mapping[str, Tensor] | None = None
-    postprocess: PostProcess | None = None
+    postprocess: "PostProcess | None" = None
     subfolder: str = ""
     num_layers: int | None = None
     bidirectional: bool | None = None

@@ -17,7 +17,7 @@ from simcse_pl.utils.errors import UserError, first_line, is_failure
 from simcse_pl.utils.files import read_json, similar_name
 
 PACKAGE = "package:"
-ADAPTER_FILE = "adapter_config.json"
+ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
 # "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
 _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')

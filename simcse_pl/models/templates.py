@@ -16,11 +16,10 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import longest_input
-from simcse_pl.models.tokenization import SENTENCE_MASK, tokenize, unknown_text
+from simcse_pl.models.tokenization import EXAMPLES, SENTENCE_MASK, tokenize, unknown_text
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone, Batch, Tokens
 
@@ -180,6 +179,10 @@ class Templates:
             _warn_once(unknown)
         return tokens
 
+    def examples(self, max_length: int) -> Batch:
+        """Return a batch of two sentences of different length, to find out what an encoder does with them."""
+        return self.batch(tokenize(self.tokenizer, list(EXAMPLES), min(max_length, 64)))
+
     def batch(
         self,
         tokens: Sequence[Tokens | Sequence[int]],
@@ -265,32 +268,6 @@ def sorted_batches(
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             yield [begin + i for i in rows], templates.batch([tokens[i] for i in rows], prompts=[prompt_name])
-
-
-def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Batch, Batch, Tensor]:
-    """Return a batch's templates without their sentences, one row per distinct template and length of a sentence.
-
-    In plain terms: nothing attends to the sentence, and the template's tokens keep their positions. Their states are
-    those of the template alone, with the position ids after the sentence shifted by its length (as in PromptBERT).
-
-    Args:
-        inputs: from `templates.batch`, tensors [batch, tokens], with a `sentence_mask`.
-        padding: the id of the pad token.
-        bias: with `padded_train_only`, pad tokens, which are attended to, take the sentence's place (CoT-BERT, Zhang et
-            al. 2024).
-
-    Returns:
-        What the backbone reads, [rows, tokens]; what the pooling reads, where no token is a sentence's; and the row of
-        each sentence's template, [batch].
-    """
-    padded = bias == "padded_train_only"
-    blank = padding if padded else int(padding == 0)  # RoBERTa's position ids do not count the pad token
-    ids = inputs["input_ids"].masked_fill(inputs[SENTENCE_MASK] == 1, blank)
-    kinds = torch.stack([ids, inputs["attention_mask"], inputs[SENTENCE_MASK]], dim=1)
-    distinct, rows = kinds.unique(dim=0, return_inverse=True)
-    ids, mask, sentence = distinct.unbind(dim=1)
-    tokens = {name: torch.zeros_like(ids) for name in inputs} | {"input_ids": ids, "attention_mask": mask - sentence}
-    return tokens | ({"attention_mask": mask} if padded else {}), tokens, rows
 
 
 @functools.cache

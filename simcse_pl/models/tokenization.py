@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokenizerBase
 
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.types import Backbone, Batch
 
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
@@ -66,22 +66,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         if limit < LARGE_INTEGER:
             backend.enable_truncation(limit, direction=tokenizer.truncation_side)
     tokenizer.save_pretrained(folder)
-
-
-def begins_word(tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Return which tokens of a vocabulary begin a word, [vocabulary] bool.
-
-    The tokens show it by the mark of WordPiece (`##`, inside a word), of byte-level BPE (`Ġ`, begins a word) or of
-    SentencePiece (`▁`, begins a word). Raise UserError if they have none of these marks.
-    """
-    ids = tokenizer.get_vocab()
-    marks = {mark: sum(token.startswith(mark) for token in ids) for mark in ("##", "Ġ", "▁")}
-    mark = max(marks, key=lambda mark: marks[mark])
-    if not marks[mark]:
-        raise UserError(f"the tokenizer of {tokenizer.name_or_path} does not mark where words begin")
-    begins = torch.zeros(max(ids.values()) + 1, dtype=torch.bool)
-    begins[[number for token, number in ids.items() if token.startswith(mark) != (mark == "##")]] = True
-    return begins
 
 
 def hash_token_ids(batch: Batch) -> Tensor:

@@ -21,6 +21,7 @@ class AffinePostProcess(PostProcess):
         matrix: [dim, k], float64.
     """
 
+    is_affine = True
     mean: Tensor
     matrix: Tensor
 

@@ -28,11 +28,13 @@ class PostProcess(ABC):
 
     Attributes:
         name: the kind, as in files and tables.
+        is_affine: whether the map of x is (x - mean) matrix, by the two tensors of these names.
         options: the constructor's arguments that the map depends on.
         width: the number of dimensions that it was fitted on; None before `fit`.
     """
 
     name: ClassVar[str]
+    is_affine: ClassVar[bool] = False
 
     def __init__(self, **options: Any) -> None:
         self.options = options

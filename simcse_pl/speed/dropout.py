@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.models.attention import use_sdpa
+from simcse_pl.models.backbone import use_sdpa
+from simcse_pl.utils.private import attention_functions
 from simcse_pl.utils.types import Backbone
 
 _INTEGER = {torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32}
@@ -69,12 +70,14 @@ def attention_with_fast_dropout(
 
     On a CPU, torch has no fused kernel for attention with dropout, and computes it in float32 in all precisions.
     """
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
     special = any(options.get(name) is not None for name in _ATTENTION_OPTIONS) or query.shape != key.shape
     causal = options.get("is_causal", getattr(module, "is_causal", True)) and attention_mask is None
     if dropout == 0 or special or causal or not query.is_cpu:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
+        compute, _ = attention_functions("sdpa")
+        attended: tuple[Tensor, None] = compute(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+        )
+        return attended
     scores = query * (query.shape[-1] ** -0.5 if scaling is None else scaling) @ key.transpose(-1, -2)
     if attention_mask is not None:  # True or 0: attended to
         if not attention_mask.is_floating_point():

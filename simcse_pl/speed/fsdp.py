@@ -4,7 +4,7 @@ The ranks put the weights of a layer together when a pass needs them, and drop t
 time, so each rank must run as many passes as the others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
@@ -22,10 +22,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from simcse_pl.losses.frozen_encoder import Frozen
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.length_groups import OnePass
+from simcse_pl.models.length_groups import LengthGroups
 from simcse_pl.utils.distributed import from_first_rank, rank
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import own_tensors, undo_fully_shard
 from simcse_pl.utils.processes import is_first_process
+from simcse_pl.utils.types import Backbone, Batch
 
 if TYPE_CHECKING:
     from simcse_pl.module import SimCSEModule
@@ -103,11 +105,9 @@ class FullyShardedStrategy(ModelParallelStrategy):
         replaced = {parameter: nn.Parameter(whole[name], parameter.requires_grad) for parameter, name in names.items()}
         for part in list(module.modules()):
             if isinstance(part, FSDPModule):
-                state = part._get_fsdp_state()
-                state._pre_forward_hook_handle.remove()
-                state._post_forward_hook_handle.remove()
-                part.__class__ = type(part).__mro__[FSDPModule._orig_cls_mro_index]
-            part._parameters.update({name: replaced[x] for name, x in part._parameters.items() if x is not None})
+                undo_fully_shard(part)
+            parameters, _ = own_tensors(part)
+            parameters.update({name: replaced[x] for name, x in parameters.items() if x is not None})
         module.sharded = False
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
@@ -145,6 +145,15 @@ class FullyShardedStrategy(ModelParallelStrategy):
                     if isinstance(value, Tensor) and value.shape == like.shape:
                         values[name] = _part_of(value, like)
             optimizer.load_state_dict(whole)
+
+
+class OnePass(LengthGroups):
+    """Passes each batch through a backbone at once."""
+
+    def split(self, backbone: Backbone, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
+        """Yield the whole batch."""
+        ids = inputs["attention_mask"]
+        yield torch.arange(len(ids), device=ids.device), dict(inputs)
 
 
 @torch.no_grad()
@@ -218,7 +227,7 @@ def _check(module: "SimCSEModule", ignores_padding: Sequence[bool]) -> None:
 def _give_memory(module: nn.Module, device: torch.device, replaced: dict[Tensor, Any]) -> None:
     """Replace the weights without memory by uninitialized ones; those that are one weight stay one."""
     for part in module.modules():
-        for tensors in (part._parameters, part._buffers):
+        for tensors in own_tensors(part):
             for name, tensor in tensors.items():
                 if tensor is not None and tensor.is_meta:
                     if tensor not in replaced:

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simcse_pl.utils.private import is_traced, linear_by_onednn
+
 
 def use_onednn_linear(model: nn.Module) -> None:
     """Let the linear layers of a model use oneDNN."""
@@ -29,8 +31,7 @@ class OneDNNLinear(nn.Linear):
             or input.shape[-1] != self.weight.shape[1]  # torch raises the error
             or torch.is_autocast_enabled("cpu")
             or torch.compiler.is_compiling()
-            or torch._C._get_tracing_state()
-            or torch._C._are_functorch_transforms_active()
+            or is_traced()
         ):
             return super().forward(input)
         rows = input.reshape(-1, input.shape[-1]).contiguous()
@@ -43,20 +44,15 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         of_x, of_weight, _ = ctx.needs_input_grad
         ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
-        return _multiply(x, weight, bias)
+        product: Tensor = linear_by_onednn(x, weight, bias)
+        return product
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # type: ignore[override]
         x, weight = ctx.saved_tensors
-        multiply = F.linear if torch.is_grad_enabled() else _multiply  # a gradient of the gradient needs torch's
+        multiply = F.linear if torch.is_grad_enabled() else linear_by_onednn  # a gradient of the gradient needs torch's
         return (
             None if weight is None else multiply(gradient, weight.T),
             None if x is None else multiply(gradient.T, x.T),
             gradient.sum(dim=0) if ctx.needs_input_grad[2] else None,
         )
-
-
-def _multiply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x @ weight.T + bias of matrices."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return product

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simcse_pl.models.attention import mask_without_synchronization
-from simcse_pl.models.backbone import UNPADDED, packs_sequences
+from simcse_pl.models.backbone import UNPADDED, mask_without_synchronization, packs_sequences
 from simcse_pl.speed.dropout import attention_with_fast_dropout
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import attention_functions, attention_of, register_attention, uses_flash_attention
 from simcse_pl.utils.types import Backbone
 
 
@@ -52,19 +52,17 @@ def use_unpadded(backbone: Backbone, first_position: int) -> None:
         backbone: a model with an attention of transformers' interface; an implementation of FlashAttention is kept.
         first_position: see backbone.first_position.
     """
-    from transformers import AttentionInterface  # slow, and not needed before there is a model
-    from transformers.masking_utils import AttentionMaskInterface
-    from transformers.utils.generic import is_flash_attention_requested
-
     name, attention, mask = UNPADDED, _attention, _mask
-    if is_flash_attention_requested(backbone.config):
-        name = backbone.config._attn_implementation
-        attention = partial(_attention, kernel=AttentionInterface()[name])
-        mask = partial(_mask, of_kernel=AttentionMaskInterface()[name])
-    AttentionInterface.register(name, attention)
-    AttentionMaskInterface.register(name, mask)
+    if uses_flash_attention(backbone.config):
+        # It keeps its name, because transformers finds its kernel by the name in the model's config. Other models of
+        # this name get what its own functions return, wherever it has kernels.
+        name = attention_of(backbone.config)
+        attention, mask = attention_functions(name)
+        if not isinstance(attention, partial):  # an earlier encoder's
+            attention, mask = partial(_attention, kernel=attention), partial(_mask, of_kernel=mask)
+    register_attention(name, attention, mask)
     backbone.set_attn_implementation(name)
-    if backbone.config._attn_implementation != name:  # transformers warns only
+    if attention_of(backbone.config) != name:  # transformers warns only
         raise UserError(f"attn_implementation={name}: {type(backbone).__name__} has its own attention: choose null")
     backbone.register_forward_pre_hook(partial(_pack, first_position=first_position), with_kwargs=True)
     backbone.register_forward_hook(_unpack, with_kwargs=True)
@@ -127,7 +125,7 @@ def _mask(
     has_kernels = _has_kernels(options["device"], options["dtype"])
     make = of_kernel if of_kernel and has_kernels else mask_without_synchronization
     mask = options["attention_mask"]
-    if mask is not None and mask.shape != (batch_size, q_length):
+    if mask is not None and mask.shape != (batch_size, q_length) and not options["q_offset"]:  # no cache of keys
         if make is of_kernel:
             return None
         batch_size, q_length = mask.shape

@@ -21,7 +21,8 @@ from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.lab.figures import encoder_figures, figure_files
 from simcse_pl.lab.runs import TrainingTrajectory, read, read_run
 from simcse_pl.lab.tables import encoder_tables
-from simcse_pl.models.adapters import has_adapter, merge_adapter
+from simcse_pl.models.adapters import merge_adapter
+from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import fingerprint
 from simcse_pl.models.sentence_transformers_format import unsupported_option

@@ -10,7 +10,8 @@ import torch
 
 from simcse_pl.data.rows import iterate_rows
 from simcse_pl.evaluation.evaluators import VALIDATION, ScoredPairs
-from simcse_pl.models.adapters import has_adapter, merge_adapter
+from simcse_pl.models.adapters import merge_adapter
+from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import load_config, load_tokenizer, resolve
 from simcse_pl.models.static_embeddings import distill

@@ -8,7 +8,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, BitsAndBytesConfig
 
-from simcse_pl.models.adapters import adapter_parameters, has_adapter, merge_adapter
+from simcse_pl.models.adapters import adapter_parameters, merge_adapter
+from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.utils.errors import UserError

@@ -7,9 +7,9 @@ from tokenizers import Tokenizer
 from transformers import AutoModelForMaskedLM
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.heads import BatchNormHead
 from simcse_pl.models.pooling import POOLINGS
-from simcse_pl.models.saved_encoder import HEAD_FILE, checkpoint_entry
+from simcse_pl.models.saved_encoder import checkpoint_entry
+from simcse_pl.models.settings import HEAD_FILE
 from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.utils.errors import UserError
@@ -168,11 +168,3 @@ def test_heads_apply_in_their_modes(head, trains, encodes, make_model):
     if head.startswith("mlp"):
         linear = encoder.projection[0]
         torch.testing.assert_close(encoder.projection(bare), torch.tanh(bare @ linear.weight.T + linear.bias))
-
-
-@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
-def test_autocast_leaves_batch_normalization_in_float32(precision):
-    head, vectors = BatchNormHead(4, 1.0), torch.randn(3, 2, 4)
-    with torch.autocast("cpu", precision):
-        found = head(vectors)
-    assert found.dtype == torch.float32 and torch.equal(found, head(vectors))

@@ -106,19 +106,6 @@ def test_a_concatenation_has_the_vectors_of_its_parts_and_names_its_code(make_mo
         SentenceEncoder.from_pretrained(make_model("bert"), "mean+pooler")
 
 
-def test_ditto_weights_tokens_by_the_attention_of_a_head_to_the_token_itself(make_model):
-    folder = make_model("bert", initializer_range=0.5)
-    encoder = SentenceEncoder.from_pretrained(folder, "ditto_2_3")
-    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
-    for text, vector in zip(SENTENCES, encoder.encode(SENTENCES), strict=True):
-        with torch.no_grad():
-            inputs = encoder.tokenizer(text, return_tensors="pt")
-            outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
-        (attention,), states = outputs.attentions[1][:, 2], [state[0] for state in outputs.hidden_states]
-        expected = sum(attention[i, i] * (states[0][i] + states[-1][i]) / 2 for i in range(len(attention)))
-        torch.testing.assert_close(vector, expected, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_the_mask_tokens_of_a_template_are_found_with_padding_on_either_side(side):
     """A mask token in the sentence itself does not count."""

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.heads import HEADS
-from simcse_pl.models.saved_encoder import CHECKPOINT_KEY
-from simcse_pl.models.settings import EncoderSettings
+from simcse_pl.models.pooling import HEADS
+from simcse_pl.models.settings import CHECKPOINT_KEY, EncoderSettings
 from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
 from tests.helpers import flip_bit, save_checkpoint

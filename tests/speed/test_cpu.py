@@ -12,7 +12,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from simcse_pl.models import encoder as encoders
-from simcse_pl.models.attention import use_sdpa
+from simcse_pl.models.backbone import use_sdpa
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.speed.dropout import FastDropout, fast_dropout, use_fast_dropout
 from simcse_pl.speed.onednn import OneDNNLinear, use_onednn_linear
@@ -84,7 +84,8 @@ def test_an_encoder_changes_its_own_attention_only(make_model, tmp_path):
 
 def test_the_mask_of_an_encoder_is_omitted_on_a_cpu_alone(make_model, monkeypatch):
     asked = []
-    monkeypatch.setattr("transformers.masking_utils.sdpa_mask", lambda **options: asked.append(options))
+    mapping = AttentionMaskInterface._global_mapping
+    monkeypatch.setitem(mapping, "sdpa", lambda **options: asked.append(options))
     backbone = SentenceEncoder.from_pretrained(make_model("bert"), "cls").backbone
     asked.clear()
     backbone(input_ids=torch.ones(2, 3, dtype=torch.int64), attention_mask=torch.ones(2, 3))

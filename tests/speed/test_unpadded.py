@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AttentionInterface
+from transformers import AttentionInterface, AutoModel
 from transformers.masking_utils import AttentionMaskInterface
 
 from simcse_pl.data.collator import ViewCollator
@@ -92,6 +92,23 @@ def test_flash_attention_gets_the_lengths_of_the_sequences(make_model, monkeypat
     monkeypatch.setattr(unpadded, "_has_kernels", lambda device, dtype: True)
     for found in (without_kernel, vectors_and_gradients(other)):
         torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
+
+
+def test_a_decoder_of_the_process_that_generates_keeps_its_mask(make_model, monkeypatch):
+    name = "flash_attention_2"
+    for interface in (AttentionInterface, AttentionMaskInterface):
+        monkeypatch.setitem(interface._global_mapping, name, interface()[name])
+    encoder = load(make_model("roberta"))
+    encoder.backbone.config._attn_implementation_internal = name
+    use_unpadded(encoder.backbone, 2)
+    states = []
+    for attention in ("sdpa", name):
+        decoder = AutoModel.from_pretrained(make_model("llama")).eval()
+        decoder.config._attn_implementation_internal = attention
+        mask = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]])  # padding on the left
+        cache = decoder(mask[:, :3], attention_mask=mask[:, :3], use_cache=True).past_key_values
+        states.append(decoder(mask[:, 3:], attention_mask=mask, past_key_values=cache).last_hidden_state)
+    torch.testing.assert_close(*states)
 
 
 @pytest.mark.parametrize("make_loss", [*AUTOENCODERS, MaskedLanguageModeling, ReplacedTokenDetection, INFOCSE])

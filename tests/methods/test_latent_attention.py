@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 
-from simcse_pl.models.latent_attention import LatentAttention
-from simcse_pl.models.pooling import LatentAttentionPooling
+from simcse_pl.methods.latent_attention import LatentAttention, LatentAttentionPooling
 
 
 def test_values_are_those_of_a_loop_and_padding_has_no_effect():

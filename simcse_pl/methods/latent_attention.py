@@ -1,8 +1,14 @@
 """Latent attention (NV-Embed, Lee et al. 2024): a trained layer between the last hidden states and their mean."""
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
+
+from simcse_pl.models.pooling import Inputs, Pooling, mean_over_tokens
+from simcse_pl.utils.tensors import at_least_float32
 
 
 class LatentAttention(nn.Module):
@@ -38,3 +44,20 @@ class LatentAttention(nn.Module):
         inner, gate = self.inner(self.norm_of_output(states)).chunk(2, dim=-1)
         refined: Tensor = states + self.outer(inner * F.gelu(gate))
         return refined
+
+
+class LatentAttentionPooling(Pooling):
+    """The mean over tokens after a trained layer of attention; `options` are those of LatentAttention."""
+
+    def __init__(self, config: PreTrainedConfig, **options: int) -> None:
+        super().__init__(mean_over_tokens)
+        self.attention = LatentAttention(config.hidden_size, **options)
+
+    def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
+        """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
+        return super().forward([self.attention(at_least_float32(hidden_states[-1]))], inputs)
+
+
+def make_pooling(config: PreTrainedConfig, _: int | None, latents: str | None) -> LatentAttentionPooling:
+    """Return the pooling of the name `latent_attention` or `latent_attention_64`, with 512 or 64 latents."""
+    return LatentAttentionPooling(config, latents=int(latents or 512))
