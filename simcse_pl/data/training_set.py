@@ -5,14 +5,14 @@ import logging
 import random
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
-from pydantic.dataclasses import dataclass
+from pydantic import Field, NonNegativeInt, PositiveInt
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import Sentence, ViewCollator
@@ -36,7 +36,7 @@ _ROWS_TRIED = 128  # by each view
 _FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
 
 
-@dataclass(config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))
+@dataclass
 class TrainingSet:
     """Rows of sentences to train on, and the views that are made from their anchors.
 
@@ -76,8 +76,7 @@ class TrainingSet:
         name: its name in data.sets; None if there is one set only.
 
     Raises:
-        ValidationError: a value has the wrong type, is out of range or does not fit another.
-        UserError: from `read`, the data cannot be read or trained on.
+        UserError: a value does not fit another; from `read`, the data cannot be read or trained on.
 
     Attributes:
         labels: the kind of the labels; None without labels.
@@ -247,7 +246,7 @@ class TrainingSet:
 
     def _set_roles(self, width: int) -> None:
         """Set the roles of the views of rows of `width` sentences; leave out dropout as the only view of pairs."""
-        columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
+        columns = default_roles(width)[:width] if self.roles is None else tuple(map(Role, self.roles))
         views = list(self._views.values())
         if width == 1 and any(Role.ANCHOR in view.roles for view in views):
             columns, width = (), 0  # a view takes the place of the sentence

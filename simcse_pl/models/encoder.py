@@ -3,14 +3,14 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.attention import use_sdpa
-from simcse_pl.models.backbone import packs_sequences, run_backbone, run_with_attention, with_padding
+from simcse_pl.models.backbone import load_backbone, packs_sequences, run_backbone, run_with_attention, with_padding
 from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import BatchNormHead, Head, projection_head
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
@@ -138,7 +138,7 @@ class SentenceEncoder(nn.Module):
         template_as_text: TemplateAsText | None = None,
         prompts: Mapping[str, str] | None = None,
         backbone: str | None = None,
-        **options: Any,
+        **options: Annotated[Any, load_backbone],
     ) -> Self:
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face model.
 
