@@ -28,7 +28,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.__main__ import find_command
-from simcse_pl.config import CONF, check_options, name_in_full, with_row
+from simcse_pl.config import CONF, check_options, config_folders, name_in_full, with_row
 from simcse_pl.moved import replacement
 from simcse_pl.runs import best_score
 from simcse_pl.utils.code import locate
@@ -164,7 +164,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
 
 
 def _search_path(folder: str | Path) -> str:
-    return f"hydra.searchpath=['file://{Path(folder).absolute()}']"
+    return f"hydra.searchpath={[f'file://{Path(folder).absolute()}', *config_folders()]}"
 
 
 def _run(command: str, config: DictConfig) -> dict[str, Any]:

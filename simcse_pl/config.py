@@ -16,6 +16,8 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -36,6 +38,13 @@ _IN_WHEEL = _PACKAGE / "conf"
 CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
+
+
+@functools.cache
+def config_folders() -> list[str]:
+    """Return the folders with configs of installed packages, which have an entry point `simcse_pl.configs`."""
+    specs = (find_spec(entry.value) for entry in entry_points(group="simcse_pl.configs"))
+    return [f"file://{folder}" for spec in specs for folder in (spec and spec.submodule_search_locations) or ()]
 
 
 def with_row(config: DictConfig) -> DictConfig:
@@ -294,5 +303,5 @@ def _as_written(config: DictConfig, option: str) -> str:
     return option
 
 
-for _resolver in (cache_folder, job_name, row_names, sweep_group):
+for _resolver in (cache_folder, config_folders, job_name, row_names, sweep_group):
     OmegaConf.register_new_resolver(_resolver.__name__, _resolver, replace=True)

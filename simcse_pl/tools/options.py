@@ -10,6 +10,7 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra
@@ -17,7 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.__main__ import COMMANDS, HYDRA_COMMANDS
-from simcse_pl.config import CONF, walk, with_row, with_values
+from simcse_pl.config import CONF, config_folders, walk, with_row, with_values
 from simcse_pl.runs import OF_TWO_GROUPS
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
@@ -83,9 +84,11 @@ def command_file(command: str) -> tuple[list[Entry], list[Entry]]:
 def group_files() -> dict[str, dict[str, str]]:
     """Return the text of each choice's file, by group and choice; first those that are not at the top of the config."""
     files: dict[str, dict[str, str]] = {}
-    texts = {file: file.read_text(encoding="utf-8") for file in sorted(CONF.glob("*/**/*.yaml"))}
-    for file in sorted(texts, key=lambda file: (file.parent, "# @package _global_" in texts[file])):
-        group = file.parent.relative_to(CONF).as_posix()
+    folders = [CONF, *(Path(folder.removeprefix("file://")) for folder in config_folders())]
+    found = sorted((file.relative_to(folder), file) for folder in folders for file in folder.glob("*/**/*.yaml"))
+    texts = {name: file.read_text(encoding="utf-8") for name, file in reversed(found)}
+    for file in sorted(texts, key=lambda file: (file.parent, "# @package _global_" in texts[file], file)):
+        group = file.parent.as_posix()
         if not group.startswith(("hydra", "local", "sweep/base", *OF_TWO_GROUPS)):
             files.setdefault(group, {})[file.stem] = texts[file]
     return files
