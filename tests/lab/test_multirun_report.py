@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from simcse_pl.lab.multirun import MultirunReport
+from simcse_pl.lab.multirun_report import MultirunReport
 from tests.lab.invented import job, make_report
 
 
