@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -39,11 +39,6 @@ from simcse_pl.utils.terminal import accept_any_text, hydra_option, hydra_text, 
 
 _DEBUG_OPTION = "debug=true"
 _WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
-# a value of Hydra's grammar: quoted, or between brackets and commas, perhaps after the key of a mapping
-_VALUES = re.compile(
-    r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
-    r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
-)
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -78,7 +73,7 @@ def train(
     if isinstance(rows, str) or hasattr(rows, "columns"):  # of them, it would read characters or names of columns
         raise UserError("rows: give a list of sentences or of rows, such as frame.values; of a file, data.train=FILE")
     if rows is not None:
-        options = ["data=text", *options, hydra_text("data.train", str(cached_rows(rows)))]
+        options = ["data=text", *options, f"data.train={hydra_text(str(cached_rows(rows)))}"]
     results = _call("train", options, config_dir)
     return results | {"score": best_score(results)}
 
@@ -200,20 +195,17 @@ def _run_job(config: DictConfig) -> float | None:
 
 
 def _for_hydra(option: str) -> str:
-    """Return an option as Hydra takes it: `queue=[]` for `queue=null`, and `data.train='语料.txt'` for `语料.txt`.
+    """Return an option as Hydra takes it: `queue=[]` for `queue=null`, and `data.train="语料.txt"` for `语料.txt`.
 
     Hydra accepts null in a defaults list only. The folder of the group `local` may be missing, or be in --config-dir
-    only. Hydra reads values beyond ASCII in quotation marks alone. A value that Hydra cannot read is one text, such as
-    `pairs (1).csv`, unless it begins as a list or a mapping does.
+    only. Hydra reads some characters, such as those beyond ASCII, in quotation marks alone.
     """
     group, assigned, choice = option.partition("=")
-    text = hydra_text(group, choice)
-    if assigned and not _is_readable(option):
-        quoted = f"{group}={_VALUES.sub(_quoted, choice)}"
-        return next(filter(_is_readable, [quoted, *([text] if choice[:1] not in "[{" else [])]), option)
-    if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (group == "local" or (CONF / group).is_dir()):
+    if assigned and (group == "local" or (CONF / group).is_dir()):
+        return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+    if not assigned or _is_readable(option):
         return option
-    return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+    return next(filter(_is_readable, (f"{group}={quoted}" for quoted in _quotings(choice))), option)
 
 
 def _is_readable(option: str) -> bool:
@@ -222,10 +214,27 @@ def _is_readable(option: str) -> bool:
     return False
 
 
-def _quoted(value: re.Match[str]) -> str:
-    if value["quoted"] or _is_readable(f"value={value['plain'].strip()}"):
-        return value[0]
-    return f"{value['key']}'{value['plain'].rstrip()}'"
+def _quotings(choice: str) -> Iterator[str]:
+    """Yield a value, which YAML may read, with quotation marks: around its parts, or around one text."""
+    is_nested = choice[:1] in ("[", "{")
+    with suppress(yaml.YAMLError):
+        node = yaml.compose(choice if is_nested else f"[{choice}]", yaml.SafeLoader)
+        if is_nested:
+            yield _written(node)
+        elif all(isinstance(part, yaml.ScalarNode) for part in node.value):  # values of a sweep, or one
+            yield ",".join(map(_written, node.value))
+    if not is_nested:
+        yield hydra_text(choice)
+
+
+def _written(node: yaml.Node) -> str:
+    """Return a value of YAML in Hydra's grammar."""
+    if isinstance(node, yaml.SequenceNode):
+        return f"[{','.join(map(_written, node.value))}]"
+    if isinstance(node, yaml.MappingNode):
+        return "{" + ",".join(f"{key.value}: {_written(value)}" for key, value in node.value) + "}"
+    plain = node.style is None and _is_readable(f"value={node.value}")
+    return str(node.value) if plain else hydra_text(node.value)
 
 
 def disable_hydra_output_on_other_ranks() -> None:
