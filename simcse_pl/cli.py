@@ -104,22 +104,12 @@ def main(command: str = "train") -> None:
     _ignore_expected_warnings()
     options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]
     flags = [part for word in sys.argv[1:] if word not in options for part in word.split("=", 1)]  # --flag=value too
-    sys.argv[1:] = ["--config-name", command, *flags, *map(_for_hydra, options)]  # the ranks get them, too
+    options = list(map(_for_hydra, options))
+    sys.argv[1:] = ["--config-name", command, *flags, *options]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
-        folders = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
-        if {"-h", "--help", "--help-all"} & {*flags}:
-            print(
-                find_command("options").help_text(command, [*map(_for_hydra, options), *folders], "--help-all" in flags)
-            )
-            return
-        if (values := dict(pairwise(flags))).get("--cfg", values.get("-c")) == "job":
-            package = values.get("--package", values.get("-p"))
-            print(
-                find_command("options").config_text(
-                    command, [*map(_for_hydra, options), *folders], package, "--resolve" in flags
-                )
-            )
+        if printed := _printed_config(command, options, flags):
+            print(printed)
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
@@ -131,6 +121,18 @@ def main(command: str = "train") -> None:
             raise
         readable = _readable(error, command)
         sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
+
+
+def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) -> str | None:
+    """Return what --help, --help-all or `--cfg job` prints; None without them."""
+    values = dict(pairwise(flags))
+    options = [*options, *(_search_path(folder) for flag, folder in values.items() if flag in ("--config-dir", "-cd"))]
+    if {"-h", "--help", "--help-all"} & {*flags}:
+        return str(find_command("options").help_text(command, options, "--help-all" in flags))
+    if values.get("--cfg", values.get("-c")) == "job":
+        package = values.get("--package", values.get("-p"))
+        return str(find_command("options").config_text(command, options, package, "--resolve" in flags))
+    return None
 
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
@@ -260,33 +262,45 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def _readable(error: Exception, command: str, config: DictConfig | None = None) -> Exception:
     """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
-    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
-    if isinstance(error, InstantiationException) and isinstance(cause, OSError):
-        return cause
-    if config is not None and type(error) is UserError:
-        text = name_in_full(str(error), config)
-    elif config is not None and isinstance(cause, UserError):
-        text = name_in_full(str(cause), config, place)
-    elif isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
-        text = f"{place}: {first_line(cause or error)}"
-    elif isinstance(error, _CONFIG_ERRORS) and not isinstance(error, InstantiationException):
-        text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
-        if isinstance(error, OverrideParseException):
-            name, _, value = error.override.partition("=")
-            text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
-        elif missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
-            option, names = f"{missing[1]}={missing[2]}", missing[3].split()
-            hint = replacement(option) or did_you_mean(missing[2], names)
-            text = f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
-        elif unknown := re.match(r"Could not override '([\w.]+)'", text):
-            near = [entry.name for entry in find_command("options").search(unknown[1], command=command)[:2]]
-            hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
-            text = f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
-    else:
+    if isinstance(error, InstantiationException) and isinstance(error.__cause__, OSError):
+        return error.__cause__
+    text = _message_of_class(error, config) or _message_of_hydra(error, command)
+    if text is None:
         return error
     readable = UserError(text)
     readable.__cause__ = error
     return readable
+
+
+def _message_of_class(error: Exception, config: DictConfig | None) -> str | None:
+    """Return the message of an error of a class, with the full names of options; None for other errors."""
+    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
+    if config is not None and type(error) is UserError:
+        return name_in_full(str(error), config)
+    if config is not None and isinstance(cause, UserError):
+        return name_in_full(str(cause), config, place)
+    if isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
+        return f"{place}: {first_line(cause or error)}"
+    return None
+
+
+def _message_of_hydra(error: Exception, command: str) -> str | None:
+    """Return a message for an option or a choice that Hydra does not know or cannot read; None for other errors."""
+    if isinstance(error, InstantiationException) or not isinstance(error, _CONFIG_ERRORS):
+        return None
+    text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
+    if isinstance(error, OverrideParseException):
+        name, _, value = error.override.partition("=")
+        return f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
+    if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
+        option, names = f"{missing[1]}={missing[2]}", missing[3].split()
+        hint = replacement(option) or did_you_mean(missing[2], names)
+        return f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
+    if unknown := re.match(r"Could not override '([\w.]+)'", text):
+        near = [entry.name for entry in find_command("options").search(unknown[1], command=command)[:2]]
+        hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
+        return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
+    return text
 
 
 def _ignore_expected_warnings() -> None:
