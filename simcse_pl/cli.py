@@ -29,7 +29,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.__main__ import find_command
 from simcse_pl.config import CONF, check_options, config_folders, name_in_full, with_row
-from simcse_pl.moved import replacement
 from simcse_pl.runs import best_score
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
@@ -288,6 +287,8 @@ def _message_of_hydra(error: Exception, command: str) -> str | None:
     """Return a message for an option or a choice that Hydra does not know or cannot read; None for other errors."""
     if isinstance(error, InstantiationException) or not isinstance(error, _CONFIG_ERRORS):
         return None
+    from simcse_pl.moved import replacement  # only where an old name may be asked for
+
     text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
     if isinstance(error, OverrideParseException):
         name, _, value = error.override.partition("=")

@@ -26,7 +26,6 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from simcse_pl.moved import present_name
 from simcse_pl.runs import run_label
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
@@ -173,6 +172,8 @@ def _located(place: str, name: str) -> Callable[..., Any]:
     try:
         target = locate(name)
     except Exception as error:  # any code of the user's
+        from simcse_pl.moved import present_name
+
         present = present_name(name)
         near = f"; it is now {present}" if present != name else ""
         if isinstance(error, AttributeError) and not near:
