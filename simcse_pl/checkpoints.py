@@ -16,7 +16,6 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from simcse_pl.config import in_sweep
 from simcse_pl.loggers import read_curve_rows, write_curve_rows
-from simcse_pl.moved import present_name
 from simcse_pl.results import TEST, VALIDATION, split_and_metric
 from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, WANDB_FILE
 from simcse_pl.utils.errors import UserError
@@ -117,6 +116,8 @@ class RunMetadata(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the metrics; raise UserError if the run was trained with other options or data."""
+        from simcse_pl.moved import present_name  # for a checkpoint of version 0.3.0
+
         before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
         now = self.trained_with
         for name in sorted(before.keys() | now.keys()):

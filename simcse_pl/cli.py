@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +28,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.__main__ import find_command
-from simcse_pl.config import CONF, check_options, name_in_full, with_row
-from simcse_pl.moved import replacement
+from simcse_pl.config import CONF, check_options, config_folders, name_in_full, with_row
 from simcse_pl.runs import best_score
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
@@ -39,11 +38,6 @@ from simcse_pl.utils.terminal import accept_any_text, hydra_option, hydra_text, 
 
 _DEBUG_OPTION = "debug=true"
 _WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
-# a value of Hydra's grammar: quoted, or between brackets and commas, perhaps after the key of a mapping
-_VALUES = re.compile(
-    r"""(?P<quoted>'(?:\\.|[^'])*'|"(?:\\.|[^"])*")|"""
-    r"""(?P<key>\s*(?:[A-Za-z0-9_]+:\s+)?)(?P<plain>(?:\$\{[^}]*\}|\([^(),]*\)|[^][{}(),'"])+)"""
-)
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -78,7 +72,7 @@ def train(
     if isinstance(rows, str) or hasattr(rows, "columns"):  # of them, it would read characters or names of columns
         raise UserError("rows: give a list of sentences or of rows, such as frame.values; of a file, data.train=FILE")
     if rows is not None:
-        options = ["data=text", *options, hydra_text("data.train", str(cached_rows(rows)))]
+        options = ["data=text", *options, f"data.train={hydra_text(str(cached_rows(rows)))}"]
     results = _call("train", options, config_dir)
     return results | {"score": best_score(results)}
 
@@ -109,22 +103,12 @@ def main(command: str = "train") -> None:
     _ignore_expected_warnings()
     options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]
     flags = [part for word in sys.argv[1:] if word not in options for part in word.split("=", 1)]  # --flag=value too
-    sys.argv[1:] = ["--config-name", command, *flags, *map(_for_hydra, options)]  # the ranks get them, too
+    options = list(map(_for_hydra, options))
+    sys.argv[1:] = ["--config-name", command, *flags, *options]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
-        folders = [_search_path(folder) for flag, folder in pairwise(flags) if flag in ("--config-dir", "-cd")]
-        if {"-h", "--help", "--help-all"} & {*flags}:
-            print(
-                find_command("options").help_text(command, [*map(_for_hydra, options), *folders], "--help-all" in flags)
-            )
-            return
-        if (values := dict(pairwise(flags))).get("--cfg", values.get("-c")) == "job":
-            package = values.get("--package", values.get("-p"))
-            print(
-                find_command("options").config_text(
-                    command, [*map(_for_hydra, options), *folders], package, "--resolve" in flags
-                )
-            )
+        if printed := _printed_config(command, options, flags):
+            print(printed)
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
@@ -136,6 +120,18 @@ def main(command: str = "train") -> None:
             raise
         readable = _readable(error, command)
         sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
+
+
+def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) -> str | None:
+    """Return what --help, --help-all or `--cfg job` prints; None without them."""
+    values = dict(pairwise(flags))
+    options = [*options, *(_search_path(folder) for flag, folder in values.items() if flag in ("--config-dir", "-cd"))]
+    if {"-h", "--help", "--help-all"} & {*flags}:
+        return str(find_command("options").help_text(command, options, "--help-all" in flags))
+    if values.get("--cfg", values.get("-c")) == "job":
+        package = values.get("--package", values.get("-p"))
+        return str(find_command("options").config_text(command, options, package, "--resolve" in flags))
+    return None
 
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
@@ -164,7 +160,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
 
 
 def _search_path(folder: str | Path) -> str:
-    return f"hydra.searchpath=['file://{Path(folder).absolute()}']"
+    return f"hydra.searchpath={[f'file://{Path(folder).absolute()}', *config_folders()]}"
 
 
 def _run(command: str, config: DictConfig) -> dict[str, Any]:
@@ -200,20 +196,17 @@ def _run_job(config: DictConfig) -> float | None:
 
 
 def _for_hydra(option: str) -> str:
-    """Return an option as Hydra takes it: `queue=[]` for `queue=null`, and `data.train='语料.txt'` for `语料.txt`.
+    """Return an option as Hydra takes it: `queue=[]` for `queue=null`, and `data.train="语料.txt"` for `语料.txt`.
 
     Hydra accepts null in a defaults list only. The folder of the group `local` may be missing, or be in --config-dir
-    only. Hydra reads values beyond ASCII in quotation marks alone. A value that Hydra cannot read is one text, such as
-    `pairs (1).csv`, unless it begins as a list or a mapping does.
+    only. Hydra reads some characters, such as those beyond ASCII, in quotation marks alone.
     """
     group, assigned, choice = option.partition("=")
-    text = hydra_text(group, choice)
-    if assigned and not _is_readable(option):
-        quoted = f"{group}={_VALUES.sub(_quoted, choice)}"
-        return next(filter(_is_readable, [quoted, *([text] if choice[:1] not in "[{" else [])]), option)
-    if not assigned or not re.fullmatch(r"\w+(/\w+)*", group) or not (group == "local" or (CONF / group).is_dir()):
+    if assigned and (group == "local" or (CONF / group).is_dir()):
+        return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+    if not assigned or _is_readable(option):
         return option
-    return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+    return next(filter(_is_readable, (f"{group}={quoted}" for quoted in _quotings(choice))), option)
 
 
 def _is_readable(option: str) -> bool:
@@ -222,10 +215,27 @@ def _is_readable(option: str) -> bool:
     return False
 
 
-def _quoted(value: re.Match[str]) -> str:
-    if value["quoted"] or _is_readable(f"value={value['plain'].strip()}"):
-        return value[0]
-    return f"{value['key']}'{value['plain'].rstrip()}'"
+def _quotings(choice: str) -> Iterator[str]:
+    """Yield a value, which YAML may read, with quotation marks: around its parts, or around one text."""
+    is_nested = choice[:1] in ("[", "{")
+    with suppress(yaml.YAMLError):
+        node = yaml.compose(choice if is_nested else f"[{choice}]", yaml.SafeLoader)
+        if is_nested:
+            yield _written(node)
+        elif all(isinstance(part, yaml.ScalarNode) for part in node.value):  # values of a sweep, or one
+            yield ",".join(map(_written, node.value))
+    if not is_nested:
+        yield hydra_text(choice)
+
+
+def _written(node: yaml.Node) -> str:
+    """Return a value of YAML in Hydra's grammar."""
+    if isinstance(node, yaml.SequenceNode):
+        return f"[{','.join(map(_written, node.value))}]"
+    if isinstance(node, yaml.MappingNode):
+        return "{" + ",".join(f"{key.value}: {_written(value)}" for key, value in node.value) + "}"
+    plain = node.style is None and _is_readable(f"value={node.value}")
+    return str(node.value) if plain else hydra_text(node.value)
 
 
 def disable_hydra_output_on_other_ranks() -> None:
@@ -251,33 +261,47 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def _readable(error: Exception, command: str, config: DictConfig | None = None) -> Exception:
     """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
-    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
-    if isinstance(error, InstantiationException) and isinstance(cause, OSError):
-        return cause
-    if config is not None and type(error) is UserError:
-        text = name_in_full(str(error), config)
-    elif config is not None and isinstance(cause, UserError):
-        text = name_in_full(str(cause), config, place)
-    elif isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
-        text = f"{place}: {first_line(cause or error)}"
-    elif isinstance(error, _CONFIG_ERRORS) and not isinstance(error, InstantiationException):
-        text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
-        if isinstance(error, OverrideParseException):
-            name, _, value = error.override.partition("=")
-            text = f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
-        elif missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
-            option, names = f"{missing[1]}={missing[2]}", missing[3].split()
-            hint = replacement(option) or did_you_mean(missing[2], names)
-            text = f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
-        elif unknown := re.match(r"Could not override '([\w.]+)'", text):
-            near = [entry.name for entry in find_command("options").search(unknown[1], command=command)[:2]]
-            hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
-            text = f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
-    else:
+    if isinstance(error, InstantiationException) and isinstance(error.__cause__, OSError):
+        return error.__cause__
+    text = _message_of_class(error, config) or _message_of_hydra(error, command)
+    if text is None:
         return error
     readable = UserError(text)
     readable.__cause__ = error
     return readable
+
+
+def _message_of_class(error: Exception, config: DictConfig | None) -> str | None:
+    """Return the message of an error of a class, with the full names of options; None for other errors."""
+    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
+    if config is not None and type(error) is UserError:
+        return name_in_full(str(error), config)
+    if config is not None and isinstance(cause, UserError):
+        return name_in_full(str(cause), config, place)
+    if isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
+        return f"{place}: {first_line(cause or error)}"
+    return None
+
+
+def _message_of_hydra(error: Exception, command: str) -> str | None:
+    """Return a message for an option or a choice that Hydra does not know or cannot read; None for other errors."""
+    if isinstance(error, InstantiationException) or not isinstance(error, _CONFIG_ERRORS):
+        return None
+    from simcse_pl.moved import replacement  # only where an old name may be asked for
+
+    text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
+    if isinstance(error, OverrideParseException):
+        name, _, value = error.override.partition("=")
+        return f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
+    if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
+        option, names = f"{missing[1]}={missing[2]}", missing[3].split()
+        hint = replacement(option) or did_you_mean(missing[2], names)
+        return f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
+    if unknown := re.match(r"Could not override '([\w.]+)'", text):
+        near = [entry.name for entry in find_command("options").search(unknown[1], command=command)[:2]]
+        hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
+        return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
+    return text
 
 
 def _ignore_expected_warnings() -> None:

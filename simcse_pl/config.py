@@ -11,19 +11,21 @@ the table, and lists the options of each:
 Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
 """
 
+import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from simcse_pl.moved import present_name
 from simcse_pl.runs import run_label
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
@@ -35,6 +37,13 @@ _IN_WHEEL = _PACKAGE / "conf"
 CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 _CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
+
+
+@functools.cache
+def config_folders() -> list[str]:
+    """Return the folders with configs of installed packages, which have an entry point `simcse_pl.configs`."""
+    specs = (find_spec(entry.value) for entry in entry_points(group="simcse_pl.configs"))
+    return [f"file://{folder}" for spec in specs for folder in (spec and spec.submodule_search_locations) or ()]
 
 
 def with_row(config: DictConfig) -> DictConfig:
@@ -121,36 +130,58 @@ def job_name(_root_: DictConfig) -> str:
 def check_options(config: DictConfig) -> None:
     """Raise UserError unless each option of a class or function exists and fits its annotation.
 
-    Pydantic checks the values, including ranges such as `PositiveFloat`. Annotations that YAML has no values for, such
-    as an encoder, are not checked. An option without a value is an error too.
+    An option without a value is an error too. See `check_arguments` for the rest.
     """
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (simcse options {missing[0]} explains it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):
-        if not isinstance(node, dict) or "_target_" not in node:
-            continue
-        option = f"{place}._target_={node['_target_']}"
-        try:
-            target = locate(node["_target_"])
-        except Exception as error:  # any code of the user's
-            present = present_name(node["_target_"])
-            near = f"; it is now {present}" if present != node["_target_"] else ""
-            if isinstance(error, AttributeError) and not near:
-                near = did_you_mean(str(error.name), dir(error.obj))
-            raise UserError(f"{option}: {type(error).__name__}: {first_line(error)}{near}") from error
-        if not callable(target):
-            raise UserError(f"{option}: it must be a class or a function")
-        try:
-            parameters = _parameters(target)
-        except ValueError:  # a class written in C, such as datetime.timedelta
-            continue
-        for name in (name for name in node if not name.startswith("_")):
-            if name in parameters:
-                _check_value(config, f"{place}.{name}", node[name], parameters[name])
-            elif not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
-                raise UserError(_unknown(place, name, node["_target_"], parameters))
+        if isinstance(node, dict) and "_target_" in node:
+            check_arguments(_located(place, node["_target_"]), node, place, functools.partial(_as_written, config))
+
+
+def check_arguments(
+    taker: Callable[..., Any], values: Mapping[str, Any], place: str, as_written: Callable[[str], str] = str
+) -> None:
+    """Raise UserError unless a class or function takes these values of the options at a place of the config.
+
+    Pydantic checks them by the annotations, including ranges such as `PositiveFloat`. Annotations that YAML has no
+    values for, such as an encoder, are not checked. `Annotated[Any, taker]` is the annotation of options that another
+    class or function takes; of `**options`, the base class takes them otherwise, or the class that is returned.
+    """
+    try:
+        parameters = _parameters(taker)
+    except ValueError:  # a class written in C, such as datetime.timedelta
+        return
+    takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    for name in (name for name in values if not name.startswith("_")):
+        if name in parameters:
+            option, value, annotation = f"{place}.{name}", values[name], parameters[name].annotation
+            if value is not None or parameters[name].default is not Parameter.empty:  # the command may set it
+                _check_value(as_written(option), value, annotation)
+            for nested in _passed_on(annotation, value, option):
+                check_arguments(*nested, as_written)
+        elif not takes_any:
+            raise UserError(_unknown(place, name, taker, parameters, values.get("_target_")))
+
+
+def _located(place: str, name: str) -> Callable[..., Any]:
+    """Return the class or function of a `_target_`."""
+    option = f"{place}._target_={name}"
+    try:
+        target = locate(name)
+    except Exception as error:  # any code of the user's
+        from simcse_pl.moved import present_name
+
+        present = present_name(name)
+        near = f"; it is now {present}" if present != name else ""
+        if isinstance(error, AttributeError) and not near:
+            near = did_you_mean(str(error.name), dir(error.obj))
+        raise UserError(f"{option}: {type(error).__name__}: {first_line(error)}{near}") from error
+    if not callable(target):
+        raise UserError(f"{option}: it must be a class or a function")
+    return target  # type: ignore[no-any-return]
 
 
 def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -161,33 +192,52 @@ def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
-    """Return the parameters by name; for `**kwargs`, those of the base class, or of the class that is returned.
+    """Return the parameters by name, with those of what takes `**options`.
 
-    Lightning's strategies give them to torch instead, so any are allowed.
+    Lightning's strategies give them to torch, so any are allowed.
     """
     try:
         signature = inspect.signature(target, eval_str=True)
     except Exception:  # an annotation whose class is not imported at runtime
         signature = inspect.signature(target)
     parameters = dict(signature.parameters)
-    if target.__module__.startswith("pytorch_lightning."):
+    rest = next((parameter for parameter in parameters.values() if parameter.kind is Parameter.VAR_KEYWORD), None)
+    if rest is None or target.__module__.startswith("pytorch_lightning."):
         return parameters
-    further = next((name for name, parameter in parameters.items() if parameter.kind is Parameter.VAR_KEYWORD), None)
     base = target.__mro__[1] if isinstance(target, type) else signature.return_annotation
-    if further and isinstance(base, type) and base is not object and (of_base := _parameters(base)):
-        del parameters[further]
-        return of_base | parameters
+    taker = _taker(rest.annotation) or (base if isinstance(base, type) and base is not object else None)
+    if taker and (taken := _parameters(taker)):
+        del parameters[rest.name]
+        return taken | parameters
     return parameters
 
 
-def _check_value(config: DictConfig, option: str, value: Any, parameter: Parameter) -> None:
-    as_json = json.dumps(value, default=str)  # there a list can be a tuple, and a string a path
-    if '"_target_":' in as_json or parameter.annotation is Parameter.empty:
+def _taker(annotation: Any) -> Callable[..., Any] | None:
+    """Return the class or function of `Annotated[Any, taker]`."""
+    return next(filter(callable, getattr(annotation, "__metadata__", ())), None)
+
+
+def _passed_on(annotation: Any, value: Any, place: str) -> Iterator[tuple[Callable[..., Any], Any, str]]:
+    """Yield the taker, the values and the place of options in a value, which may be a mapping of them."""
+    if not isinstance(value, Mapping):
         return
-    if value is None and parameter.default is Parameter.empty:
-        return  # the command builds the class only if the option is set
+    if taker := _taker(annotation):
+        yield taker, value, place
+    elif get_origin(annotation) is Mapping:
+        for name, options in value.items():
+            yield from _passed_on(get_args(annotation)[1], options, f"{place}.{name}")
+    else:  # perhaps `Mapping | None`
+        for one in get_args(annotation):
+            yield from _passed_on(one, value, place)
+
+
+def _check_value(option: str, value: Any, annotation: Any) -> None:
+    # In JSON a list can be a tuple, and a string a path. Lists of Hydra are sequences.
+    as_json = json.dumps(value, default=lambda x: [*x] if isinstance(x, Sequence) else str(x))
+    if '"_target_":' in as_json or annotation is Parameter.empty:
+        return
     try:
-        TypeAdapter(parameter.annotation, config=_CLASSES_TOO).validate_json(as_json, strict=True)
+        TypeAdapter(annotation, config=_CLASSES_TOO).validate_json(as_json, strict=True)
     except (PydanticUserError, NameError):  # pydantic cannot read the annotation
         return
     except ValidationError as error:
@@ -195,20 +245,22 @@ def _check_value(config: DictConfig, option: str, value: Any, parameter: Paramet
         if not problems:
             return  # the annotation is a class
         expected = " or ".join(dict.fromkeys(problem["msg"].removeprefix("Input should be ") for problem in problems))
-        raise UserError(f"{_as_written(config, option)}={value}: it should be {expected}") from error
+        raise UserError(f"{option}={value}: it should be {expected}") from error
 
 
-def _unknown(place: str, name: str, target: str, parameters: Mapping[str, Parameter]) -> str:
+def _unknown(place: str, name: str, taker: Any, parameters: Mapping[str, Parameter], target: str | None) -> str:
     """Say that a class does not take an option, which the user misspelt, or which another class has left behind."""
     hydra = HydraConfig.get() if HydraConfig.initialized() else None
     group = place.partition(".")[0]
     file = f"{group}/{hydra.runtime.choices.get(group)}.yaml" if hydra else ""
-    if (CONF / file).is_file() and target not in (CONF / file).read_text("utf-8"):
+    text = (CONF / file).read_text("utf-8") if (CONF / file).is_file() else ""
+    if (of_file := re.search(r"^_target_: (\S+)", text, re.M)) and target not in (None, of_file[1]):
         return (
             f"{place}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
             f"your class to my_conf/{group}/NAME.yaml, and choose it by --config-dir my_conf {group}=NAME"
         )
-    return f"no option {place}.{name}{did_you_mean(name, parameters) or f' of {target}'} (simcse options {place})"
+    near = did_you_mean(name, parameters) or f" of {target or taker.__qualname__}"
+    return f"no option {place}.{name}{near} (simcse options {place})"
 
 
 def _check_sources(hydra: Any) -> None:
@@ -252,5 +304,5 @@ def _as_written(config: DictConfig, option: str) -> str:
     return option
 
 
-for _resolver in (cache_folder, job_name, row_names, sweep_group):
+for _resolver in (cache_folder, config_folders, job_name, row_names, sweep_group):
     OmegaConf.register_new_resolver(_resolver.__name__, _resolver, replace=True)

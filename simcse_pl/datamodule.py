@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from simcse_pl.data.view import Segmenter
 from simcse_pl.evaluation.evaluators import TEST, VALIDATION, Evaluator, make_evaluators
 from simcse_pl.models.templates import Templates
 from simcse_pl.utils.distributed import rank, world_size
-from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import Encode, PromptedEncode
 from simcse_pl.utils.types import Batch, Tokens
@@ -105,7 +105,7 @@ class SentenceDataModule(LightningDataModule):
         self,
         tokenizer: PreTrainedTokenizerBase,
         train: str | Path | Sequence[str] | None = None,
-        sets: Mapping[str, Any] | None = None,
+        sets: Mapping[str, Annotated[Any, TrainingSet]] | None = None,
         sampling: Sampling = "proportional",
         max_length: int = 32,
         evaluators: Mapping[str, Callable[..., Evaluator]] | None = None,
@@ -115,7 +115,7 @@ class SentenceDataModule(LightningDataModule):
         seed: int = 42,
         templates: Templates | None = None,
         segment: Segmenter | None = None,
-        **options: Any,
+        **options: Annotated[Any, TrainingSet],
     ) -> None:
         super().__init__()
         shortest = tokenizer.num_special_tokens_to_add() + 1
@@ -126,7 +126,7 @@ class SentenceDataModule(LightningDataModule):
         every: Mapping[str, Any] = sets or {"": {}}
         self.sets: dict[str, TrainingSet] = {}
         for name, given in every.items():
-            with prefixed_by_dataset(name), reraise_invalid_options():
+            with prefixed_by_dataset(name):
                 self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
         self._streamed = next((dataset for dataset in self.sets.values() if dataset.streaming), None)
         if len(self.sets) > 1 and self._streamed:

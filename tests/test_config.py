@@ -52,6 +52,8 @@ def part(taker, **values):
         (Loss, "kind", "l1"),
         (Further, "temperature", 0),  # an argument of the base class
         (SentenceEncoder.from_pretrained, "max_length", "long"),
+        (SentenceEncoder.from_pretrained, "num_layers", 0),  # an option of load_backbone
+        (SentenceDataModule, "batch_size", 0),  # of TrainingSet
     ],
 )
 def test_a_value_of_another_type_or_range_is_an_error(taker, name, value):
@@ -96,6 +98,14 @@ def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
     message = r"^no option part.temprature; did you mean temperature\? \(simcse options part\)$"
     with pytest.raises(UserError, match=message):
         check_options(part(taker, temprature=1))
+
+
+def test_the_options_of_each_training_set_are_checked():
+    check_options(part(SentenceDataModule, sets={"a": {"train": "a.txt", "batch_size": 2}, "b": {"train": "b.txt"}}))
+    with pytest.raises(UserError, match=r"^no option part\.sets\.a\.colums; did you mean columns\?"):
+        check_options(part(SentenceDataModule, sets={"a": {"train": "a.txt", "colums": [0]}}))
+    with pytest.raises(UserError, match=r"^part\.sets\.b\.batch_size=0: it should be greater than 0$"):
+        check_options(part(SentenceDataModule, sets={"b": {"train": "b.txt", "batch_size": 0}}))
 
 
 def test_the_options_of_another_class_are_left():

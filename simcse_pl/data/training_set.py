@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt
-from pydantic.dataclasses import dataclass
+from pydantic import Field, NonNegativeInt, PositiveInt
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import TrainingRows, ViewCollator
@@ -33,7 +32,7 @@ _ROWS_TRIED = 128  # by each view
 _FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
 
 
-@dataclass(config=ConfigDict(arbitrary_types_allowed=True, extra="forbid"))
+@dataclass(frozen=True)
 class TrainingSet:
     """Where rows of sentences to train on are, how they are read, and the views that are made from their anchors.
 
@@ -70,7 +69,7 @@ class TrainingSet:
         name: its name in data.sets; None if there is one set only.
 
     Raises:
-        ValidationError: a value has the wrong type, is out of range or does not fit another.
+        UserError: a value does not fit another.
     """
 
     train: str | Path | Sequence[str]
@@ -215,7 +214,7 @@ class TrainingSet:
         """Return the views to add to rows of `width` sentences, how many of the sentences are kept, and of each view
         of a batch its role and its column. Dropout as the only view of pairs is left out.
         """
-        columns = default_roles(width)[:width] if self.roles is None else tuple(self.roles)
+        columns = default_roles(width)[:width] if self.roles is None else tuple(map(Role, self.roles))
         views = self.named_views
         if width == 1 and any(Role.ANCHOR in view.roles for view in views.values()):
             columns, width = (), 0  # a view takes the place of the sentence

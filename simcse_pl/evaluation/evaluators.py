@@ -3,15 +3,14 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import numpy as np
 import torch
-from pydantic import ConfigDict
-from pydantic.dataclasses import dataclass
 
+from simcse_pl.config import check_arguments
 from simcse_pl.data.formats import Layout, OpenedTable
 from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sources import open_source
@@ -19,7 +18,7 @@ from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.results import TEST as TEST
 from simcse_pl.results import VALIDATION as VALIDATION
-from simcse_pl.utils.errors import UserError, prefixed, reraise_invalid_options
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns
 from simcse_pl.utils.types import Names
 
@@ -29,7 +28,7 @@ Data = TypeVar("Data")
 Files = str | Sequence[str] | Mapping[str, str | Mapping[str, Any]] | None
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True, kw_only=True)
 class EvaluationFile(Layout):
     """A file, and how to read it.
 
@@ -148,15 +147,16 @@ class FileEvaluator(Evaluator, Generic[Data]):
         sets: the data of each split, by the names of the files; a file without a name has the name ''.
     """
 
-    def __init__(self, validation: Files = None, test: Files = None, **reading: Any) -> None:
+    def __init__(self, validation: Files = None, test: Files = None, **reading: Annotated[Any, EvaluationFile]) -> None:
         self.files = {VALIDATION: validation, TEST: test}
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
             with_names = isinstance(files, Mapping) and "file" not in files
             named: Any = files if with_names else {"": files} if files else {}
             for name, file in named.items():
-                with prefixed(f"data.{split}"), reraise_invalid_options():
-                    options = file if isinstance(file, Mapping) else {"file": str(file)}
+                options = file if isinstance(file, Mapping) else {"file": str(file)}
+                check_arguments(EvaluationFile, options, f"data.{split}" + f".{name}" * bool(name))
+                with prefixed(f"data.{split}"):
                     self.sets[split][str(name)] = self.read(EvaluationFile(**{"split": split, **reading, **options}))
 
     @abstractmethod

@@ -1,7 +1,4 @@
-"""Jobs of a multirun: in separate processes, if they have several ranks or run at once; and their report.
-
-Hydra imports this file at each start, so pandas and scipy are imported at the end of a multirun only.
-"""
+"""Jobs of a multirun in separate processes, if they have several ranks or run at once."""
 
 import os
 import signal
@@ -15,14 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from simcse_pl.runs import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import Stopped
-from simcse_pl.utils.files import read_json
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal
-from simcse_pl.utils.terminal import hydra_option, report_error
 
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
@@ -176,51 +169,6 @@ def start_elsewhere(config: DictConfig, hydra: Any) -> bool:
     if share.at_once == 1:
         JOBS.wait()
     return True
-
-
-class MultirunReport(Callback):
-    """Print what `simcse report` does of the finished jobs, and save it in the folder of the multirun.
-
-    The exit status is 1 if a job or a task has failed.
-    """
-
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Print the folder of a sweep, and how to continue it."""
-        if config.hydra.job.config_name == "train":
-            again = hydra_option("hydra.sweep.dir", folder := config.hydra.sweep.dir)
-            print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Wait for the jobs that still run, report the finished ones, and print which failed."""
-        JOBS.wait()
-        folder = Path(config.hydra.sweep.dir)
-        jobs = job_folders(folder)
-        finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]
-        complete = True
-        try:
-            if finished:
-                complete = _report(folder, finished, config.get("aggregation", "all"))
-        except Exception as error:  # Hydra turns the exceptions of a callback into warnings
-            report_error(error, bool(config.get("debug")), "debug=true")
-            complete = False
-        if failed := [job.name for job in jobs if job not in finished]:
-            print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
-        if failed or not complete:
-            raise SystemExit(1)
-
-
-def _report(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
-    """Report a sweep, or evaluations side by side, and return whether all tasks were measured."""
-    from simcse_pl.lab.report import write_report
-
-    results = {job: read_json(job / RESULTS_FILE) for job in jobs}
-    labels = [result.get("label") for result in results.values()]  # a training has none
-    named = [
-        (label if labels.count(label) == 1 else f"{label} ({job.name})", str(job))
-        for job, label in zip(jobs, labels, strict=True)
-    ]
-    write_report(named if all(labels) else [(str(folder), str(folder))], str(folder), aggregation)
-    return not any(result.get("failed") for result in results.values())
 
 
 def job_arguments(hydra: Any, folder: Path) -> list[str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +77,13 @@ class TokenPrepending(MeanOfTemplates):
         super().__init__(backbone, tokenizer, template=texts, **options)
 
     @classmethod
-    def from_pretrained(cls, *names: Any, first_layer: int = 1, last_layer: int = 6, **options: Any) -> Self:
+    def from_pretrained(
+        cls,
+        *names: Any,
+        first_layer: int = 1,
+        last_layer: int = 6,
+        **options: Annotated[Any, SentenceEncoder.from_pretrained],
+    ) -> Self:
         """Load a decoder; see `SentenceEncoder.from_pretrained` and the attributes."""
         encoder = super().from_pretrained(*names, **options)
         encoder.first_layer, encoder.last_layer = first_layer, last_layer

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt, validate_call
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -31,7 +31,6 @@ UNPADDED = "unpadded"  # see speed/unpadded.py
 DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 
 
-@validate_call  # the types of options that `SentenceEncoder.from_pretrained` passes on
 def load_backbone(
     name: str,
     num_layers: PositiveInt | None = None,

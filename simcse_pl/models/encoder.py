@@ -3,13 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import of_backbone, run_backbone, use_sdpa, with_padding
+from simcse_pl.models.backbone import load_backbone, of_backbone, run_backbone, use_sdpa, with_padding
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Head, Pooling, PoolingFunction, find_pooling, name_of, projection_head
 from simcse_pl.models.saved_encoder import load_saved, write_saved
@@ -129,7 +129,7 @@ class SentenceEncoder(nn.Module):
         template_as_text: TemplateAsText | None = None,
         prompts: Mapping[str, str] | None = None,
         backbone: str | None = None,
-        **options: Any,
+        **options: Annotated[Any, load_backbone],
     ) -> Self:
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face model.
 

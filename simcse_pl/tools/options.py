@@ -10,6 +10,8 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra
@@ -17,7 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.__main__ import COMMANDS, HYDRA_COMMANDS
-from simcse_pl.config import CONF, walk, with_row, with_values
+from simcse_pl.config import CONF, config_folders, walk, with_row, with_values
 from simcse_pl.runs import OF_TWO_GROUPS
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
@@ -83,9 +85,11 @@ def command_file(command: str) -> tuple[list[Entry], list[Entry]]:
 def group_files() -> dict[str, dict[str, str]]:
     """Return the text of each choice's file, by group and choice; first those that are not at the top of the config."""
     files: dict[str, dict[str, str]] = {}
-    texts = {file: file.read_text(encoding="utf-8") for file in sorted(CONF.glob("*/**/*.yaml"))}
-    for file in sorted(texts, key=lambda file: (file.parent, "# @package _global_" in texts[file])):
-        group = file.parent.relative_to(CONF).as_posix()
+    folders = [CONF, *(Path(folder.removeprefix("file://")) for folder in config_folders())]
+    found = sorted((file.relative_to(folder), file) for folder in folders for file in folder.glob("*/**/*.yaml"))
+    texts = {name: file.read_text(encoding="utf-8") for name, file in reversed(found)}
+    for file in sorted(texts, key=lambda file: (file.parent, "# @package _global_" in texts[file], file)):
+        group = file.parent.as_posix()
         if not group.startswith(("hydra", "local", "sweep/base", *OF_TWO_GROUPS)):
             files.setdefault(group, {})[file.stem] = texts[file]
     return files
@@ -155,22 +159,28 @@ def search(text: str, known: Sequence[Entry] = (), command: str = "train") -> li
     words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
     counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
     spellings = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
-    near = [[word] if word in counts else difflib.get_close_matches(word, spellings, 1, 0.75) for word in _words(text)]
-    wanted = [*dict.fromkeys(word for similar in near for spelling in similar for word in _words(spelling))]
-    names = difflib.get_close_matches(text, {entry.name for entry in known}, 3, 0.75)
+    wanted = _words(" ".join(word if word in counts else _nearest(word, spellings) for word in _words(text)))
     phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose(command))}
-    scores: dict[str, tuple[float, Entry]] = {}
-    for entry, (name, meaning) in words.items():
-        score = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
-        if score := score + 4 * (entry.name in names):
-            joined = f" {' '.join(meaning)} "
-            score += 2 * (phrase in f" {' '.join(name)} ") + (phrase in joined) + joined.startswith(phrase)
-            if text == entry.name or wanted == _words(re.split("[.=]", entry.name)[-1]):
-                score += 2 if entry.name == _source(entry) else 9
-            score *= 1 if entry.name in usual or " " in entry.name else 0.7
-            score *= 1 if _command(entry) == command or " " in entry.name else 0.1
-            scores[entry.name] = max((score, entry), scores.get(entry.name, (0, entry)), key=lambda scored: scored[0])
-    return [entry for _, entry in sorted(scores.values(), key=lambda scored: -scored[0])]
+
+    def score(entry: Entry) -> float:
+        name, meaning = words[entry]
+        result = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
+        for joined in (f" {' '.join(part)} " for part in (name, meaning)):
+            result += (phrase in joined) + joined.startswith(phrase)
+        if text == entry.name or wanted == name[-len(wanted) :]:
+            result += 2 if entry.name == _source(entry) else 9
+        if " " in entry.name:  # a command
+            return result
+        return result * (1 if entry.name in usual else 0.7) * (1 if _command(entry) == command else 0.1)
+
+    best = {entry.name: entry for entry in sorted(filter(score, known), key=score)}  # some files have the same option
+    return sorted(best.values(), key=score, reverse=True)
+
+
+def _nearest(word: str, spellings: Sequence[str]) -> str:
+    """Return the group whose name is near to a word, or else the nearest spelling; empty if none is near."""
+    near = (difflib.get_close_matches(word, names, 1, 0.75) for names in (group_files(), spellings))
+    return next(chain.from_iterable(near), "")
 
 
 def explain(entry: Entry, known: Sequence[Entry]) -> str:

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from simcse_pl.data.labels import label_number
 from simcse_pl.data.rows import iterate_sentences, read_rows
 from simcse_pl.tools.common import add_column, add_encoder, layout, load_simcse
 from simcse_pl.tools.conversion import USED, ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
-from simcse_pl.utils.errors import reraise_as, reraise_invalid_options
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines, reraise_write_errors
 from simcse_pl.utils.tensors import Encode, paired_similarity
 from simcse_pl.utils.terminal import show, tracked
@@ -218,8 +218,12 @@ def run(arguments: argparse.Namespace) -> None:
 def _synthesizer(arguments: argparse.Namespace, answers: Path) -> Synthesizer:
     settings: dict[str, Any] = {"model": arguments.model, "temperature": 0.7, "max_tokens": 128} | arguments.settings
     settings = {name: value for name, value in settings.items() if value is not None}
-    with reraise_as(arguments.prompts, users_too=True), reraise_invalid_options():
-        prompts = Prompts(**yaml.safe_load("\n".join(read_lines(Path(arguments.prompts)))))
+    with reraise_as(arguments.prompts, users_too=True):
+        try:
+            prompts = Prompts(**yaml.safe_load("\n".join(read_lines(Path(arguments.prompts)))))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            raise UserError(f"{problem['loc'][0]}={problem['input']}: {problem['msg']}") from error
     examples = read_rows(arguments.examples, [0, 1, 2]) if arguments.examples else []
     if arguments.server:
         key = os.environ.get("OPENAI_API_KEY")

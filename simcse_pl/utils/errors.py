@@ -4,8 +4,6 @@ import difflib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from pydantic import ValidationError
-
 USER_ERROR_STATUS = 2  # that of any other failure is 1
 
 
@@ -80,17 +78,6 @@ def prefixed(place: str) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"{place}: {error}") if place else error from error.__cause__
-
-
-@contextmanager
-def reraise_invalid_options() -> Iterator[None]:
-    """Raise UserError, in one line that names the option, in place of pydantic's ValidationError."""
-    try:
-        yield
-    except ValidationError as error:
-        problem = error.errors()[0]
-        value = f"{problem['loc'][0]}={problem['input']}: " if problem["loc"] else ""
-        raise UserError(f"{value}{problem['msg'].removeprefix('Value error, ')}") from error
 
 
 def is_failure(error: BaseException) -> bool:

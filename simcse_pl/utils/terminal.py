@@ -95,12 +95,12 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
 def hydra_option(name: str, value: object) -> str:
     """Return an option of Hydra as a word of a shell, to be copied."""
     plain = re.fullmatch(r"[\w./:-]+", str(value))
-    return shlex.quote(f"{name}={value}" if plain else hydra_text(name, str(value)))
+    return shlex.quote(f"{name}={value}" if plain else f"{name}={hydra_text(str(value))}")
 
 
-def hydra_text(name: str, text: str) -> str:
-    """Return an option of Hydra whose value is one text, with quotation marks."""
-    return name + '="' + text.replace('"', r"\"") + '"'
+def hydra_text(text: str) -> str:
+    """Return a text in quotation marks, as Hydra reads it."""
+    return '"' + text.replace('"', r"\"") + '"'
 
 
 def report_error(error: Exception, debug: bool, debug_option: str) -> int:

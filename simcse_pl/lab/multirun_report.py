@@ -1,0 +1,59 @@
+"""The report of a multirun. Hydra imports this file at each start; what only a multirun needs is imported later."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from simcse_pl.runs import RESULTS_FILE, job_folders
+from simcse_pl.utils.files import read_json
+from simcse_pl.utils.terminal import hydra_option, report_error
+
+
+class MultirunReport(Callback):
+    """Print what `simcse report` does of the finished jobs, and save it in the folder of the multirun.
+
+    The exit status is 1 if a job or a task has failed.
+    """
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Print the folder of a sweep, and how to continue it."""
+        if config.hydra.job.config_name == "train":
+            again = hydra_option("hydra.sweep.dir", folder := config.hydra.sweep.dir)
+            print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Wait for the jobs that still run, report the finished ones, and print which failed."""
+        from simcse_pl.lab.multirun import JOBS
+
+        JOBS.wait()
+        folder = Path(config.hydra.sweep.dir)
+        jobs = job_folders(folder)
+        finished = [job for job in jobs if (job / RESULTS_FILE).is_file()]
+        complete = True
+        try:
+            if finished:
+                complete = _report(folder, finished, config.get("aggregation", "all"))
+        except Exception as error:  # Hydra turns the exceptions of a callback into warnings
+            report_error(error, bool(config.get("debug")), "debug=true")
+            complete = False
+        if failed := [job.name for job in jobs if job not in finished]:
+            print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
+        if failed or not complete:
+            raise SystemExit(1)
+
+
+def _report(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
+    """Report a sweep, or evaluations side by side, and return whether all tasks were measured."""
+    from simcse_pl.lab.report import write_report
+
+    results = {job: read_json(job / RESULTS_FILE) for job in jobs}
+    labels = [result.get("label") for result in results.values()]  # a training has none
+    named = [
+        (label if labels.count(label) == 1 else f"{label} ({job.name})", str(job))
+        for job, label in zip(jobs, labels, strict=True)
+    ]
+    write_report(named if all(labels) else [(str(folder), str(folder))], str(folder), aggregation)
+    return not any(result.get("failed") for result in results.values())
