@@ -38,10 +38,8 @@ DATASETS = {
     "wikipedia": "sentences from a Wikipedia dump",
     "tokenizer": "a tokenizer from text, for a model with random weights",
 }
-_CLASSES = {  # commands that share a module with the one that it is named after
-    "distill-static": "merge.DistillStatic",
+_CLASSES = {  # commands that share a module with `encode`
     "index": "encode.Index",
-    "prepare tokenizer": "merge.PrepareTokenizer",
     "search": "encode.Search",
     "similarity": "encode.Similarity",
 }

@@ -6,21 +6,15 @@ import os
 from collections.abc import Callable, Sequence
 
 import pandas as pd
-import torch
 
-from simcse_pl.data.rows import iterate_rows
 from simcse_pl.evaluation.evaluators import VALIDATION, ScoredPairs
 from simcse_pl.models.adapters import merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.sources import load_config, load_tokenizer, resolve
-from simcse_pl.models.static_embeddings import distill
-from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.terminal import hydra_option, show
+from simcse_pl.utils.terminal import show
 
 
 def difference(first: SentenceEncoder, other: SentenceEncoder) -> str | None:
@@ -111,55 +105,3 @@ def run(arguments: argparse.Namespace) -> None:
         encoders = [encoders[number] for number in soup.index[soup["kept"]]]
     merge(encoders, weights).save_pretrained(folder)
     print(folder)
-
-
-class DistillStatic:
-    """Make static embeddings from an encoder: a vector per token, in the format of model2vec."""
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        add_encoder(parser, computes=False)
-        parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
-        text = "dimensions: the first principal components of the tokens' vectors (default: %(default)s)"
-        parser.add_argument("--dim", type=int, default=256, metavar="N", help=text)
-        text = "a in the weight a / (a + frequency) of a token (default: %(default)s)"
-        parser.add_argument("--sif", type=float, default=1e-4, metavar="A", help=text)
-
-    @staticmethod
-    def run(arguments: argparse.Namespace) -> None:
-        folder = new_folder(arguments.folder)
-        encoder = load_selected(arguments.encoder, arguments)
-        if torch.cuda.is_available():
-            encoder.to("cuda")
-        config = {"pooling": encoder.pooling, "apply_pca": arguments.dim, "sif_coefficient": arguments.sif}
-        distill(encoder, arguments.dim, arguments.sif).save_pretrained(folder, **config)
-        print(folder)
-
-
-class PrepareTokenizer:
-    """Train a tokenizer of a model's kind on text, for a model with random weights."""
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "model", metavar="MODEL", help="model to take the architecture from: a folder, a hub name or package:NAME"
-        )
-        parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
-        parser.add_argument("out", metavar="OUT", help="output folder, for the tokenizer and the config of the model")
-        text = "largest size of the vocabulary (default: %(default)s)"
-        parser.add_argument("--vocabulary", type=int, default=30_000, metavar="N", help=text)
-
-    @staticmethod
-    def run(arguments: argparse.Namespace) -> None:
-        old, config = load_tokenizer(arguments.model), load_config(resolve(arguments.model))
-        sentences = (sentence for row, _ in iterate_rows(arguments.text) for sentence in row)
-        new = old.train_new_from_iterator(sentences, arguments.vocabulary)
-        config.vocab_size = len(new)
-        for name in ("pad", "bos", "eos", "cls", "sep"):
-            if getattr(config, f"{name}_token_id", None) is not None:
-                setattr(config, f"{name}_token_id", getattr(new, f"{name}_token_id"))
-        with atomic_write(arguments.out, last="config.json") as folder:
-            save_tokenizer(new, folder)
-            config.save_pretrained(folder)
-        options = f"model=checkpoint {hydra_option('model.name', arguments.out)} model.pretrained=false"
-        print(f"{len(new)} tokens in {arguments.out}; {options} uses them")
