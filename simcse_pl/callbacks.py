@@ -87,8 +87,8 @@ class BatchCurves(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Log the means over devices, if Lightning logs this step."""
         every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        logged = every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
-        if not logged or not isinstance(pl_module, SimCSEModule) or pl_module.step is None:
+        is_logged = every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
+        if not is_logged or not isinstance(pl_module, SimCSEModule) or pl_module.step is None:
             return
         batch = pl_module.step.batch
         curves = batch.curves

@@ -30,14 +30,14 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.__main__ import find_command
 from simcse_pl.config import CONF, check_options, config_folders, name_in_full, with_row
 from simcse_pl.runs import best_score
-from simcse_pl.utils.code import locate
+from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.processes import end_with_parent, is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text, hydra_option, hydra_text, report_error
 
 _DEBUG_OPTION = "debug=true"
-_WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
+_WORK = {"train": "train_job.train", "evaluate": "lab.evaluate.evaluate"}
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -167,7 +167,7 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
     """Run a command in the folder that Hydra has made, and return what results.json has."""
     config = with_row(config)
     check_options(config)
-    results: dict[str, Any] = locate(_WORK[command])(config)
+    results: dict[str, Any] = optional(_WORK[command])(config)
     return results
 
 

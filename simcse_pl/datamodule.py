@@ -25,8 +25,9 @@ from simcse_pl.data.sampler import (
 )
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.view import Segmenter
-from simcse_pl.evaluation.evaluators import TEST, VALIDATION, Evaluator, make_evaluators
+from simcse_pl.evaluation.evaluators import Evaluator, make_evaluators
 from simcse_pl.models.templates import Templates
+from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.processes import is_first_process

@@ -7,12 +7,12 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor
 
-from simcse_pl.evaluation.evaluators import TEST, VALIDATION, measure
+from simcse_pl.evaluation.evaluators import measure
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import checkpoint_entry
 from simcse_pl.models.settings import CHECKPOINT_KEY
-from simcse_pl.results import STAGES, logged
+from simcse_pl.results import STAGES, TEST, VALIDATION, logged
 from simcse_pl.utils.distributed import all_gather_with_grad
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch

@@ -11,13 +11,14 @@ import pytorch_lightning as pl
 
 from simcse_pl.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
-from simcse_pl.evaluation.evaluators import TEST, VALIDATION, source_of
+from simcse_pl.evaluation.evaluators import source_of
 from simcse_pl.evaluation.sts import StsTask
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import options_of
-from simcse_pl.results import CURVES, logged, lower_is_better, of_split, split_and_metric
-from simcse_pl.utils.code import locate, versions
+from simcse_pl.results import CURVES, TEST, VALIDATION, logged, lower_is_better, of_split, split_and_metric
+from simcse_pl.trainer import sharding
+from simcse_pl.utils.code import optional, versions
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
@@ -81,15 +82,15 @@ def train_and_test(
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
     # on rank 0, because other machines may not have the file
     weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
-    strategy: Any = trainer.strategy
-    if module.sharded:
+    strategy = sharding(trainer.strategy)
+    if strategy:
         strategy.load_from_first_rank(weights, module.strict_loading)
     else:
-        module.load_state_dict(strategy.broadcast(weights), strict=module.strict_loading)
+        module.load_state_dict(trainer.strategy.broadcast(weights), strict=module.strict_loading)
     test = _test(trainer, module, data)
-    if module.sharded:
+    if strategy:
         strategy.gather()
-    module.encoder.to(strategy.root_device)  # Lightning moves it to the CPU after a test
+    module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
         "validation": source_of(data.evaluators, VALIDATION),
         "test_set": source_of(data.evaluators, TEST),
@@ -143,7 +144,7 @@ def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask
     from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite  # imports what most runs do not need
 
     tasks = [*suite.tasks] if suite else []
-    further = [also, locate("simcse_pl.lab.geometry.GeometryTask")(also)] if also else []
+    further = [also, optional("lab.geometry.GeometryTask")(also)] if also else []
     suite = Suite(tasks + [task for task in further if task.name not in [own.name for own in tasks]])
     encode = encode_once(partial(encoder.encode, progress=True), suite.sentences())
     return evaluate_suite(encode, suite, encoder.device, progress=True)

@@ -26,7 +26,7 @@ from simcse_pl.preparation import (
     prepare_backbone,
 )
 from simcse_pl.results import logged
-from simcse_pl.utils.code import locate
+from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.private import ignore_in_ddp
@@ -159,7 +159,7 @@ class SimCSEModule(EncoderModule):
         self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         if self.compiled:
             torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
-            compile_backbone = locate("simcse_pl.speed.compile.compile_backbone")
+            compile_backbone = optional("speed.compile.compile_backbone")
             for encoder in self.encoders:
                 compile_backbone(encoder, self.compiled, in_chunks=self.chunk_size is not None)
         self._prepared = True
@@ -252,8 +252,15 @@ class SimCSEModule(EncoderModule):
         norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         norm = norm.full_tensor() if self.sharded else norm
         self.log("train/grad_norm", norm)
-        scaled = self.trainer.precision == "16-mixed"
-        step = self.step
+        self._wait_for(norm)
+        if gradient_clip_val and gradient_clip_algorithm == "value":
+            torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
+        elif gradient_clip_val:
+            torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
+
+    def _wait_for(self, norm: Tensor) -> None:
+        """Read whether the step was asked to stop; raise UserError if its loss or the norm of its gradient is bad."""
+        step, scaled = self.step, self.trainer.precision == "16-mixed"
         assert step
         finite = step.loss.isfinite() & (norm.isfinite() | scaled)
         is_finite, step.stops = torch.stack([finite, step.asked > 0]).cpu().tolist()
@@ -262,10 +269,6 @@ class SimCSEModule(EncoderModule):
                 f"step {self.global_step + 1}: the loss is {step.loss:.3g} and its gradient's norm {float(norm):.3g}, "
                 f"in {self._name_rows(step.batch)}: lower optimizer.lr, or check these rows"
             )
-        if gradient_clip_val and gradient_clip_algorithm == "value":
-            torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
-        elif gradient_clip_val:
-            torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
 
     def _name_rows(self, batch: EmbeddedBatch) -> str:
         """Return the numbers of the rows of all devices' batch, for a message."""
@@ -294,11 +297,11 @@ class SimCSEModule(EncoderModule):
         for dataset, rows in data.rows.items():
             if len(rows.held_out):
                 objective = self.objective.for_dataset(dataset)  # without its weight
-                loss = self._held_out_loss(objective, data.held_out_batches(dataset))
+                loss = self.held_out_loss(objective, data.held_out_batches(dataset))
                 for name, value in objective.held_out_metrics(loss).items():
                     self.log(logged(f"{dataset}/{name}" if dataset else name), value, sync_dist=True)
 
-    def _held_out_loss(self, objective: Loss, batches: Iterable[Mapping[str, Any]]) -> Tensor:
+    def held_out_loss(self, objective: Loss, batches: Iterable[Mapping[str, Any]]) -> Tensor:
         """Return the mean of a loss over this rank's part of batches and over ranks, weighted by rows.
 
         The random state is the same at each call, so that the same tokens are masked.

@@ -29,7 +29,8 @@ from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TrainingRun
 from simcse_pl.run_table import run_places, run_table
 from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished_job
-from simcse_pl.utils.code import locate
+from simcse_pl.trainer import sharding
+from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import UserError, did_you_mean
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.hub import quiet
@@ -37,6 +38,7 @@ from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
+    from simcse_pl.evaluation.results import SuiteResults
     from simcse_pl.evaluation.suite import Suite
     from simcse_pl.lab.optuna_search import OptunaTrial
 
@@ -61,7 +63,7 @@ def train(config: DictConfig) -> dict[str, Any]:
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
         log.info("%s has run already", folder)
         return results
-    if runtime.mode == RunMode.MULTIRUN and locate("simcse_pl.lab.multirun.start_elsewhere")(config, runtime):
+    if runtime.mode == RunMode.MULTIRUN and optional("lab.multirun.start_elsewhere")(config, runtime):
         return finished() or {}
     with locked(folder), ExitStack() as restored:
         restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
@@ -85,7 +87,8 @@ def train_here(
     pl.seed_everything(config.seed, workers=True, verbose=False)
     torch.set_float32_matmul_precision("high")
 
-    with getattr(trainer.strategy, "loading_weights", nullcontext)():  # of a strategy that shards them
+    strategy = sharding(trainer.strategy)
+    with strategy.loading_weights() if strategy else nullcontext():
         encoder: SentenceEncoder = instantiate(config.model)
     module = build_module(config, encoder)
     data = build_data(config, module)
@@ -212,28 +215,32 @@ def write_results(
 
     `started` is the time of `time.monotonic` when the run started.
     """
-    trainer: Any = module.trainer
-    folder, places, finite = Path(config.run_dir), dashboards(trainer), math.isfinite(run.best_score)
-    evaluators = trainer.datamodule.evaluators.values()
-    stsb = (evaluator.stsb.get("test") for evaluator in evaluators if hasattr(evaluator, "stsb"))
-    shown_task = next(filter(None, stsb), None) if places and finite else None
-    measured = measure_tasks(module.encoder, suite, shown_task) if suite or shown_task else None
+    folder, loggers = Path(config.run_dir), module.trainer.loggers if math.isfinite(run.best_score) else []
+    measured = measure(module, suite, with_stsb=any(hasattr(logger, "place") for logger in loggers))
     if suite and measured:
         run = run.model_copy(update=task_scores(measured, suite))
     write_json(folder / RESULTS_FILE, run.content())
-    for logger in trainer.loggers if finite else ():
+    for logger in loggers:
         if hasattr(logger, "log_results"):
             logger.log_results(run, measured)
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
     show(run_table(run).printed())
     if suite and measured:
-        for table in locate("simcse_pl.lab.tables.task_tables")(run, measured):
+        for table in optional("lab.tables.task_tables")(run, measured):
             show(table.printed())
-    show(run_places(folder, time.monotonic() - started, places))
+    show(run_places(folder, time.monotonic() - started, dashboards(module.trainer)))
     if run.failed:
         raise UserError(failures(run.failed))
     return run
+
+
+def measure(module: SimCSEModule, suite: "Suite | None", with_stsb: bool) -> "SuiteResults | None":
+    """Return the results of the trained encoder on the suite, `with_stsb` also on STS-B's test set, for dashboards."""
+    data: Any = module.trainer.datamodule  # type: ignore[attr-defined]
+    stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
+    shown = next(filter(None, stsb), None) if with_stsb else None
+    return measure_tasks(module.encoder, suite, shown) if suite or shown else None
 
 
 def failures(failed: Mapping[str, str]) -> str:

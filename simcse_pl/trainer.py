@@ -1,7 +1,9 @@
 """Lightning's trainer in the fastest precision of the device."""
 
 import os
-from typing import Annotated, Any
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Protocol
 
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
@@ -10,9 +12,30 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
+from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.private import cluster_environment, cpu_has_bf16, forks_or_spawns
+
+
+class ShardsWeights(Protocol):
+    """What training asks of a strategy whose ranks hold a part of the weights each (speed/fsdp.py has one)."""
+
+    shards_weights: bool
+
+    def loading_weights(self) -> AbstractContextManager[Any]:
+        """Return a context in which only the first rank loads the weights of encoders."""
+
+    def load_from_first_rank(self, weights: Mapping[str, Tensor], strict: bool = False) -> None:
+        """Give each rank its part of whole weights; only those of the first rank are read."""
+
+    def gather(self) -> None:
+        """Make the module an ordinary one with whole weights again, on the first rank."""
+
+
+def sharding(strategy: Any) -> ShardsWeights | None:
+    """Return a strategy that shards the weights; None for another one."""
+    return strategy if getattr(strategy, "shards_weights", False) else None
 
 
 def has_bf16(accelerator: str) -> bool:
@@ -46,7 +69,7 @@ def make_trainer(
     if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004
         mixed = precision.replace("true", "mixed")
         raise UserError(f"precision={precision}: small updates of such weights are lost: set it to {mixed}")
-    if getattr(options.get("strategy"), "shards_weights", False):
+    if sharding(options.get("strategy")):
         options["inference_mode"] = False  # it would gather weights that cannot be trained
     options |= {"val_check_interval": val_check_interval, "log_every_n_steps": log_every_n_steps}
     if os.environ.get("SLURM_NTASKS") == "1" and not TorchElasticEnvironment.detect():
@@ -72,7 +95,7 @@ def _check_ranks(trainer: Trainer) -> None:
     if forks_or_spawns(strategy):
         raise UserError("strategy: the results of spawned and forked processes are lost: set it to ddp")
     known = isinstance(strategy, SingleDeviceStrategy | DDPStrategy) and not isinstance(strategy, DeepSpeedStrategy)
-    if not (known or getattr(strategy, "shards_weights", False)):
+    if not (known or sharding(strategy)):
         raise UserError("strategy: its gradients cannot be clipped by their norm: set trainer=ddp or trainer=fsdp")
     if trainer.num_nodes > 1 and not environment.creates_processes_externally and "NODE_RANK" not in os.environ:
         raise UserError(f"num_nodes={trainer.num_nodes}: nothing starts the other nodes: use torchrun or SLURM")

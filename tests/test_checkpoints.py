@@ -108,6 +108,7 @@ def write_run(folder, steps=4):
         ("model.head=mlp", "model.head is mlp, and was none"),
         ("data.train=other", "the content of data.train is other content, and was"),
         ("trainer.max_steps=9", None),
+        ("segmenter=icu", "segmenter._target_ is simcse_pl.data.words.icu, and was simcse_pl.data.view.spaces"),
         ("data.num_workers=2", None),
     ],
 )
@@ -115,8 +116,8 @@ def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message
     def record(*options):
         config = OmegaConf.to_container(composed("data=text", "data.train=one", *options), resolve=True)
         record = RunMetadata(config)
-        data = SimpleNamespace(fingerprint=f"{config['data']['train']} content")
-        record.setup(SimpleNamespace(datamodule=SimpleNamespace(sets={"": data})), None, "fit")
+        rows = SimpleNamespace(cache=SimpleNamespace(fingerprint=f"{config['data']['train']} content"))
+        record.setup(SimpleNamespace(datamodule=SimpleNamespace(rows={"": rows})), None, "fit")
         return record
 
     written = record().state_dict()

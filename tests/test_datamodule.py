@@ -11,8 +11,8 @@ from simcse_pl import datamodule
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.view import Dropout
 from simcse_pl.datamodule import SentenceDataModule
-from simcse_pl.evaluation.evaluators import TEST, VALIDATION
 from simcse_pl.evaluation.sts import load_sample
+from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import default_roles
 from tests.conftest import quiet_trainer

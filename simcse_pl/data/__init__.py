@@ -1,1 +1,1 @@
-"""Training and evaluation data: readers, views, batches, the datamodule and converters of published corpora."""
+"""Training data: files, rows, the token cache, views and batches."""

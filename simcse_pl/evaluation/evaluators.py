@@ -16,8 +16,7 @@ from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
-from simcse_pl.results import TEST as TEST
-from simcse_pl.results import VALIDATION as VALIDATION
+from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns
 from simcse_pl.utils.types import Names
@@ -224,7 +223,7 @@ class ScoredPairs(LabelledPairs):
 
     Args:
         validation: a file, files by name, or sources of STS-B, whose dev split is the validation set (see
-            sts_sets.load_stsb), as a list or as text such as `senteval, hub`: Hydra cannot replace a list by files
+            sts.load_stsb), as a list or as text such as `senteval, hub`: Hydra cannot replace a list by files
             with names.
         test: a file or files by name. None: STS-B's test split if `validation` is STS-B, otherwise no test set.
         senteval_dir: a SentEval bundle, for STS-B.

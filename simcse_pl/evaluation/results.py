@@ -137,8 +137,6 @@ class About(Shape):
 class Result(SuiteResults, About):
     """The results.json of `simcse evaluate`."""
 
-    # ruff: noqa: RUF012 - pydantic copies default values
-
     dims: Mapping[str, SuiteResults] = {}  # of the first dimensions of the vectors alone, by their number
 
     def of_dims(self) -> dict[int, "Result"]:

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from simcse_pl.evaluation.evaluators import TEST, Evaluator, measure, source_of
+from simcse_pl.evaluation.evaluators import Evaluator, measure, source_of
 from simcse_pl.evaluation.results import CLASSIFIERS, PROBING_TASKS, SCIKIT_LEARN, TRANSFER_TASKS, OwnData, SuiteResults
 from simcse_pl.evaluation.sts import STS_TASKS, STS_TASKS_WITH_DEV, NotInBundleError, StsTask, load_sts_task
-from simcse_pl.results import Shape
-from simcse_pl.utils.code import locate
+from simcse_pl.results import TEST, Shape
+from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.tensors import Encode
 from simcse_pl.utils.terminal import tracked
@@ -104,9 +104,9 @@ def load_suite(
 
     def load(name: str) -> Any:
         if name == GEOMETRY:
-            return locate("simcse_pl.lab.geometry.read_geometry_task")(senteval_dir, geometry_split)
+            return optional("lab.geometry.read_geometry_task")(senteval_dir, geometry_split)
         if name in TRANSFER_TASKS + PROBING_TASKS:
-            return locate("simcse_pl.lab.transfer.load_transfer_task")(senteval_dir, name, classifier)
+            return optional("lab.transfer.load_transfer_task")(senteval_dir, name, classifier)
         return load_sts_task(senteval_dir, name, split)
 
     sts_tasks = (STS_TASKS if split == "test" else STS_TASKS_WITH_DEV) if senteval_dir else ("sample",)

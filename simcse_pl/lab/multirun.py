@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig
 
 from simcse_pl.utils.errors import Stopped
@@ -50,8 +51,6 @@ def share_of_job(trainer: Mapping[str, Any], jobs: int | None) -> Share:
 
 def gpus_of_machine() -> list[str]:
     """Return the GPUs that this process may use: numbers, UUIDs or MIG devices."""
-    import torch  # takes seconds, and cli.py imports this file
-
     numbers = ",".join(map(str, range(torch.cuda.device_count())))
     names = os.environ.get("CUDA_VISIBLE_DEVICES", numbers).partition(",-1")[0]  # CUDA ignores what follows
     return [name.strip() for name in names.split(",")] if torch.cuda.is_available() else []

@@ -106,7 +106,7 @@ class MaskedLanguageModel(View):
     The model runs on the GPU if there is one; in the worker processes of a DataLoader, on the CPU.
 
     Args:
-        name: the model (see backbone.resolve), with its pretrained masked-language-modelling head.
+        name: the model (see sources.resolve), with its pretrained masked-language-modelling head.
         rate: the fraction of words to replace, k %, rounded to the nearest number of words.
         role: see View.
         segment: splits a sentence into words.

@@ -1,4 +1,4 @@
-"""ESimCSE (Wu et al. 2022): views with repeated subwords or words; losses/momentum_queue.py has its queue."""
+"""ESimCSE (Wu et al. 2022): views with repeated subwords or words; momentum_queue.py has its queue."""
 
 from typing import Literal
 

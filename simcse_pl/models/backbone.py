@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
 from simcse_pl.models.tokenization import BEGINS_WORD, SENTENCE_MASK
-from simcse_pl.utils.code import locate
+from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.private import (
@@ -90,7 +90,7 @@ def load_backbone(
         else:
             model = draw_model(config, torch_dtype)
     if attn_implementation == UNPADDED or uses_flash_attention(model.config):
-        locate("simcse_pl.speed.unpadded.use_unpadded")(model, first_position(model))
+        optional("speed.unpadded.use_unpadded")(model, first_position(model))
     if bidirectional and not on_meta:
         from simcse_pl.models.changes import check_bidirectional
 

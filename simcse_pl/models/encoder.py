@@ -16,7 +16,7 @@ from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches
 from simcse_pl.models.tokenization import match_inputs
-from simcse_pl.utils.code import locate
+from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.processes import onednn_is_faster
 from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
@@ -91,7 +91,7 @@ class SentenceEncoder(nn.Module):
             backbone.set_attn_implementation("eager")  # the others return no attention
         use_sdpa(backbone)
         if onednn_is_faster():
-            locate("simcse_pl.speed.onednn.use_onednn_linear")(backbone)
+            optional("speed.onednn.use_onednn_linear")(backbone)
         self.groups = LengthGroups(ignores_padding(backbone, of_backbone(examples)))
         self.templates.check_uses(
             self.pooling, self.pooling_layer.masks, self.template_bias, self.groups.ignores_padding

@@ -17,14 +17,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from simcse_pl.models.tokenization import SENTENCE_MASK
-from simcse_pl.utils.code import locate
+from simcse_pl.utils.code import locate, optional
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Backbone, Batch
@@ -162,13 +162,13 @@ def find_pooling(
         UserError: an unknown name, or a layer, a head or a function that does not exist.
     """
     if not isinstance(name, str):
-        custom: CustomPooling = _make("models.other_poolings.CustomPooling", name)
+        custom: CustomPooling = optional("models.other_poolings.CustomPooling")(name)
         return custom
     if "+" in name:
         if "pooler" in (parts := name.split("+")):
             raise UserError(f"pooling={name}: the weights of a pooler are loaded for pooling=pooler alone")
         poolings = [find_pooling(part, config, mask_token_id) for part in parts]
-        joined: CustomPooling = _make("models.other_poolings.Concatenation", poolings)
+        joined: CustomPooling = optional("models.other_poolings.Concatenation")(poolings)
         return joined
     if is_dotted(name):
         with reraise_as(f"pooling={name}"):
@@ -185,14 +185,9 @@ def _of_family(name: str, config: PreTrainedConfig, mask_token_id: int | None) -
     """Return a pooling whose name contains numbers, or whose weights are loaded or trained."""
     for pattern, function in _FAMILIES.items():
         if match := re.fullmatch(pattern, name):
-            pooling: Pooling = _make(function, config, mask_token_id, *match.groups())
+            pooling: Pooling = optional(function)(config, mask_token_id, *match.groups())
             return pooling
     raise UserError(f"pooling={name}: choose one of {CHOICES}")
-
-
-def _make(function: str, *arguments: Any) -> Any:
-    """Call a function or class of simcse_pl, whose file is loaded only now."""
-    return locate(f"simcse_pl.{function}")(*arguments)
 
 
 def name_of(pooling: str | PoolingFunction) -> str:
@@ -214,7 +209,7 @@ def projection_head(backbone: Backbone, head: str, dim: int) -> nn.Sequential:
         raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
     std = getattr(backbone.config, "initializer_range", 0.02)
     if head == "batch_norm_train_only":
-        made: nn.Sequential = _make("methods.batch_norm_head.BatchNormHead", dim, std)
+        made: nn.Sequential = optional("methods.batch_norm_head.BatchNormHead")(dim, std)
         return made
     linear = nn.Linear(dim, dim)
     nn.init.normal_(linear.weight, std=std)

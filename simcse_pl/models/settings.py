@@ -36,7 +36,7 @@ class EncoderSettings:
         final_period: whether `encode` appends "." to a sentence that ends in none of . ? " ', as PromptBERT's
             evaluation does, nor in punctuation beyond ASCII, such as 。 Training reads the sentences as they are.
         truncate_dim: how many of the first dimensions `encode` keeps, after the post-processing and before it
-            normalizes (see losses/matryoshka.py). None keeps all.
+            normalizes (see methods/matryoshka.py). None keeps all.
         template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
             or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
         prompts: by name, such as `query`, texts before the sentence, or templates; see `SentenceEncoder.encode`.

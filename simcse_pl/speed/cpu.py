@@ -26,7 +26,7 @@ class Speed:
         tokens_per_pass: the cost of one more pass through the backbone, in tokens. A batch is split into groups of
             similar length where this saves more padding (see `longest_of_groups`). Infinity pads the whole batch to
             its longest sequence.
-        fast_dropout: whether to use the faster dropout of layers.py.
+        fast_dropout: whether to use the faster dropout of dropout.py.
     """
 
     tokens_per_pass: float = TOKENS_PER_PASS

@@ -32,7 +32,7 @@ from simcse_pl.utils.types import Backbone, Batch
 if TYPE_CHECKING:
     from simcse_pl.module import SimCSEModule
 
-_STEPS = ("training_step", "validation_step", "test_step", "_held_out_loss")  # what reads the weights
+_STEPS = ("training_step", "validation_step", "test_step", "held_out_loss")  # what reads the weights
 
 
 class FullyShardedStrategy(ModelParallelStrategy):

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from simcse_pl.evaluation.evaluators import VALIDATION, ScoredPairs
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.adapters import merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.results import VALIDATION
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table

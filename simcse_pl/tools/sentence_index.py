@@ -145,7 +145,7 @@ class RetrievalTask:
     It is a task of an evaluation (see evaluation.suite.Task).
 
     Args:
-        corpus: file of sentences (see data.readers.read_rows).
+        corpus: file of sentences (see data.rows.read_rows).
         queries: sentences to search for, or a file of them.
         column: column of the corpus by name or by position from 0, if it has several.
         top_k: maximum number of neighbours per query.

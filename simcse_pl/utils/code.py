@@ -1,4 +1,4 @@
-"""A user's own classes and functions, by their dotted names; and the versions of the code that a run uses."""
+"""Classes and functions by their dotted names, those of users and of optional rooms; and the versions of the code."""
 
 import importlib
 import os
@@ -30,6 +30,16 @@ def locate(name: str) -> Any:
     finally:
         sys.path[:] = before
     return target
+
+
+def optional(name: str) -> Any:
+    """Import a function or class of simcse_pl that few runs need, such as `lab.tables.task_tables`.
+
+    This is the only way of the core into methods/, speed/, lab/ and tools/ for what no config names;
+    docs/architecture.md lists them.
+    """
+    module, _, attribute = name.rpartition(".")
+    return getattr(importlib.import_module(f"simcse_pl.{module}"), attribute)
 
 
 def versions() -> str:

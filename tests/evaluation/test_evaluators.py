@@ -13,10 +13,11 @@ from scipy.stats import spearmanr
 from simcse_pl import datamodule
 from simcse_pl.data import hub_datasets
 from simcse_pl.datamodule import EvaluationSentences
-from simcse_pl.evaluation.evaluators import TEST, VALIDATION, ScoredPairs, make_evaluators, measure, source_of
+from simcse_pl.evaluation.evaluators import ScoredPairs, make_evaluators, measure, source_of
 from simcse_pl.evaluation.ranking import BinaryPairs, Bitext, Retrieval
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import Templates
+from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import PromptedEncode, with_prompt
 from tests.conftest import SENTENCES

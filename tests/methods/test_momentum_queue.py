@@ -1,4 +1,4 @@
-"""Encoders whose queue would not have the vectors of training; tests/training/test_module.py follows a queue."""
+"""Encoders whose queue would not have the vectors of training; tests/test_module.py follows a queue."""
 
 import pytest
 

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from simcse_pl.utils.code import locate
+from simcse_pl.utils.code import optional
 from simcse_pl.utils.files import atomic_open, cache_folder
 
 _GENSIM_DUMP = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
@@ -33,7 +33,7 @@ def gensim_sample() -> str:
     if not made.is_file():
         import gensim
 
-        extract = locate("simcse_pl.tools.prepare_wikipedia.extract")
+        extract = optional("tools.prepare_wikipedia.extract")
         extract(Path(gensim.__file__).parent / _GENSIM_DUMP, made)
     return str(made)
 
