@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 BEST_CHECKPOINT, LAST_CHECKPOINT = Path("checkpoints") / "best.ckpt", Path("checkpoints") / "last.ckpt"
 
-# The groups whose options decide the weights, and names in them that do not: those of files and models, whose content
-# is compared or decides by itself, and what only costs time or memory.
+# The groups whose options decide the weights; and options of them that do not: names, files, whose content is compared,
+# and what only costs time or memory.
 _DECIDING = (
     *("model", "encoders", "module", "objective", "objectives", "auxiliary", "queue", "views", "data"),
     *("optimizer", "scheduler", "seed", "segmenter", "speed"),
@@ -120,9 +120,9 @@ class RunMetadata(Callback):
 
         before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
         now = self.trained_with
+        if not any(name.startswith("segmenter") for name in before):  # a checkpoint of version 0.3.0
+            now = {name: value for name, value in now.items() if not name.startswith("segmenter")}
         for name in sorted(before.keys() | now.keys()):
-            if name.startswith("segmenter.") and name not in before:
-                continue  # a checkpoint of version 0.3.0
             if before.get(name) != now.get(name):
                 raise UserError(
                     f"resume: {name} is {now.get(name)}, and was {before.get(name)} when the checkpoint was written: "

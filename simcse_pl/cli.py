@@ -4,6 +4,7 @@ This file imports neither torch nor Lightning, which take seconds: --help and mo
 a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`.
 """
 
+import difflib
 import logging
 import os
 import re
@@ -30,14 +31,14 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.__main__ import find_command
 from simcse_pl.config import CONF, check_options, config_folders, name_in_full, with_row
 from simcse_pl.runs import best_score
-from simcse_pl.utils.code import optional
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.processes import end_with_parent, is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text, hydra_option, hydra_text, report_error
 
 _DEBUG_OPTION = "debug=true"
-_WORK = {"train": "train_job.train", "evaluate": "lab.evaluate.evaluate"}
+_WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -101,7 +102,7 @@ def main(command: str = "train") -> None:
     accept_any_text()
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     _ignore_expected_warnings()
-    options = [word for word in sys.argv[1:] if word[0] == "~" or ("=" in word and word[0] != "-")]
+    options = [word for word in sys.argv[1:] if word[:1] == "~" or ("=" in word and word[0] != "-")]
     flags = [part for word in sys.argv[1:] if word not in options for part in word.split("=", 1)]  # --flag=value too
     options = list(map(_for_hydra, options))
     sys.argv[1:] = ["--config-name", command, *flags, *options]  # the ranks get them, too
@@ -167,7 +168,7 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
     """Run a command in the folder that Hydra has made, and return what results.json has."""
     config = with_row(config)
     check_options(config)
-    results: dict[str, Any] = optional(_WORK[command])(config)
+    results: dict[str, Any] = locate(_WORK[command])(config)
     return results
 
 
@@ -274,6 +275,8 @@ def _readable(error: Exception, command: str, config: DictConfig | None = None) 
 def _message_of_class(error: Exception, config: DictConfig | None) -> str | None:
     """Return the message of an error of a class, with the full names of options; None for other errors."""
     cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
+    if config is None and (known := next((own for own in exception_chain(error) if type(own) is UserError), None)):
+        return str(known)  # of a resolver
     if config is not None and type(error) is UserError:
         return name_in_full(str(error), config)
     if config is not None and isinstance(cause, UserError):
@@ -298,7 +301,9 @@ def _message_of_hydra(error: Exception, command: str) -> str | None:
         hint = replacement(option) or did_you_mean(missing[2], names)
         return f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
     if unknown := re.match(r"Could not override '([\w.]+)'", text):
-        near = [entry.name for entry in find_command("options").search(unknown[1], command=command)[:2]]
+        known = find_command("options")
+        near = difflib.get_close_matches(unknown[1], [entry.name for entry in known.entries()], 2, 0.8)
+        near = near or [entry.name for entry in known.search(unknown[1], command=command)[:2]]
         hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
         return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
     return text

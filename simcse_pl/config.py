@@ -16,6 +16,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from inspect import Parameter
@@ -41,9 +42,22 @@ _CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
 
 @functools.cache
 def config_folders() -> list[str]:
-    """Return the folders with configs of installed packages, which have an entry point `simcse_pl.configs`."""
-    specs = (find_spec(entry.value) for entry in entry_points(group="simcse_pl.configs"))
-    return [f"file://{folder}" for spec in specs for folder in (spec and spec.submodule_search_locations) or ()]
+    """Return the folders with configs of installed packages, which have an entry point `simcse_pl.configs`.
+
+    Raises:
+        UserError: a package or its folder does not exist.
+    """
+    return [f"file://{_folder_of(entry.value)}" for entry in entry_points(group="simcse_pl.configs")]
+
+
+def _folder_of(package: str) -> Path:
+    """Return the folder of a package such as `my_package.conf`, without importing `my_package`, which may be slow."""
+    top, *inside = package.split(".")
+    spec = find_spec(top)
+    folders = [Path(place).joinpath(*inside) for place in (spec and spec.submodule_search_locations) or ()]
+    if not (found := next(filter(Path.is_dir, folders), None)):
+        raise UserError(f"an installed package names its configs {package}, which do not exist: uninstall or repair it")
+    return found
 
 
 def with_row(config: DictConfig) -> DictConfig:
@@ -136,6 +150,8 @@ def check_options(config: DictConfig) -> None:
         raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (simcse options {missing[0]} explains it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
+    if config.get("auxiliary") and "_target_" in config.auxiliary:
+        raise UserError("auxiliary: its file must begin with `# @package auxiliary.NAME`, as losses are added by name")
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):
         if isinstance(node, dict) and "_target_" in node:
             check_arguments(_located(place, node["_target_"]), node, place, functools.partial(_as_written, config))
@@ -174,10 +190,13 @@ def _located(place: str, name: str) -> Callable[..., Any]:
     except Exception as error:  # any code of the user's
         from simcse_pl.moved import present_name
 
-        present = present_name(name)
-        near = f"; it is now {present}" if present != name else ""
-        if isinstance(error, AttributeError) and not near:
+        present, near = present_name(name), ""
+        if isinstance(error, AttributeError):
             near = did_you_mean(str(error.name), dir(error.obj))
+        if present != name:
+            with suppress(Exception):  # there was no such class
+                locate(present)
+                near = f"; it is now {present}"
         raise UserError(f"{option}: {type(error).__name__}: {first_line(error)}{near}") from error
     if not callable(target):
         raise UserError(f"{option}: it must be a class or a function")

@@ -158,6 +158,9 @@ class SentenceDataModule(LightningDataModule):
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation or evaluators is not set: give a file, or the sources of STS-B")
+        for split, known in self.sentences.items():
+            if 0 < len(known) < world_size():
+                raise UserError(f"data.{split}: it has {len(known)} sentences, fewer than there are devices")
         self.rows = self.rows or dict(self._read())
 
     def _read(self) -> Iterator[tuple[str, TrainingRows]]:

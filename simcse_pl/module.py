@@ -85,7 +85,7 @@ class SimCSEModule(EncoderModule):
         step: the last training step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
-        embedded_datasets: the names of the data sets whose loss asks for embeddings; None for a single one.
+        embedded_datasets: the names of the data sets whose loss asks for embeddings; empty for a single one.
     """
 
     def __init__(
@@ -252,13 +252,13 @@ class SimCSEModule(EncoderModule):
         norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         norm = norm.full_tensor() if self.sharded else norm
         self.log("train/grad_norm", norm)
-        self._wait_for(norm)
+        self._check_step(norm)
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
 
-    def _wait_for(self, norm: Tensor) -> None:
+    def _check_step(self, norm: Tensor) -> None:
         """Read whether the step was asked to stop; raise UserError if its loss or the norm of its gradient is bad."""
         step, scaled = self.step, self.trainer.precision == "16-mixed"
         assert step

@@ -59,14 +59,15 @@ _OLD_NAMES = {  # by the present name, within simcse_pl
 }
 _REPLACED = (  # options, as regular expressions
     (r"experiment=unsup_minilm", "data=wiki_sample trainer.max_steps=105"),
-    (r"experiment=(unsup|sup)_(roberta|bert)(?:_base|(_large))", r"model=\2\3 data=wiki (unsup) or data=nli (sup)"),
+    (r"experiment=unsup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=wiki"),
+    (r"experiment=sup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=nli"),
     (r"experiment=syncse_partial_roberta(?:_base|(_large))", r"experiment=syncse_partial model=roberta\1"),
     (
         r"experiment=sncse_(roberta|bert)(?:_base|(_large))",
         r"method=sncse model=\1\2 views.negation.spacy_model=en_core_web_sm data.num_workers=4",
     ),
     (r"experiment=(\w+)_(roberta|bert)(?:_base|(_large))", r"method=\1 model=\2\3"),
-    (r"experiment=(prompteol_opt_125m|llm2vec_mistral_7b)", "experiment=prompteol or llm2vec"),
+    (r"experiment=(prompteol)_opt_125m|experiment=(llm2vec)_mistral_7b", r"experiment=\1\2"),
     (r"experiment=prompteol_.*", "experiment=prompteol model.name=NAME model/quantization=nf4_double"),
     (r"experiment=llm2vec_.*", "experiment=llm2vec model.name=NAME"),
     (r"size=paper", "model=bert"),

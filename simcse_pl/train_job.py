@@ -116,7 +116,7 @@ def train_here(
 
 def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     """Return the trainer with the callbacks of the config and further ones, and make its GPU the current one."""
-    callbacks = [*instantiate(config.callbacks).values(), *callbacks]
+    callbacks = [*instantiate(config.get("callbacks") or {}).values(), *callbacks]
     trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
     if trainer.strategy.root_device.type == "cuda":

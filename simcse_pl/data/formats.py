@@ -151,7 +151,9 @@ def format_of(ending: str, lines: Sequence[str]) -> Format:
     """
     if ending not in FORMATS:
         known = ", ".join(FORMATS)
-        raise UserError(f"its name should end in {known} (or one of these and .gz); data.format names another's format")
+        raise UserError(
+            f"its name should end in {known} (or one of these and .gz); data.format or --format names another's format"
+        )
     first = next(filter(None, map(str.strip, lines)), "")
     if FORMATS[ending] != "parquet" and first.startswith("{"):
         try:

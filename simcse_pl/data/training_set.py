@@ -63,8 +63,8 @@ class TrainingSet:
             Clusters; None for one group.
         tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
             for each CPU if there are many rows. The rows do not depend on it.
-        streaming: whether rows are read and tokenized while they are trained on (see streaming.py). Without end, they
-            have neither a count nor a position.
+        streaming: whether rows are read and tokenized while they are trained on (see streaming.py). A stream has no
+            end, so its rows have no count and no position.
         shuffled_rows: the number of rows in the buffer that shuffles streamed rows.
         name: its name in data.sets; None if there is one set only.
 

@@ -99,7 +99,7 @@ class Evaluator(ABC):
 
     @abstractmethod
     def __call__(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of a split by name; `encode` knows the sentences of the split alone."""
+        """Return the metrics of a split by name; `encode` takes sentences of this split only."""
 
 
 def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any) -> dict[str, Evaluator]:

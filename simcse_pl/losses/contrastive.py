@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.tokenization import hash_token_ids
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import Similarity, similarity_matrix
 from simcse_pl.utils.types import Role
 
@@ -122,8 +123,8 @@ def duplicate_negatives(hashes: Tensor, others: Tensor, label_offset: int = 0, p
         positives: the number of positives of a row.
 
     Returns:
-        [n, m, views] bool: whether a view of one of the m rows is a duplicate for a row; its anchor is one if its
-        positives are.
+        [n, m, views] bool: whether a view of one of the m rows is a duplicate for a row; the anchor's column equals
+        that of the positives.
     """
     num_own = 1 + positives
     same = (hashes[:, None, :num_own, None] == others[None, :, None, :]).any(dim=2)  # [n, m, views]
@@ -243,6 +244,8 @@ class ContrastiveLoss(Loss):
         """
         if not self.mask_duplicates:
             return [None] * len(comparisons)
+        if not batch.inputs:
+            raise UserError("mask_duplicates=true: plain tensors have no tokens to compare: give a batch")
         positives = batch.views(Role.POSITIVE)
         hashed = [0, *positives, *batch.views(Role.NEGATIVE)]
         hashes = select_views(hash_token_ids(batch.inputs), hashed)

@@ -253,7 +253,7 @@ class Loss(nn.Module, ABC):
         """Return the mean loss over this device's rows, a scalar, without the factor `self.weight`.
 
         A call multiplies it by `batch.split.weight`, because devices may have different numbers of rows. A loss of the
-        rows of all devices, equal on each, needs no exception. A loss that calls other losses, or divides by a count
+        rows of all devices, equal on each, may keep the default. A loss that calls other losses, or divides by a count
         over all devices, sets `mean_of_rows = False`: the mean over devices is then the loss of the whole batch.
 
         The loss is also called once before training, with two equal rows, to find the parameters that get gradients;

@@ -174,11 +174,24 @@ def load_saved(
         encoder: Any = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
-            encoder.projection.load_state_dict(spec.head_weights)
+            if _same_weights(encoder.head, spec.settings.head):
+                encoder.projection.load_state_dict(spec.head_weights)
+            else:
+                log.warning(
+                    "head=%s: %s has head=%s; weights are drawn at random", encoder.head, name, spec.settings.head
+                )
         if encoder.pooling in (spec.settings.pooling, "pooler") and spec.pooling_weights is not None:
             encoder.pooling_layer.load_state_dict(spec.pooling_weights)
     built: Encoder = encoder.eval()
     return built
+
+
+def _same_weights(head: str, saved: str) -> bool:
+    """Return whether a head has the weights of a saved one, or `transform` those of the checkpoint's own model."""
+    return head.removesuffix("_train_only") == saved.removesuffix("_train_only") or (head, saved) == (
+        "transform",
+        "none",
+    )
 
 
 def _load_parts(
@@ -188,6 +201,9 @@ def _load_parts(
     if base is None and Path(name).is_file():
         raise UserError(f"{name} has weights alone: add backbone=, the model whose config and tokenizer belong to them")
     spec = EncoderSpec() if base else read_spec(name, given)
+    for option in ("subfolder", "weights"):
+        if option in backbone:
+            raise UserError(f"{option}: an encoder's name says what is read: give the folder or the file as its name")
     saved = {"num_layers": spec.num_layers, "bidirectional": spec.bidirectional}
     options = {**backbone, **{option: value for option, value in saved.items() if backbone.get(option) is None}}
     model = load_backbone(base or name, subfolder=spec.subfolder, weights=name if base else None, **options)
@@ -209,7 +225,7 @@ def _load_parts(
 def _merged_settings(
     name: str, given: Mapping[str, Any], spec: EncoderSpec, model: Backbone, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Any]:
-    """Return the saved settings with those that are given in their place; raise UserError unless they say a pooling."""
+    """Return the saved settings with the given ones in their place; raise UserError unless they name a pooling."""
     settings: dict[str, Any] = {**vars(spec.settings), **given}
     if not settings["pooling"]:
         raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")

@@ -92,7 +92,7 @@ REFUSED = {
     "an empty cell": ("a.tsv", b"A\tB\nC\t\n", {}, "line 2: column 1 is empty .*on_invalid_row=drop"),
     "an empty file": ("a.txt", b"", {}, "a.txt has no rows"),
     "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], {}, "cannot be read"),
-    "an unknown ending": ("a.dat", b"A\n", {}, "data.format names another's format"),
+    "an unknown ending": ("a.dat", b"A\n", {}, "data.format or --format names another's format"),
     "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", {}, "column 1 has numbers, .* data.score_column"),
     "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", {"score_column": 1}, "line 2: .*'1,2,3'"),
     "an empty label": ("a.csv", b"text,label\na,b\nc, \n", {}, "a.csv, line 3: column label is empty"),

@@ -39,3 +39,11 @@ def test_its_method_trains_with_its_loss(installed, train, make_model, sentences
     given = ["method=spread", "data=text", f"data.train={sentences}", f"data.validation={pairs}", "logger=csv"]
     _, folder = train(*given, *tiny(make_model("bert")), "trainer.max_steps=2", **installed)
     assert pd.read_csv(folder / "metrics.csv")["train/spread"].between(0, 1).any()
+
+
+def test_help_imports_no_torch_and_a_package_without_its_configs_is_named(installed, run_command, tmp_path):
+    done = run_command("-X", "importtime", "-m", "simcse_pl", "train", "--help", **installed)
+    assert "| torch\n" not in done.stderr
+    site = str(tmp_path / "site")  # the package was removed by hand
+    done = run_command("-m", "simcse_pl", "train", "--help", status=2, PYTHONPATH=site)
+    assert "an installed package names its configs my_package.conf, which do not exist" in done.stderr

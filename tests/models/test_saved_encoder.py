@@ -63,6 +63,15 @@ DAMAGES = {
 }
 
 
+@pytest.mark.parametrize(("head", "kept"), [("mlp_train_only", True), ("transform", False)])
+def test_a_given_head_replaces_the_saved_one(head, kept, make_model, tmp_path, caplog):
+    saved = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp")
+    saved.save_pretrained(tmp_path)
+    loaded = SentenceEncoder.from_pretrained(tmp_path, head=head)
+    assert torch.equal(saved.projection[0].weight, loaded.projection[0].weight) == kept
+    assert ("weights are drawn at random" in caplog.text) != kept
+
+
 def test_a_flipped_bit_is_an_error(checkpoint):
     """torch does not check the CRCs of the file that it writes."""
     flip_bit(checkpoint[0])
