@@ -221,12 +221,12 @@ class ContrastiveLoss(Loss):
             of a row's own positive is in `batch.targets`.
         """
         anchor, positive, *negatives = views
+        anchors = changed.get("anchors", batch.embeddings[:, anchor])
         keys = [changed.get("positives", batch.gathered[:, positive])]
         if negatives:
             keys.append(select_views(batch.gathered, negatives).flatten(0, 1))
         if batch.queue is not None:
             keys.append(batch.queue)
-        anchors = changed.get("anchors", batch.embeddings[:, anchor])
         return similarity_matrix(anchors, torch.cat(keys), self.similarity)
 
     def false_negatives(
