@@ -16,7 +16,7 @@ from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.losses.contrastive import duplicate_negatives
 from simcse_pl.losses.loss import EmbeddedBatch, select_views
 from simcse_pl.models.tokenization import hash_token_ids
-from simcse_pl.module import SimCSEModule
+from simcse_pl.module import SimCSEModule, logs_step
 from simcse_pl.results import logged
 from simcse_pl.utils.distributed import mean_over_ranks, world_size
 from simcse_pl.utils.private import set_logged_step
@@ -43,9 +43,13 @@ class SeedEveryStep(Callback):
         self.seed = seed
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Seed the generators of the CPU and of all accelerators."""
+        """Seed the generators of the CPU and of the device."""
         numbers = [self.seed, trainer.fit_loop.total_batch_idx, trainer.global_rank]
-        torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]))
+        seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+        torch.default_generator.manual_seed(seed)
+        device = trainer.strategy.root_device
+        if device.type != "cpu":  # torch.manual_seed takes 0.7 ms, because it prepares for devices that are not there
+            torch.get_device_module(device).manual_seed(seed)
 
 
 class CountSteps(Callback):
@@ -86,9 +90,7 @@ class BatchCurves(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Log the means over devices, if Lightning logs this step."""
-        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        is_logged = every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
-        if not is_logged or not isinstance(pl_module, SimCSEModule) or pl_module.step is None:
+        if not isinstance(pl_module, SimCSEModule) or pl_module.step is None or not logs_step(trainer):
             return
         batch = pl_module.step.batch
         curves = batch.curves
@@ -97,7 +99,7 @@ class BatchCurves(Callback):
         if pl_module.objective.for_dataset(batch.dataset).contrasts:
             curves |= {"duplicates": share_of_duplicates(batch)}
         if batch.dataset:
-            curves |= {f"loss/{batch.dataset}": trainer.callback_metrics["train/loss"].to(pl_module.device)}
+            curves |= {f"loss/{batch.dataset}": pl_module.step.loss}
         if not curves:
             return
         # A rank with one row has no negatives, so their similarity is nan there.
@@ -168,10 +170,12 @@ class SpeedCurves(Callback):
         assert self._since is not None
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
+        if not logs_step(trainer):
+            return
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
+        speeds = {"sentences_per_second": sentences / seconds, "waiting_for_data": self._waited / seconds}
         # as CPU tensors: Lightning would copy floats to the GPU, and wait for it
-        pl_module.log("speed/sentences_per_second", torch.tensor(sentences / seconds))
-        pl_module.log("speed/waiting_for_data", torch.tensor(self._waited / seconds))
+        pl_module.log_dict({f"speed/{name}": torch.tensor(value) for name, value in speeds.items()})
 
 
 class ProgressBar(RichProgressBar):
@@ -198,8 +202,8 @@ class ProgressBar(RichProgressBar):
         """Return the metrics to show."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
-        every, loss = trainer.log_every_n_steps, trainer.callback_metrics.get("train/loss")  # type: ignore[attr-defined]
-        if trainer.training and loss is not None and every and trainer.global_step % every == 0:
+        loss = trainer.callback_metrics.get("train/loss")
+        if trainer.training and loss is not None and logs_step(trainer):
             self._loss["train/loss"] = float(loss)
         return metrics | self._loss
 

@@ -11,10 +11,9 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from simcse_pl.results import VALIDATION, TrainingRun, split_and_metric
+from simcse_pl.results import TrainingRun
 from simcse_pl.utils.errors import Stopped, reraise_as
 from simcse_pl.utils.files import atomic_open
-from simcse_pl.utils.processes import is_first_process
 
 
 class StepsDone:
@@ -45,9 +44,9 @@ def write_curve_rows(path: Path, names: Iterable[str], rows: Iterable[Mapping[st
 
 
 class CurvesLogger(StepsDone, CSVLogger):
-    """Lightning's CSV logger, which continues an existing file, replaces it atomically, and saves each validation.
+    """Lightning's CSV logger, which continues an existing file, and replaces it atomically if there is a new column.
 
-    A checkpoint is written after a validation, so the file has all points up to the checkpoint.
+    Lightning saves each row at once, so the file has all points up to a checkpoint.
     """
 
     @property
@@ -57,12 +56,6 @@ class CurvesLogger(StepsDone, CSVLogger):
         if self._experiment is None:
             self._experiment = _Curves(self.log_dir)
         return self._experiment
-
-    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-        """Add a row, and save the file if the row is a validation."""
-        super().log_metrics(metrics, step)
-        if is_first_process() and any(split_and_metric(name)[0] == VALIDATION for name in metrics):
-            self.save()
 
 
 class TensorBoardCurves(StepsDone, TensorBoardLogger):
@@ -82,18 +75,17 @@ class TensorBoardCurves(StepsDone, TensorBoardLogger):
 
 
 class _Curves(ExperimentWriter):
-    """Holds all rows of the file."""
+    """Appends rows to the file, which it replaces if there is a new column."""
 
     def _check_log_dir_exists(self) -> None:
-        """Read existing rows; Lightning would remove the file."""
+        """Keep existing rows; Lightning would remove the file."""
         path = Path(self.metrics_file_path)
-        self.metrics = read_curve_rows(path) if path.exists() else []
+        rows = read_curve_rows(path) if path.exists() else []
+        self.metrics_keys = [*rows[0]] if rows else []
 
-    def save(self) -> None:
-        """Replace the file."""
-        if self.metrics:
-            self._record_new_keys()
-            write_curve_rows(Path(self.metrics_file_path), self.metrics_keys, self.metrics)
+    def _rewrite_with_new_header(self, fieldnames: Iterable[str]) -> None:
+        path = Path(self.metrics_file_path)
+        write_curve_rows(path, fieldnames, read_curve_rows(path))
 
 
 @contextmanager

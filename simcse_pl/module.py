@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from pydantic import NonNegativeInt, PositiveInt
+from pytorch_lightning import Trainer
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
@@ -41,16 +42,40 @@ class TrainingStep:
     """A training step: what its parts and callbacks need of it.
 
     Args:
+        number: the number of the step, from 1.
         batch: this device's rows, embedded if a loss asked for it.
         loss: the mean over devices, a scalar.
-        asked: above 0 if a signal asked one of the devices to stop, a scalar.
-        stops: the same, once it is known.
+        asked: above 0 if a signal asked one of several devices to stop, a scalar.
+        lr: the learning rate.
+        norm: the norm of the gradient, a scalar, once it is known.
     """
 
+    number: int
     batch: EmbeddedBatch
     loss: Tensor
-    asked: Tensor
-    stops: bool = False
+    asked: Tensor | None
+    lr: Any
+    norm: Tensor | None = None
+
+    def send(self) -> None:
+        """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""
+        numbers = torch.stack([x.float() for x in (self.loss, self.norm, self.asked) if x is not None])
+        streams = numbers.device.type not in ("cpu", "mps")
+        self._numbers = numbers.to("cpu", non_blocking=streams)
+        self.sent = torch.get_device_module(numbers.device).current_stream().record_event() if streams else None
+
+    def read(self) -> list[float]:
+        """Wait for the numbers: the loss, the norm, and whether one of several devices was asked to stop."""
+        if self.sent:
+            self.sent.synchronize()
+        numbers: list[float] = self._numbers.tolist()
+        return numbers
+
+
+def logs_step(trainer: Trainer) -> bool:
+    """Return whether Lightning logs the training step that ends. Values of other steps cost time, and are lost."""
+    every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    return every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
 
 
 class SimCSEModule(EncoderModule):
@@ -84,6 +109,7 @@ class SimCSEModule(EncoderModule):
         losses: the objective and the auxiliary losses by their config paths.
         step: the last training step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
+        stops: whether a step has told all processes that one of several was asked to.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
         embedded_datasets: the names of the data sets whose loss asks for embeddings; empty for a single one.
     """
@@ -132,7 +158,8 @@ class SimCSEModule(EncoderModule):
         equal = dict(self.named_buffers()).keys() - self.state_dict().keys() | {"queue.rows"}
         ignore_in_ddp(self, equal)
         self.step: TrainingStep | None = None
-        self.stop_asked = False
+        self.stop_asked = self.stops = False
+        self._unread: TrainingStep | None = None
         self.not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
         self.embedded_datasets: set[str | None] = set()
@@ -216,7 +243,7 @@ class SimCSEModule(EncoderModule):
         return loss
 
     def training_step(self, rows: Batch, batch_idx: int) -> Tensor:
-        """Return the loss of a training batch; log its mean over devices. The batch then enters the queue."""
+        """Return the loss of a training batch. The batch then enters the queue."""
         queue = self.queue.negatives() if self.queue else None
         progress = self.global_step / self.trainer.estimated_stepping_batches
         batch = self.batch_of(rows, progress, queue=queue)
@@ -224,13 +251,13 @@ class SimCSEModule(EncoderModule):
         if self.queue:
             self.queue.update(self.encoder, batch.inputs, self.chunk_size, batch.split)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
-        if not self.sharded:
+        if self.not_in_every_loss and not self.sharded:
             loss = sum((0 * parameter.sum() for parameter in self.not_in_every_loss), start=loss)
-        stop = torch.full_like(loss, self.stop_asked)
-        self.step = TrainingStep(batch, *mean_over_ranks(torch.stack([loss.detach(), stop])))
-        self.log("train/loss", self.step.loss)
+        mean, asked = loss.detach(), None
+        if self.trainer.world_size > 1:
+            mean, asked = mean_over_ranks(torch.stack([mean, torch.full_like(mean, self.stop_asked)]))
         lr = self.trainer.optimizers[0].param_groups[0]["lr"]
-        self.log("train/lr", torch.tensor(lr))  # Lightning would copy a float to the GPU, and wait for it
+        self.step = TrainingStep(self.global_step + 1, batch, mean, asked, lr)
         return loss
 
     def configure_gradient_clipping(
@@ -239,36 +266,57 @@ class SimCSEModule(EncoderModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the gradients by their norm, which is logged, or raise UserError if it or the loss is not finite.
+        """Clip the gradients by their norm, or raise UserError if it or the loss is not finite.
 
-        The check is the only synchronization with a GPU in a step, so it also reads whether to stop. In 16-mixed, the
-        norm may be infinite: the gradient scaler skips such steps and lowers its scale. Lightning cannot clip the
-        gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
+        In 16-mixed, the norm may be infinite: the gradient scaler skips such steps and lowers its scale. Lightning
+        cannot clip the gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
         """
+        assert self.step
         for parameter in self.not_in_every_loss:
             if parameter.grad is None:  # in training_step, a sharded one is not whole
                 parameter.grad = torch.zeros_like(parameter)
-        trained = [p for p in self.parameters() if p.grad is not None]
-        norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
-        norm = norm.full_tensor() if self.sharded else norm
-        self.log("train/grad_norm", norm)
-        self._check_step(norm)
+        trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained])
+        self.step.norm = norm = norm.full_tensor() if self.sharded else norm
+        self.step.send()
+        self.check_last_step()
+        self._unread = self.step
+        if self.step.sent is None:
+            self.check_last_step()
         if gradient_clip_val and gradient_clip_algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
         elif gradient_clip_val:
             torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
 
-    def _check_step(self, norm: Tensor) -> None:
-        """Read whether the step was asked to stop; raise UserError if its loss or the norm of its gradient is bad."""
-        step, scaled = self.step, self.trainer.precision == "16-mixed"
-        assert step
-        finite = step.loss.isfinite() & (norm.isfinite() | scaled)
-        is_finite, step.stops = torch.stack([finite, step.asked > 0]).cpu().tolist()
-        if not is_finite:
+    def check_last_step(self, *_: Any) -> None:
+        """Read whether a step was asked to stop; raise UserError if its loss or the norm of its gradient is not finite.
+
+        A GPU's step is read in the one after, and before a validation or a checkpoint, so that the GPU need not wait
+        for the host: its next step is already in its queue.
+        """
+        step, self._unread = self._unread, None
+        if step is None:
+            return
+        loss, norm, *asked = step.read()
+        self.stops = any(asked)
+        if not math.isfinite(loss) or not (math.isfinite(norm) or self.trainer.precision == "16-mixed"):
             raise UserError(
-                f"step {self.global_step + 1}: the loss is {step.loss:.3g} and its gradient's norm {float(norm):.3g}, "
-                f"in {self._name_rows(step.batch)}: lower optimizer.lr, or check these rows"
+                f"step {step.number}: the loss is {loss:.3g} and its gradient's norm {norm:.3g}, in "
+                f"{self._name_rows(step.batch)}: lower optimizer.lr, or check these rows"
             )
+
+    on_validation_start = on_train_end = check_last_step
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save no weights that are not finite."""
+        self.check_last_step()
+        super().on_save_checkpoint(checkpoint)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Log the step, after the callbacks, of which one may end the training here."""
+        if self.step and logs_step(self.trainer):
+            values = {"loss": self.step.loss, "lr": torch.as_tensor(self.step.lr), "grad_norm": self.step.norm}
+            self.log_dict({f"train/{name}": value for name, value in values.items() if value is not None})
 
     def _name_rows(self, batch: EmbeddedBatch) -> str:
         """Return the numbers of the rows of all devices' batch, for a message."""
@@ -276,7 +324,7 @@ class SimCSEModule(EncoderModule):
         if batch.rows is None:
             return "unknown rows"
         rows = batch.gather(torch.from_numpy(batch.rows).to(self.device)) + 1
-        return f"rows {', '.join(map(str, rows.tolist()))} of {data.sets[batch.dataset or ''].train}"
+        return f"rows {', '.join(map(str, rows.cpu().tolist()))} of {data.sets[batch.dataset or ''].train}"
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return the optimizer of all weights and its schedule, advanced every step."""

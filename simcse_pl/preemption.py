@@ -72,7 +72,7 @@ class Preemption(Callback):
         """
         pl_module.stop_asked = self._received is not None
         several = trainer.world_size > 1
-        if not (pl_module.step is not None and pl_module.step.stops if several else pl_module.stop_asked):
+        if not (pl_module.stops if several else pl_module.stop_asked):
             return
         received = self._received or signal.SIGTERM
         progress = trainer.fit_loop.epoch_loop.batch_progress

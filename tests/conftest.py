@@ -67,7 +67,7 @@ def quiet_trainer(**options):
     import pytorch_lightning as pl
 
     off = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
-    return pl.Trainer(accelerator="cpu", num_sanity_val_steps=0, **off | options)
+    return pl.Trainer(**{"accelerator": "cpu", "num_sanity_val_steps": 0, **off, **options})
 
 
 def ready_data(encoder, evaluator, train=None):

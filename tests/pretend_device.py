@@ -37,6 +37,8 @@ _BACKEND = SimpleNamespace(  # what torch asks of a device's module; random numb
     current_device=lambda: 0,
     device_count=lambda: 1,
     manual_seed_all=lambda seed: None,
+    manual_seed=lambda seed: None,
+    current_stream=lambda: SimpleNamespace(record_event=lambda: SimpleNamespace(synchronize=lambda: None)),
     get_amp_supported_dtype=lambda: [torch.bfloat16, torch.float16],
     get_rng_state=lambda device=None: torch.get_rng_state(),
     set_rng_state=lambda state, device=None: torch.set_rng_state(state),

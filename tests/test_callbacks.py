@@ -138,20 +138,22 @@ def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
     clock = iter([10.0, 13.0, 14.0, 18.0, 30.0, 31.0])  # a step from 10 to 13, one from 14 to 18; validation; 30 to 31
     monkeypatch.setattr("simcse_pl.callbacks.time.perf_counter", lambda: next(clock))
     logged = []
-    module = SimpleNamespace(log=lambda name, value: logged.append(float(value)))
+    module = SimpleNamespace(log_dict=lambda values: logged.extend(map(float, values.values())))
+    trainer = SimpleNamespace(log_every_n_steps=1, global_step=1, should_stop=False)
     batch = {"input_ids": torch.zeros(5, 2, 7)}
     speed = SpeedCurves()
     for validated in (False, False, True):
         if validated:
-            speed.on_validation_end(None, module)
-        speed.on_train_batch_start(None, module, batch, 0)
-        speed.on_train_batch_end(None, module, None, batch, 0)
+            speed.on_validation_end(trainer, module)
+        speed.on_train_batch_start(trainer, module, batch, 0)
+        speed.on_train_batch_end(trainer, module, None, batch, 0)
     assert logged == pytest.approx([10 / 3, 0, 10 / 5, 1 / 5, 10 / 1, 0])  # sentences per second, share of waiting
 
 
 def test_each_batch_is_seeded_by_seed_number_and_rank():
     def drawn(seed, batch, rank=0):
-        trainer = SimpleNamespace(fit_loop=SimpleNamespace(total_batch_idx=batch), global_rank=rank)
+        strategy, loop = SimpleNamespace(root_device=torch.device("cpu")), SimpleNamespace(total_batch_idx=batch)
+        trainer = SimpleNamespace(fit_loop=loop, global_rank=rank, strategy=strategy)
         torch.rand(batch + 3)  # earlier draws have no effect
         SeedEveryStep(seed).on_train_batch_start(trainer, None, None, 0)
         return tuple(torch.rand(4).tolist())

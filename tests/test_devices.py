@@ -18,11 +18,45 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from tests.conftest import SENTENCES, adamw
+from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES, adamw, quiet_trainer
 from tests.helpers import composed
 from tests.losses.cases import CASES, attached, batch_of, load
 from tests.pretend_device import DEVICE, Pretend, PretendStrategy
 from tests.senteval_bundle import write_bundle
+
+
+@pytest.mark.parametrize(("bad", "every"), [(2, 10), (3, 3)], ids=["before the next step", "before a checkpoint"])
+def test_a_loss_that_is_not_finite_ends_the_run_one_step_later_and_saves_nothing(
+    make_model, sentences, pairs, bad, every
+):
+    class Bad(ContrastiveLoss):
+        steps = -1  # the first call is before training
+
+        def forward(self, batch):
+            self.steps += 1
+            return super().forward(batch) * (torch.nan if self.steps == bad else 1)
+
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
+    scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs)}
+    data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
+    module = SimCSEModule(encoder, Bad(), adamw())
+    saved, started = [], []
+    options = {"accelerator": "auto", "strategy": PretendStrategy(), "inference_mode": False, "max_epochs": -1}
+    options |= {"max_steps": 9, "check_val_every_n_epoch": None, "val_check_interval": 10}
+
+    class Save(pl.Callback):
+        def on_train_batch_end(self, trainer, *_):
+            if trainer.global_step % every == 0:
+                trainer.save_checkpoint(sentences.parent / "last.ckpt")
+                saved.append(trainer.global_step)
+
+        def on_train_batch_start(self, trainer, *_):
+            started.append(trainer.global_step + 1)
+
+    with Pretend(), pytest.raises(UserError, match=f"^step {bad}: the loss is nan .* in rows"):
+        quiet_trainer(callbacks=[Save()], **options).fit(module, data)
+    assert not saved and started[-1] == (bad if every == bad else bad + 1)
 
 
 def test_encoding_waits_once_for_64_batches(make_model):
@@ -39,8 +73,8 @@ def test_encoding_waits_once_for_64_batches(make_model):
 
 
 @pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:Found .* module")
-def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs):
-    """With the default callbacks and a queue. The first steps fill caches and do not count."""
+def test_a_step_waits_for_no_device(make_model, tmp_path, sentences, pairs):
+    """With the default callbacks and a queue. The first steps fill caches, and the last one is logged."""
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
     scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs), "test": str(pairs)}
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
@@ -63,7 +97,7 @@ def test_a_run_synchronizes_once_per_step(make_model, tmp_path, sentences, pairs
             **{"num_sanity_val_steps": 0, "enable_model_summary": False},
         )
         train_and_test(trainer, module, data, record)
-        assert np.diff(waits[4:]).tolist() == [1] * 4
+        assert np.diff(waits[4:]).tolist() == [0] * 4
         assert encoder.device == DEVICE
         measured = measure_tasks(encoder, suite)
     assert not measured.failed

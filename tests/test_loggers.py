@@ -2,11 +2,14 @@
 
 import pandas
 import pytest
+import torch
+from pytorch_lightning.demos.boring_classes import BoringModel
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from simcse_pl.loggers import CurvesLogger, TensorBoardCurves
 from simcse_pl.results import TrainingRun
+from tests.conftest import quiet_trainer
 
 
 def curves(folder):
@@ -26,12 +29,22 @@ def test_an_existing_file_is_continued(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 
 
-def test_a_validation_is_saved_immediately(tmp_path):
-    logger = curves(tmp_path)
-    logger.log_metrics({"train/loss": 0.5}, step=0)
-    assert not (tmp_path / "metrics.csv").exists()
-    logger.log_metrics({"val/spearman": 0.75}, step=0)
-    assert pandas.read_csv(tmp_path / "metrics.csv")["val/spearman"].dropna().tolist() == [0.75]
+@pytest.mark.filterwarnings("ignore:.*num_workers", "ignore:.*have no `val_dataloader`")
+def test_each_row_is_in_the_file_at_once_so_that_none_before_a_checkpoint_is_lost(tmp_path):
+    rows = []
+
+    class Model(BoringModel):
+        def training_step(self, batch, batch_idx):
+            path = tmp_path / "metrics.csv"
+            rows.append(path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else [])
+            self.log("train/loss", torch.tensor(float(batch_idx)))
+            if batch_idx == 2:
+                self.log("train/new", torch.tensor(0.0))
+            return super().training_step(batch, batch_idx)
+
+    quiet_trainer(max_steps=4, log_every_n_steps=1, logger=curves(tmp_path)).fit(Model())
+    assert [len(seen) for seen in rows] == [0, 1, 2, 3]
+    assert pandas.read_csv(tmp_path / "metrics.csv")["train/loss"].tolist() == [0, 1, 2, 3]
 
 
 def test_tensorboard_has_one_file_with_the_options_and_the_best_scores(tmp_path):

@@ -5,6 +5,7 @@ import math
 import re
 from functools import partial, partialmethod
 
+import pandas
 import peft
 import pytest
 import pytorch_lightning as pl
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs, measure
+from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.losses.loss import Loss
 from simcse_pl.methods.momentum_queue import MomentumQueue
@@ -157,9 +159,9 @@ def test_fp16_skips_a_step_whose_gradient_overflows_and_halves_the_scale(encoder
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
-def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(encoder, precision):
+def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(encoder, tmp_path, precision):
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear())
-    norms, clipped, logged, rates = [], [], [], []
+    norms, clipped = [], []
 
     def norm():
         gradients = [x.grad.double().flatten() for x in module.parameters() if x.grad is not None]
@@ -172,15 +174,13 @@ def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_r
         def on_before_zero_grad(self, trainer, pl_module, optimizer):
             clipped.extend(norm())
 
-        def on_train_batch_end(self, trainer, *_):
-            logged.append(trainer.callback_metrics["train/grad_norm"].item())
-            rates.append(trainer.callback_metrics["train/lr"].item())
-
-    options = {"gradient_clip_val": 1e-3, "precision": precision}
+    logger = CurvesLogger(tmp_path, name="", version="")
+    options = {"gradient_clip_val": 1e-3, "precision": precision, "logger": logger}
     trainer(Record(), max_steps=3, **options).fit(module, view_loader(encoder))
     assert len(clipped) >= 2 and clipped == pytest.approx([1e-3] * len(clipped), rel=1e-3)
-    assert logged == pytest.approx(norms, rel=1e-5)
-    assert rates == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
+    logged = pandas.read_csv(tmp_path / "metrics.csv")
+    assert logged["train/grad_norm"].tolist() == pytest.approx(norms, rel=1e-5)
+    assert logged["train/lr"].tolist() == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
 
 
 class Norm(Loss):
