@@ -3,7 +3,7 @@
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,7 +37,9 @@ class EmbeddedBatch:
         positive_encoder: the encoder of all views but the first, if it is another one.
         chunk_size: the number of rows that are encoded at once, or their mean (see gradient_cache.py); None for all.
         shared_dropout: whether all views of a row have the same dropout masks.
-        progress: the share of the training steps that are done, in [0, 1], for weights that change during training.
+        progress: the share of the training steps that are done, in [0, 1], for weights that change during training. It
+            is a float32 scalar in a captured step.
+        drawn: what losses drew on the host before the step (see Loss.draw); a loss that is not in it draws in the step.
         counts: the number of rows that each device holds; None to ask the other devices.
 
     Attributes:
@@ -58,7 +60,8 @@ class EmbeddedBatch:
     positive_encoder: SentenceEncoder | None = None
     chunk_size: float | None = None
     shared_dropout: bool = False
-    progress: float = 1.0
+    progress: float | Tensor = 1.0
+    drawn: Mapping["Loss", int] = field(default_factory=dict)
     counts: tuple[int, ...] | None = None
     curves: dict[str, Tensor] = field(default_factory=dict)
     embedded: bool = False
@@ -214,6 +217,7 @@ class Loss(nn.Module, ABC):
         truncatable: whether the loss depends on the embeddings alone, so that it is defined for their first
             dimensions too (see MatryoshkaLoss).
         needs: what rows must have; None for nothing.
+        capturable: whether a step with this loss can be a CUDA graph.
 
     Examples:
         >>> ContrastiveLoss(temperature=0.05)(torch.randn(8, 16), torch.randn(8, 16)).shape
@@ -224,6 +228,7 @@ class Loss(nn.Module, ABC):
     mean_of_rows: ClassVar[bool] = True
     contrasts: ClassVar[bool] = False
     truncatable: ClassVar[bool] = False
+    capturable: ClassVar[bool] = True
     needs: Needs | None = None
 
     def __init__(self, weight: NonNegativeFloat = 1.0) -> None:
@@ -247,6 +252,10 @@ class Loss(nn.Module, ABC):
     def for_dataset(self, name: str | None) -> "Loss":
         """Return the loss of a data set."""
         return self
+
+    def draw(self, encoder: SentenceEncoder) -> int | None:
+        """Return what the host draws for a step, such as a layer, or None; a CUDA graph is for one such value."""
+        return None
 
     @abstractmethod
     def forward(self, batch: EmbeddedBatch) -> Tensor:

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, DataCollatorForLanguageModeling, PreTrainedModel
+from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
@@ -55,8 +56,9 @@ class TokenMaskingLoss(Loss):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the masks."""
         tokenizer = encoder.tokenizer
-        probability = 1.0 if self.whole_words else self.probability  # `mask` chooses whole words before the collator
-        self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=probability)
+        if tokenizer.mask_token_id is None:
+            raise UserError(f"the tokenizer of {tokenizer.name_or_path} has no mask token: choose another model")
+        self._mask_token, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
         self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
         if self.whole_words:
             with reraise_as("whole_words=true", users_too=True):
@@ -84,15 +86,21 @@ class TokenMaskingLoss(Loss):
 
         `begins_word`, [..., tokens], says which tokens begin a word; if it is None, the tokenizer does.
         """
-        excluded = torch.isin(input_ids, self.special_ids)
-        with input_ids.device:  # where the collator draws
+        excluded, shape = torch.isin(input_ids, self.special_ids), input_ids.shape
+        probability = self.probability
+        with input_ids.device:  # draws there, in the order of transformers' collator
             if self.whole_words:
                 begins = self.begins_word[input_ids] if begins_word is None else begins_word
                 begins = begins | excluded.roll(1, dims=-1)  # a word begins after a special token, too
-                word = begins.cumsum(dim=-1).clamp(max=input_ids.shape[-1] - 1)
-                excluded |= (torch.rand(input_ids.shape) >= self.probability).gather(-1, word)
-            masked, labels = self._collator.torch_mask_tokens(input_ids.clone(), special_tokens_mask=excluded)
-        return masked, labels
+                word = begins.cumsum(dim=-1).clamp(max=shape[-1] - 1)
+                excluded |= (torch.rand(shape) >= probability).gather(-1, word)
+                probability = 1.0
+            chosen = torch.bernoulli(torch.full(shape, probability).masked_fill_(excluded, 0)).bool()
+            replaced = torch.bernoulli(torch.full(shape, 0.8)).bool()
+            random = torch.bernoulli(torch.full(shape, 0.5)).bool()
+            new = torch.randint(self._vocabulary, shape).where(random, input_ids)
+            new = new.masked_fill_(replaced, self._mask_token)
+        return new.where(chosen, input_ids), input_ids.masked_fill(~chosen, NOT_CHOSEN)
 
 
 class MLMHead(nn.Module):
@@ -223,12 +231,27 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         """Return the sum of the cross-entropy over the chosen tokens of some sequences, [1]."""
         states, labels = [], []
         for _, group in groups.split(backbone, sequences):
-            wanted = group.pop("labels")
+            wanted = group.pop("labels").flatten()
             chosen = wanted != NOT_CHOSEN
-            states.append(self.states(backbone, group)[chosen])
-            labels.append(wanted[chosen])
+            if chosen.is_cpu:
+                places = chosen.nonzero().squeeze(1)
+            else:  # a number of places that a GPU does not wait for; cross_entropy ignores those that were not chosen
+                places = chosen.byte().argsort(descending=True, stable=True)[: self._most_chosen(len(chosen))]
+            states.append(self.states(backbone, group).flatten(0, 1)[places])
+            labels.append(wanted[places])
+        kept, count = torch.cat(labels), (sequences["labels"] != NOT_CHOSEN).sum()
         scores = self.head(torch.cat(states))  # at the chosen positions only: the vocabulary is large
-        return F.cross_entropy(scores, torch.cat(labels), reduction="sum").view(1)
+        total = F.cross_entropy(scores, kept, reduction="sum")
+        return total.where((kept != NOT_CHOSEN).sum() == count, torch.nan).view(1)
+
+    def _most_chosen(self, tokens: int) -> int:
+        """Return the most of some tokens that `mask` chooses.
+
+        Without whole words, it is that of 1e21 draws (Bernstein's inequality). The loss of more would be NaN.
+        """
+        mean = self.probability * tokens
+        most = mean + 17 + math.sqrt(17**2 + 100 * mean)
+        return tokens if self.whole_words else min(tokens, math.ceil(most))
 
     def states(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:
         """Return the hidden states of masked sequences, [sequences, tokens, dim]."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, check_head_is_kept
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
-from simcse_pl.utils.distributed import from_first_rank
+from simcse_pl.utils.distributed import from_first_rank, world_size
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Batch, RowKind
@@ -130,10 +130,14 @@ class InnerLayer(Loss):
         """Check the rows for the objective."""
         self.objective.check_rows(rows)
 
+    def draw(self, encoder: SentenceEncoder) -> int:
+        """Return the layer that the first device draws."""
+        layer = torch.randint(1, encoder.backbone.config.num_hidden_layers, (1,))
+        return int(layer if world_size() == 1 else from_first_rank(layer.to(encoder.device)))
+
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of a layer that the first device draws."""
-        last = batch.encoder.backbone.config.num_hidden_layers
-        layer = int(from_first_rank(torch.randint(1, last, (1,), device=batch.embeddings.device)))
+        """Return the loss of a layer that is drawn."""
+        layer = batch.drawn[self] if self in batch.drawn else self.draw(batch.encoder)
 
         def pool(inputs: Batch) -> Tensor:
             rows, views = inputs["input_ids"].shape[:2]

@@ -85,6 +85,7 @@ class WhitenedContrastiveLoss(Loss):
     """
 
     contrasts = True
+    capturable = False  # `eigh` waits for a GPU
     needs = Needs(negatives=False)
 
     def __init__(

@@ -275,7 +275,9 @@ class SentenceEncoder(nn.Module):
         if self.template_bias == "always" or (self.training and self.template_bias != "none"):
             from simcse_pl.models.template_bias import bare_templates
 
-            bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias)
+            waits = inputs["input_ids"].is_cpu or not self.training
+            most = None if waits else self.templates.most_kinds(*inputs["input_ids"].shape)
+            bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias, most)
             vectors = vectors - self._pool_pass(bare, of_pooling, num_layers)[kinds]
         return vectors
 

@@ -4,11 +4,13 @@ import torch
 from torch import Tensor
 
 from simcse_pl.models.templates import TemplateBias
-from simcse_pl.models.tokenization import SENTENCE_MASK
+from simcse_pl.models.tokenization import SENTENCE_MASK, hash_token_ids
 from simcse_pl.utils.types import Batch
 
 
-def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Batch, Batch, Tensor]:
+def bare_templates(
+    inputs: Batch, padding: int, bias: TemplateBias, most: int | None = None
+) -> tuple[Batch, Batch, Tensor]:
     """Return a batch's templates without their sentences, one row per distinct template and length of a sentence.
 
     In plain terms: nothing attends to the sentence, and the template's tokens keep their positions. Their states are
@@ -19,6 +21,8 @@ def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Bat
         padding: the id of the pad token.
         bias: with `padded_train_only`, pad tokens, which are attended to, take the sentence's place (CoT-BERT, Zhang et
             al. 2024).
+        most: the number of rows to return, which is at least that of the distinct ones, so that a GPU does not wait for
+            their number; None for the distinct ones.
 
     Returns:
         What the backbone reads, [rows, tokens]; what the pooling reads, where no token is a sentence's; and the row of
@@ -28,7 +32,14 @@ def bare_templates(inputs: Batch, padding: int, bias: TemplateBias) -> tuple[Bat
     blank = padding if padded else int(padding == 0)  # RoBERTa's position ids do not count the pad token
     ids = inputs["input_ids"].masked_fill(inputs[SENTENCE_MASK] == 1, blank)
     kinds = torch.stack([ids, inputs["attention_mask"], inputs[SENTENCE_MASK]], dim=1)
-    distinct, rows = kinds.unique(dim=0, return_inverse=True)
+    if most is None:
+        distinct, rows = kinds.unique(dim=0, return_inverse=True)
+    else:
+        keys = hash_token_ids({"input_ids": kinds.flatten(1), "attention_mask": torch.ones_like(kinds.flatten(1))})
+        first = (keys == keys.unsqueeze(1)).byte().argmax(dim=1)  # the first row of the same kind
+        is_first = first == torch.arange(len(first), device=first.device)
+        distinct = kinds[is_first.byte().argsort(descending=True, stable=True)[:most]]
+        rows = (is_first.cumsum(dim=0) - 1)[first]
     ids, mask, sentence = distinct.unbind(dim=1)
     tokens = {name: torch.zeros_like(ids) for name in inputs} | {"input_ids": ids, "attention_mask": mask - sentence}
     return tokens | ({"attention_mask": mask} if padded else {}), tokens, rows

@@ -92,7 +92,7 @@ class Templates:
         self._of_prompts: dict[str | None, _Template] = {None: self._of_views[0] if self.texts else _PLAIN}
         for name, text in self.prompts.items():
             self._of_prompts[name] = self._template(text if SENTENCE in text else text + SENTENCE)
-        self._all = [*self._of_views, *self._of_prompts.values()]
+        self._all = [*self._of_views[1:], *self._of_prompts.values()]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         leading = [*map(operator.eq, empty, word), False].index(False)
         self.special = leading, len(empty) - leading
@@ -148,6 +148,13 @@ class Templates:
     def prefix_length(self) -> int:
         """The most tokens of a prefix."""
         return max(len(template.parts[0]) for template in self._of_prompts.values())
+
+    def most_kinds(self, sentences: int, width: int) -> int:
+        """Return the most pairs of a template and a length of the sentence in a batch [sentences, width]."""
+        if self.as_text != "never":  # a template's tokens depend on the sentence
+            return sentences
+        longest = (width - sum(self.special) - sum(map(len, template.parts)) for template in self._all)
+        return min(sentences, sum(max(0, length + 1) for length in longest))
 
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""

@@ -169,6 +169,22 @@ def test_without_chosen_tokens_the_loss_is_0_and_every_weight_has_a_gradient(enc
     assert all(weight.grad is not None and not weight.grad.any() for weight in both.parameters())
 
 
+def test_more_tokens_than_a_gpu_has_places_for_make_the_loss_nan(encoder, monkeypatch):
+    """It takes a number of places that holds all that are chosen, and the loss is that of the CPU."""
+    loss, batch = attached(MaskedLanguageModeling(probability=0.9), encoder), batch_of(encoder)
+    losses = []
+    for places in (None, 1000, 8):
+        if places:
+            monkeypatch.setattr(torch.Tensor, "is_cpu", property(lambda _: False), raising=False)
+            monkeypatch.setattr(loss, "_most_chosen", lambda _, places=places: places)
+        torch.manual_seed(5)
+        losses.append(loss(batch).item())
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5) and np.isnan(losses[2])
+    monkeypatch.undo()
+    assert 0.15 * 10**4 < MaskedLanguageModeling()._most_chosen(10**4) < 0.2 * 10**4
+    assert MaskedLanguageModeling(whole_words=True)._most_chosen(10**4) == 10**4
+
+
 def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
     with pytest.raises(UserError, match="has no masked-language-model head .*head=new initializes"):

@@ -12,6 +12,7 @@ from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.models.template_bias import bare_templates
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import SENTENCE_MASK, tokenize
 from simcse_pl.utils.errors import UserError
@@ -205,3 +206,16 @@ def test_the_bias_is_the_template_alone_with_positions_shifted_by_the_length(arc
     plain = load(template_bias="none").encode(TEXTS)
     assert torch.equal(load(template_bias="train_only").encode(TEXTS), plain)
     assert (plain - expected).abs().amax(dim=1).min() > 0.1
+
+
+def test_a_gpu_gets_a_fixed_number_of_bare_templates_that_holds_all(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", template=[PROMPT, SECOND], max_length=40)
+    limit = encoder.templates.longest_sentence(40)
+    rows = [("dogs " * length,) * 2 for length in [*range(limit + 1), 3, 3]]  # of every length
+    inputs = ViewCollator(encoder.tokenizer, limit, Templates(encoder.tokenizer, [PROMPT, SECOND], True))(rows)
+    inputs = {name: x.flatten(0, 1) for name, x in inputs.items()}
+    most = encoder.templates.most_kinds(*inputs["input_ids"].shape)
+    for bias in ("train_only", "padded_train_only"):
+        (expected, *_, places), (found, *_, own) = (bare_templates(inputs, 0, bias, number) for number in (None, most))
+        assert len(expected["input_ids"]) <= len(found["input_ids"]) == most < len(own)
+        assert all(x[places].equal(found[name][own]) for name, x in expected.items())
