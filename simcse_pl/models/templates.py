@@ -5,6 +5,7 @@ to all of the first. Prompts with names, such as `query`, take the place of the 
 """
 
 import functools
+import itertools
 import logging
 import operator
 import re
@@ -35,18 +36,12 @@ _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Template:
     """The texts before, between and after the occurrences of the sentence, and their tokens."""
 
     texts: Sequence[str] = ("", "")
-    parts: Sequence[Sequence[int]] = ((), ())
-
-    def span(self, length: int, special: tuple[int, int]) -> tuple[int, int]:
-        """Return where the last occurrence of the sentence begins and ends in a sequence of some length."""
-        end = length - special[1] - len(self.parts[-1])
-        of_sentences = length - sum(special) - sum(map(len, self.parts))
-        return end - of_sentences // (len(self.parts) - 1), end
+    parts: Sequence[Tokens] = (np.empty(0, np.int64),) * 2
 
 
 _PLAIN = _Template()
@@ -105,7 +100,7 @@ class Templates:
             raise UserError(f"template={text!r}: the tokenizer has no mask token; remove {match[0]}")
         *before, last = _MASK.sub(mask or "", text).split(SENTENCE)
         parts = [*(part.rstrip() for part in before), last]
-        tokens = [self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in parts]
+        tokens = [np.array(self.tokenizer(part, add_special_tokens=False)["input_ids"], np.int64) for part in parts]
         return _Template([*before, last], tokens)
 
     def check_prompt(self, name: str | None) -> None:
@@ -117,7 +112,7 @@ class Templates:
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
         """Raise UserError unless the templates have as many mask tokens as a pooling reads, and fit a template_bias."""
         mask = self.tokenizer.mask_token_id
-        if masks > min(sum(part.count(mask) for part in template.parts) for template in self._all):
+        if masks > min(sum(np.count_nonzero(part == mask) for part in template.parts) for template in self._all):
             given = f"template={self.texts or 'null'}"
             raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
         if bias != "none" and (not self.texts or any(len(template.parts) != 2 for template in self._all)):
@@ -142,7 +137,7 @@ class Templates:
             return before
         joined = tokenize(self.tokenizer, [before + sentence for sentence in _EXAMPLES], 512)
         apart = tokenize(self.tokenizer, _EXAMPLES, 512)
-        return before if joined == [self._applied(ids, template).tolist() for ids in apart] else None
+        return before if joined == [np.concatenate(self._applied(ids, template)).tolist() for ids in apart] else None
 
     @property
     def prefix_length(self) -> int:
@@ -208,40 +203,45 @@ class Templates:
             chosen = self._of_views
         else:
             chosen = [self._of_prompts[name] for name in prompts or [None]]
-        views_of_row = views or len(tokens)
-        templates = [chosen[min(i % views_of_row, len(chosen) - 1)] for i in range(len(tokens))]
-        applied: Sequence[Tokens | Sequence[int]] = tokens
+        which = np.minimum(np.arange(len(tokens)) % (views or len(tokens)), len(chosen) - 1)
+        # of each sentence's template: its tokens, those after the sentence, and how often it has the sentence
+        kinds = [(sum(map(len, one.parts)), len(one.parts[-1]), len(one.parts) - 1) for one in chosen]
+        around, after, times = np.array(kinds)[which].T
+        special, lengths = sum(self.special), np.array([*map(len, tokens)], np.int64)
+        pieces: Sequence[Tokens | Sequence[int]] = tokens
         if chosen != [_PLAIN]:
-            as_text = self.as_text == "always" or (self.as_text == "test_only" and views is None)
-            applied = self._applied_as_text(tokens, templates) if as_text else [*map(self._applied, tokens, templates)]
-        longest = max(1, *map(len, applied))  # a decoder's tokenizer makes no token of an empty sentence
-        width = -(-longest // self.multiple_of) * self.multiple_of
-        ids = np.full((len(tokens), width), self.tokenizer.pad_token_id, dtype=np.int64)
-        attended = np.zeros_like(ids)
-        for row, sequence in enumerate(applied):
-            ids[row, : len(sequence)] = sequence
-            attended[row, : len(sequence)] = 1
-        arrays = {"input_ids": ids, "token_type_ids": np.zeros_like(ids), "attention_mask": attended}
+            templates = [chosen[number] for number in which.tolist()]
+            if self.as_text == "always" or (self.as_text == "test_only" and views is None):
+                pieces = self._applied_as_text(tokens, templates)
+                lengths = np.array([*map(len, pieces)])
+            else:
+                pieces = [*itertools.chain.from_iterable(map(self._applied, tokens, templates))]
+                lengths = special + around + (lengths - special) * times
+        longest = lengths.max(initial=1)  # a decoder's tokenizer makes no token of an empty sentence
+        places = np.arange(-(-longest // self.multiple_of) * self.multiple_of)
+        attended = places < lengths[:, None]
+        ids = np.full(attended.shape, self.tokenizer.pad_token_id, dtype=np.int64)
+        ids[attended] = np.concatenate(pieces, dtype=np.int64, casting="unsafe")  # an empty list is of floats
+        arrays = {"input_ids": ids, "token_type_ids": np.zeros_like(ids), "attention_mask": attended.astype(np.int64)}
         inputs = {name: torch.from_numpy(arrays[name]) for name in self.tokenizer.model_input_names}
         if self.with_sentence_mask or ((views or 1) > 1 and len(chosen) > 1):
-            lengths = map(len, applied)
-            spans = [template.span(length, self.special) for template, length in zip(templates, lengths, strict=True)]
-            starts, ends = torch.tensor(spans).T.unsqueeze(-1)
-            places = torch.arange(width)
-            inputs[SENTENCE_MASK] = ((starts <= places) & (places < ends)).long()
+            ends = lengths - self.special[1] - after
+            starts = ends - (lengths - special - around) // times
+            of_sentence = (starts[:, None] <= places) & (places < ends[:, None])
+            inputs[SENTENCE_MASK] = torch.from_numpy(of_sentence.astype(np.int64))
         return inputs
 
     def text_of(self, view: int) -> str:
         """Return the template of a view."""
         return self.texts[min(view, len(self.texts) - 1)]
 
-    def _applied(self, tokens: Tokens | Sequence[int], template: _Template) -> Tokens:
-        """Put a sentence into a template, between the leading and the trailing special tokens."""
+    def _applied(self, tokens: Tokens | Sequence[int], template: _Template) -> list[Tokens | Sequence[int]]:
+        """Return the pieces of a sentence in a template, between the leading and the trailing special tokens."""
         start, end = self.special[0], len(tokens) - self.special[1]
         parts = [tokens[:start], template.parts[0]]
         for part in template.parts[1:]:
             parts += [tokens[start:end], part]
-        return np.concatenate([np.asarray(part, dtype=np.int64) for part in [*parts, tokens[end:]]])
+        return [*parts, tokens[end:]]
 
     def _applied_as_text(
         self, tokens: Sequence[Tokens | Sequence[int]], templates: Sequence[_Template]
