@@ -35,7 +35,7 @@ _DECIDING = (
 )
 _NOT_DECIDING = {
     *("name", "train", "validation", "test"),
-    *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile"),
+    *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from simcse_pl.utils.types import Batch, RowKind, default_roles
 
 if TYPE_CHECKING:
     from simcse_pl.methods.momentum_queue import MomentumQueue
+    from simcse_pl.speed.captured import CapturedSteps
 
 
 @dataclass
@@ -101,6 +102,7 @@ class SimCSEModule(EncoderModule):
         gradient_checkpointing: recompute the activations inside layers in the backward pass.
         freeze_layers: freeze the word embeddings and this many layers; None to train all. Parameters
             that no loss depends on are always frozen.
+        cuda_graph: capture whole training steps as CUDA graphs (see speed/captured.py); `auto`: where that is possible.
         compile: compile the backbone for training with torch.compile, once for all lengths and batch sizes; or a mode
             of torch.compile, such as `reduce-overhead` (a CUDA graph for each shape). Lengths are then multiples of 8.
 
@@ -128,6 +130,7 @@ class SimCSEModule(EncoderModule):
         gradient_checkpointing: bool = False,
         freeze_layers: NonNegativeInt | None = None,
         compile: bool | str = False,
+        cuda_graph: bool | Literal["auto"] = False,
     ) -> None:
         super().__init__(encoder)
         if positive_encoder and (queue or shared_dropout_mask):
@@ -145,6 +148,8 @@ class SimCSEModule(EncoderModule):
         self.queue = queue
         self.optimizer, self.scheduler = optimizer, scheduler
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
+        self.cuda_graph: bool | str = cuda_graph
+        self.captured: CapturedSteps | None = None
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
             prepare_backbone(trained, gradient_checkpointing, freeze_layers)
@@ -198,8 +203,10 @@ class SimCSEModule(EncoderModule):
             if data and data.templates is not templates and (templates.texts or templates.with_sentence_mask):
                 raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
             self.prepare(data.rows if data else None)
+        if stage == "fit" and self.cuda_graph:
+            self.captured = optional("speed.captured.captured_steps")(self, self.trainer)
 
-    def batch_of(self, rows: Mapping[str, Any], progress: float = 1.0, **further: Any) -> EmbeddedBatch:
+    def batch_of(self, rows: Mapping[str, Any], progress: float | Tensor = 1.0, **further: Any) -> EmbeddedBatch:
         """Return rows as the losses take them: embedded when a loss asks for it.
 
         Args:
@@ -242,14 +249,25 @@ class SimCSEModule(EncoderModule):
             loss = loss + term.weight * value
         return loss
 
-    def training_step(self, rows: Batch, batch_idx: int) -> Tensor:
-        """Return the loss of a training batch. The batch then enters the queue."""
+    def embedded_loss(
+        self, rows: Mapping[str, Any], progress: float | Tensor, **further: Any
+    ) -> tuple[EmbeddedBatch, Tensor]:
+        """Return a batch and its loss. The batch then enters the queue. The arguments are those of `batch_of`."""
         queue = self.queue.negatives() if self.queue else None
-        progress = self.global_step / self.trainer.estimated_stepping_batches
-        batch = self.batch_of(rows, progress, queue=queue)
+        batch = self.batch_of(rows, progress, queue=queue, **further)
         loss = self.loss(batch)
         if self.queue:
             self.queue.update(self.encoder, batch.inputs, self.chunk_size, batch.split)
+        return batch, loss
+
+    def training_step(self, rows: Batch, batch_idx: int) -> Tensor:
+        """Return the loss of a training batch; without a gradient if a CUDA graph has made the whole step."""
+        progress = self.global_step / self.trainer.estimated_stepping_batches
+        drawn = self.captured.draw() if self.captured else {}
+        if self.captured and (step := self.captured.step(rows, progress, drawn)):
+            self._finish(step)
+            return step.loss
+        batch, loss = self.embedded_loss(rows, progress, drawn=drawn)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
         if self.not_in_every_loss and not self.sharded:
             loss = sum((0 * parameter.sum() for parameter in self.not_in_every_loss), start=loss)
@@ -266,27 +284,54 @@ class SimCSEModule(EncoderModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip the gradients by their norm, or raise UserError if it or the loss is not finite.
+        """Clip the gradients, or raise UserError if their norm or the loss is not finite.
 
-        In 16-mixed, the norm may be infinite: the gradient scaler skips such steps and lowers its scale. Lightning
-        cannot clip the gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
+        In 16-mixed, the norm may be infinite: the gradient scaler skips such steps and lowers its scale.
         """
         assert self.step
+        self.step.norm = self.clip(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        self._finish(self.step)
+
+    def clip(self, optimizer: torch.optim.Optimizer, limit: float | None, algorithm: str | None) -> Tensor:
+        """Clip the gradients by their norm, or by `value`; return the norm before, a scalar.
+
+        Lightning cannot clip the gradients for a fused optimizer, not even in bf16, where no gradient is scaled.
+        """
         for parameter in self.not_in_every_loss:
             if parameter.grad is None:  # in training_step, a sharded one is not whole
                 parameter.grad = torch.zeros_like(parameter)
         trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained])
-        self.step.norm = norm = norm.full_tensor() if self.sharded else norm
-        self.step.send()
+        norm = norm.full_tensor() if self.sharded else norm
+        if limit and algorithm == "value":
+            torch.nn.utils.clip_grad_value_(trained, limit)
+        elif limit:
+            torch.nn.utils.clip_grads_with_norm_(trained, limit, norm)
+        clipped: Tensor = norm
+        return clipped
+
+    def _finish(self, step: TrainingStep) -> None:
+        """Check a step that has been computed, or the one before, if the host can go on."""
+        self.step = step
+        step.send()
         self.check_last_step()
-        self._unread = self.step
-        if self.step.sent is None:
+        self._unread = step
+        if step.sent is None:
             self.check_last_step()
-        if gradient_clip_val and gradient_clip_algorithm == "value":
-            torch.nn.utils.clip_grad_value_(trained, gradient_clip_val)
-        elif gradient_clip_val:
-            torch.nn.utils.clip_grads_with_norm_(trained, gradient_clip_val, norm)
+
+    def backward(self, loss: Tensor) -> None:  # type: ignore[override]
+        """Compute the gradients, unless a CUDA graph has."""
+        if loss.requires_grad:
+            super().backward(loss)
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        """Compute and make a step, unless a CUDA graph has made it."""
+        if self.captured and optimizer_closure:
+            loss = optimizer_closure()
+            if self.step and self.step.norm is not None:  # the norm of an eager step is not known yet
+                return
+            optimizer_closure = partial(torch.as_tensor, loss)
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
 
     def check_last_step(self, *_: Any) -> None:
         """Read whether a step was asked to stop; raise UserError if its loss or the norm of its gradient is not finite.

@@ -74,13 +74,15 @@ def difference(run: Future[dict[str, list[float]]], expected: Future[dict[str, l
 
 
 def runs(device: str, tiny: bool) -> Iterator[Record]:
-    """Compare runs on one device and on all with that on the CPU, and a killed and resumed run with a whole one."""
+    """Compare runs on one device and on all with that on the CPU; CUDA graphs and a resumed run with one device."""
     accelerator, count = ("cpu", 2) if device == "cpu" else ("gpu", torch.cuda.device_count())
     with TemporaryDirectory() as name, ThreadPoolExecutor(os.cpu_count()) as pool:
         folder = Path(name)
         prepare(folder)
         reference = pool.submit(train, folder, "reference", "trainer=cpu")
         one = reference if device == "cpu" else pool.submit(train, folder, "one", "trainer=gpu")
+        options = ["module.cuda_graph=true"] if device != "cpu" else []
+        graphs = pool.submit(train, folder, "graphs", f"trainer={accelerator}", *options)
         again = pool.submit(resumed, folder, f"trainer={accelerator}")
         several = {}
         for kind, devices in product(("ddp", "fsdp"), {count} if tiny else sorted({1, count})):
@@ -88,6 +90,7 @@ def runs(device: str, tiny: bool) -> Iterator[Record]:
             accelerated = [*options, f"trainer.accelerator={accelerator}"]
             several[" ".join(options)] = pool.submit(train, folder, f"{kind}-{devices}", *accelerated)
         yield checked("one device", difference, one, reference)
+        yield checked("module.cuda_graph=true", difference, graphs, one)
         yield checked("killed and resumed", difference, again, one)
         for run, curves in several.items():
             yield checked(run, difference, curves, reference)

@@ -25,6 +25,7 @@ from simcse_pl.models.tokenization import tokenize
 Way = Callable[[StepClock], None]
 MAX_LENGTH = 32  # tokens per sentence in training
 _MATRIX_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation")
+_COMPILED = {"true": True, "reduce-overhead": "reduce-overhead"}
 _SHOWN = 12  # operators of a profile
 
 
@@ -83,15 +84,19 @@ def training(device: str, tiny: bool) -> Iterator[Record]:
 
 
 def compiled(device: str, tiny: bool) -> Iterator[Record]:
-    """Measure training on pairs with torch.compile and with CUDA graphs, without the time to compile."""
-    modes = {"true": True, "reduce-overhead": "reduce-overhead"} if device != "cpu" else {}  # minutes on a CPU
+    """Measure training on pairs with torch.compile and with CUDA graphs, without the time to compile and to capture."""
+    modes: dict[str, dict[str, Any]] = {}
+    if device != "cpu":  # compilation takes minutes on a CPU
+        modes = {f"module.compile={name}": {"compile": mode} for name, mode in _COMPILED.items()}
+        modes["module.cuda_graph=true"] = {"cuda_graph": True}
+        modes["module.cuda_graph=true module.compile=true"] = {"cuda_graph": True, "compile": True}
     with TemporaryDirectory() as folder:
         bench = Bench(device, tiny, folder)
         for batch_size in bench.batch_sizes:
             _, tokens, options = bench.rows(batch_size, 2)
             ours = partial(simcse_pl, tokens, options, encoder=bench.encoder, precision="bf16-mixed")
             ways: dict[str, Way] = {"simcse_pl": ours}
-            ways |= {f"module.compile={name}": partial(ours, compile=mode) for name, mode in modes.items()}
+            ways |= {name: partial(ours, **options) for name, options in modes.items()}
             yield bench.compared(batch_size, 2, ways, rounds=1)
 
 

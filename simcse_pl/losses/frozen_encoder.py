@@ -140,6 +140,11 @@ class FrozenEncoder(Frozen):
         key = fingerprint(encoder), rows.cache.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
         return _open_vectors(cached("vectors", key, _FILE, write) / _FILE)
 
+    @property
+    def capturable(self) -> bool:
+        """Whether a step can be a CUDA graph: not if the host looks vectors up."""
+        return self.reads_tokens
+
     @torch.no_grad()
     def embed(self, batch: EmbeddedBatch) -> Tensor:
         """Return the embeddings of all views of a batch, [batch, views, dim], or of the anchors, [batch, 1, dim]."""

@@ -217,7 +217,8 @@ class Loss(nn.Module, ABC):
         truncatable: whether the loss depends on the embeddings alone, so that it is defined for their first
             dimensions too (see MatryoshkaLoss).
         needs: what rows must have; None for nothing.
-        capturable: whether a step with this loss can be a CUDA graph.
+        capturable: whether a step with this loss can be a CUDA graph: it reads no value of a tensor, and of the host
+            only `batch.progress` and `draw`. A class of your own must say so itself.
 
     Examples:
         >>> ContrastiveLoss(temperature=0.05)(torch.randn(8, 16), torch.randn(8, 16)).shape
