@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -330,8 +331,10 @@ class SimCSEModule(EncoderModule):
             loss = optimizer_closure()
             if self.step and self.step.norm is not None:  # the norm of an eager step is not known yet
                 return
-            optimizer_closure = partial(torch.as_tensor, loss)
-        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+            with self.captured.tensor_rates() if self.captured else nullcontext():
+                super().optimizer_step(epoch, batch_idx, optimizer, partial(torch.as_tensor, loss))
+        else:
+            super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
 
     def check_last_step(self, *_: Any) -> None:
         """Read whether a step was asked to stop; raise UserError if its loss or the norm of its gradient is not finite.
@@ -350,7 +353,12 @@ class SimCSEModule(EncoderModule):
                 f"{self._name_rows(step.batch)}: lower optimizer.lr, or check these rows"
             )
 
-    on_validation_start = on_train_end = check_last_step
+    on_validation_start = check_last_step
+
+    def on_train_end(self) -> None:
+        """Check the last step, and free the memory of CUDA graphs."""
+        self.check_last_step()
+        self.captured = None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save no weights that are not finite."""

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _MULTIPLE_OF = 8  # tokens: there is a graph for each padded length
 _READ_GRADIENTS = ("on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_before_zero_grad")
+_OF_STEP = (*_READ_GRADIENTS, "training_step", "backward", "configure_gradient_clipping", "optimizer_step")
 
 
 class CudaGraph:
@@ -78,6 +79,8 @@ def _obstacles(module: SimCSEModule, trainer: Trainer) -> Iterator[str]:
         own = type(part).__module__.startswith("simcse_pl.") or "capturable" in vars(type(part))
         if not getattr(part, "capturable", True) or (isinstance(part, Loss) and not own):
             yield f"{type(part).__name__}, which is not declared capturable"
+    if any(getattr(type(module), hook) is not getattr(SimCSEModule, hook) for hook in _OF_STEP):
+        yield f"{type(module).__name__}, which has a step of its own"
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in _READ_GRADIENTS):
             yield f"the callback {type(callback).__name__}, which reads gradients"
@@ -112,14 +115,14 @@ class CapturedSteps:
         shapes = tuple((name, x.shape) for name, x in tensors.items())
         queued = len(module.queue.negatives()) if module.queue else 0
         kind = rows.get("dataset"), rows.get("roles"), shapes, queued, tuple(drawn.values())
-        if kind not in self._graphs:
-            self._graphs[kind] = None
-            return None
         rates = [group["lr"] for group in optimizer.param_groups]
         if not self._scalars:
             self._scalars = [torch.zeros((), device=module.device) for _ in range(1 + len(rates))]
         for scalar, value in zip(self._scalars, [progress, *rates], strict=True):
             scalar.fill_(value)
+        if kind not in self._graphs:
+            self._graphs[kind] = None
+            return None
         try:
             static, graph = self._graphs[kind] = self._graphs[kind] or self._captured(rows, optimizer, drawn)
         except RuntimeError as error:  # nothing has run
@@ -146,7 +149,7 @@ class CapturedSteps:
         static = {name: x.clone() if isinstance(x, Tensor) else x for name, x in rows.items() if name != "rows"}
         self.module.step = None  # its graph of autograd belongs to another stream
         optimizer.zero_grad()
-        with _tensor_rates(optimizer, self._scalars[1:]):
+        with self.tensor_rates():
             return static, self._graph(lambda: self._whole_step(static, optimizer, drawn), self._pool)
 
     def _whole_step(
@@ -161,15 +164,18 @@ class CapturedSteps:
             optimizer.step()
         return batch, loss, norm
 
-
-@contextmanager
-def _tensor_rates(optimizer: torch.optim.Optimizer, rates: list[Tensor]) -> Iterator[None]:
-    """Let an optimizer read its learning rates from tensors, which a replay reads again."""
-    before = [{name: group.get(name) for name in ("lr", "capturable")} for group in optimizer.param_groups]
-    try:
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group.update(lr=rate, capturable=True)
-        yield
-    finally:
-        for group, own in zip(optimizer.param_groups, before, strict=True):
-            group.update(own)
+    @contextmanager
+    def tensor_rates(self) -> Iterator[None]:
+        """Let the optimizer read its learning rates from tensors, as a replay does; eager steps then round alike."""
+        groups = self.module.trainer.optimizers[0].param_groups
+        before: list[dict[str, Any]] = [
+            {name: group[name] for name in ("lr", "capturable") if name in group} for group in groups
+        ]
+        try:
+            for group, rate in zip(groups, self._scalars[1:], strict=True):
+                if group.get("fused"):
+                    group.update(lr=rate, capturable=True)
+            yield
+        finally:
+            for group, own in zip(groups, before, strict=True):
+                group.update(own)
