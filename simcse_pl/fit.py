@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import ModelPruning, StochasticWeightAveraging, WeightAveraging
 
 from simcse_pl.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CHANGE_WEIGHTS = (WeightAveraging, StochasticWeightAveraging, ModelPruning)
 _WORSE = "the saved encoder scores worse than before training; lower optimizer.lr, or keep the one you had"
 
 
@@ -39,6 +41,10 @@ def check_trainer(trainer: pl.Trainer) -> None:
         raise UserError(
             "trainer.accumulate_grad_batches: it adds no negatives to a batch; set module.chunk_size instead"
         )
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if isinstance(callback, _CHANGE_WEIGHTS):
+            name = type(callback).__name__
+            raise UserError(f"callbacks: {name}: the saved encoder would not have the weights that it makes: remove it")
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if best.mode == "max" and lower_is_better(best.monitor or ""):

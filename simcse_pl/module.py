@@ -170,6 +170,10 @@ class SimCSEModule(EncoderModule):
         self._prepared = False
         self.embedded_datasets: set[str | None] = set()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has: no step, whose tensors belong to a graph of autograd."""
+        return super().__getstate__() | {"step": None, "_unread": None, "captured": None}
+
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
 

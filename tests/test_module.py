@@ -1,5 +1,6 @@
 """The Lightning module: views, losses, curves, clipping, held-out rows, the queue, compilation, and NaN."""
 
+import copy
 import itertools
 import math
 import re
@@ -181,6 +182,14 @@ def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_r
     logged = pandas.read_csv(tmp_path / "metrics.csv")
     assert logged["train/grad_norm"].tolist() == pytest.approx(norms, rel=1e-5)
     assert logged["train/lr"].tolist() == pytest.approx([1e-3 * (1 - step / 3) for step in range(3)])
+
+
+def test_a_trained_module_can_be_copied(encoder):
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    trainer(max_steps=2).fit(module, view_loader(encoder))
+    copied = copy.deepcopy(module)
+    assert copied.step is None and module.step is not None
+    assert torch.equal(copied.encoder.encode(SENTENCES), encoder.encode(SENTENCES))
 
 
 class Norm(Loss):

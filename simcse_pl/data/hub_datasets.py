@@ -1,11 +1,11 @@
 """Data sets on the Hugging Face Hub: their rows, with the words of labels that they have as numbers."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from simcse_pl.data.formats import OpenedTable, Records
-from simcse_pl.data.labels import NO_LABEL
+from simcse_pl.data.tables import with_words
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.private import datasets_offline
@@ -21,13 +21,6 @@ def table_of(dataset: Any, source: str) -> OpenedTable:
 def label_words(dataset: Any) -> dict[int, Sequence[str]]:
     """Return the names of the labels of a data set on the Hub, by the position of their column."""
     return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
-
-
-def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
-    """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
-    for i, names in words.items():
-        cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
-    return cells
 
 
 def load_hub_dataset(name: str, split: str, **options: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from simcse_pl.data.formats import OpenedTable
+from simcse_pl.data.tables import NO_LABEL
 from simcse_pl.utils.text import as_number
 from simcse_pl.utils.types import Label, Names
 
@@ -17,7 +18,6 @@ NLI_WORDS = {
     "contradiction": ("contradiction", "矛盾", "모순"),
 }
 NEUTRAL = 0.5  # between the scores of contradiction and entailment
-NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
 
 _YES = ("true", "yes", "duplicate", "paraphrase", "equivalent", "same", "similar", "是", "相同", "相似", "ja", "oui")
 _NO = ("false", "no", "different", "dissimilar", "否", "不同", "不相似", "nein", "non")

@@ -12,10 +12,11 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from simcse_pl.data.collator import TrainingRows
 from simcse_pl.data.formats import Layout, Records, open_table
-from simcse_pl.data.hub_datasets import label_words, load_hub_dataset, table_of, with_words
+from simcse_pl.data.hub_datasets import label_words, load_hub_dataset, table_of
 from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sampler import ContrastiveBatches
 from simcse_pl.data.sources import Source, files_of, open_source
+from simcse_pl.data.tables import with_words
 from simcse_pl.data.token_cache import Block, TokenCache, Tokenize
 from simcse_pl.utils.errors import UserError
 

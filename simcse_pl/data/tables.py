@@ -4,7 +4,7 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from simcse_pl.utils.text import as_number
 # The rows with their places, the number of columns, their names, if any, and how the file was read, in words.
 Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None, str]
 
+NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
 _INSPECTED = 1000  # rows, to find the columns' names
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _MAX_WORDS_OF_A_NAME = 3
@@ -121,20 +122,32 @@ def _values(lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
                 yield f"line {number}", None
 
 
+def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
+    """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
+    for i, names in words.items():
+        cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
+    return cells
+
+
 def rows_of_parquet(path: Path) -> Opened:
-    """Return the rows of a parquet file."""
+    """Return the rows of a parquet file, with the words of labels that `datasets` has written as numbers."""
     import pyarrow.parquet
 
     check_is_file(path)
     damaged = f"{path} cannot be read"
     with reraise_as(damaged):
         file = pyarrow.parquet.ParquetFile(path)
+        schema = file.schema_arrow
+        about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    names = [name for name in schema.names if not re.fullmatch(r"__index_level_\d+__", name)]  # pandas wrote no name
+    kinds = [about.get(name) or {} for name in names]
+    words = {i: kind["names"] for i, kind in enumerate(kinds) if kind.get("_type") == "ClassLabel"}
 
     def rows() -> Iterator[Sequence[Any]]:
         with reraise_as(damaged):
-            for batch in file.iter_batches():
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            for batch in file.iter_batches(columns=names):
+                for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    yield with_words([*cells], words) if words else cells
 
-    names = list(file.schema_arrow.names)
     places = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
     return places, len(names), names, f"parquet with the columns {', '.join(names)}"

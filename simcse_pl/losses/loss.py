@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch, split_of
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Batch, LabelKind, Role, RowKind, default_roles
+from simcse_pl.utils.types import Batch, LabelKind, Role, RowKind, candidates, checked, default_roles
 
 
 @dataclass(eq=False)
@@ -241,6 +241,8 @@ class Loss(nn.Module, ABC):
         super().__init_subclass__(**options)
         if len(inspect.signature(cls.forward).parameters) != 2:
             raise TypeError(f"{cls.__name__}: write forward(self, batch) with batch.encoder and no batch.split.weight")
+        if "__init__" in vars(cls):
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]  # from Python as from a config
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare for an encoder, once before training. It may add parameters, or raise UserError."""
@@ -278,12 +280,22 @@ class Loss(nn.Module, ABC):
         batch = given[-1] if given else None
         if not isinstance(batch, EmbeddedBatch):
             batch = EmbeddedBatch.of(*given, **tensors)
+            self._check_labels(batch)
         elif tensors or len(given) > 1:
             raise TypeError("a loss takes a batch alone, which has the encoder: loss(batch)")
         if self.embeds and not batch.embedded:
             batch.embed()
         loss: Tensor = super().__call__(batch)
         return loss * batch.split.weight if self.mean_of_rows else loss
+
+    def _check_labels(self, batch: EmbeddedBatch) -> None:
+        """Raise UserError if plain labels have another shape than the loss reads: torch would broadcast them."""
+        kind, rows = self.needs and self.needs.labels, len(batch.embeddings)
+        if kind in ("classes", "scores", "score_lists"):
+            wanted = [rows, len(candidates(batch.roles))] if kind == "score_lists" else [rows]
+            if batch.labels is None or [*batch.labels.shape] != wanted:
+                found = "None" if batch.labels is None else [*batch.labels.shape]
+                raise UserError(f"labels: {type(self).__name__} takes {wanted}, not {found}")
 
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:
         """Return the metrics of held-out rows, given their mean loss."""

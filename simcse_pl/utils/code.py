@@ -25,8 +25,9 @@ def locate(name: str) -> Any:
         target: Any = importlib.import_module(first)
         for depth, attribute in enumerate(attributes, 1):
             if hasattr(target, "__path__") and not hasattr(target, attribute):  # a package
-                importlib.import_module(".".join([first, *attributes[:depth]]))
-            target = getattr(target, attribute)
+                target = importlib.import_module(".".join([first, *attributes[:depth]]))
+            else:
+                target = getattr(target, attribute)
     finally:
         sys.path[:] = before
     return target

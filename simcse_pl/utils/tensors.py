@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors.torch import load_file
@@ -84,6 +84,13 @@ def unit_vectors(x: Tensor) -> Tensor:
     return x / lengths.masked_fill(lengths == 0, torch.inf)
 
 
+def _scaled(x: Tensor, similarity: Similarity) -> Tensor:
+    """Return vectors whose inner products are similarities."""
+    if similarity not in get_args(Similarity):
+        raise UserError(f"similarity={similarity}: it should be {' or '.join(get_args(Similarity))}")
+    return unit_vectors(x) if similarity == "cosine" else at_least_float32(x)
+
+
 def similarity_matrix(queries: Tensor, keys: Tensor, similarity: Similarity = "cosine") -> Tensor:
     """Return the similarity of every query [n, dim] with every key [m, dim], [n, m].
 
@@ -91,14 +98,12 @@ def similarity_matrix(queries: Tensor, keys: Tensor, similarity: Similarity = "c
     embeddings are in half precision.
     """
     with torch.autocast(queries.device.type, enabled=False):  # it would multiply in half precision
-        scaled = unit_vectors if similarity == "cosine" else at_least_float32
-        return scaled(queries) @ scaled(keys).T
+        return _scaled(queries, similarity) @ _scaled(keys, similarity).T
 
 
 def paired_similarity(first: Tensor, second: Tensor, similarity: Similarity = "cosine") -> Tensor:
     """Return the similarity of each pair of vectors, [...], for two tensors [..., dim]; see `similarity_matrix`."""
-    scaled = unit_vectors if similarity == "cosine" else at_least_float32
-    return (scaled(first) * scaled(second)).sum(dim=-1)
+    return (_scaled(first, similarity) * _scaled(second, similarity)).sum(dim=-1)
 
 
 def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:

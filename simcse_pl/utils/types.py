@@ -1,13 +1,18 @@
 """The types that pass between parts: inputs of a backbone, and what the views of a row and its label are to a loss."""
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from torch import Tensor, nn
+
+from simcse_pl.utils.errors import UserError
 
 Batch = dict[str, Tensor]  # the tokenizer's tensors, such as `input_ids`
 if TYPE_CHECKING:
@@ -69,3 +74,25 @@ class RowKind:
     def sentences(self) -> Sequence[tuple[str, ...]]:
         """The sentences of each row of the file; empty if they are not known."""
         return ()
+
+
+def checked(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that raises UserError for a number, a word, or a list of them, outside of its annotation."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checking(*given: Any, **named: Any) -> None:
+        for name, value in signature.bind(*given, **named).arguments.items():
+            annotation = signature.parameters[name].annotation
+            if annotation is inspect.Parameter.empty or not isinstance(value, int | float | str | list | tuple):
+                continue
+            try:
+                TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+            except (PydanticUserError, NameError):  # pydantic cannot read the annotation
+                continue
+            except ValidationError as error:
+                expected = " or ".join(dict.fromkeys(problem["msg"] for problem in error.errors()))
+                raise UserError(f"{name}={value}: {expected.replace('Input should', 'it should')}") from error
+        function(*given, **named)
+
+    return checking

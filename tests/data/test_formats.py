@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 
+import datasets
 import pandas
 import pytest
 
@@ -209,3 +210,15 @@ def test_the_keys_of_all_objects_are_the_columns(tmp_path):
         (tmp_path / name).write_text(text)
         table = open_table(tmp_path / name)
         assert table.header == ["a", "b", "c"] and [cells for _, cells in table.records] == expected
+
+
+def test_parquet_of_datasets_has_the_words_of_labels_and_that_of_pandas_no_index(tmp_path):
+    labels = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
+    features = datasets.Features({"a": datasets.Value("string"), "label": labels})
+    rows = {"a": ["x", "y", "z", "w"], "label": [0, 1, 2, -1]}
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "hub.parquet")
+    expected = [["x", "entailment"], ["y", "neutral"], ["z", "contradiction"], ["w", "-"]]
+    assert [cells for _, cells in open_table(tmp_path / "hub.parquet").records] == expected
+    pandas.DataFrame({"a": ["x"], "b": ["y"]}, index=["i"]).to_parquet(tmp_path / "pandas.parquet")
+    table = open_table(tmp_path / "pandas.parquet")
+    assert table.header == ["a", "b"] and [[*cells] for _, cells in table.records] == [["x", "y"]]

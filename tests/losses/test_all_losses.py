@@ -3,20 +3,28 @@
 import importlib
 import inspect
 import pkgutil
+import re
 from functools import partial
 
 import pytest
 import torch
 import torch.distributed as dist
+from scipy.spatial.distance import cosine
 
 import simcse_pl.losses
 import simcse_pl.methods
 from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.labelled_pairs import CosineMSELoss
 from simcse_pl.losses.loss import Loss
 from simcse_pl.losses.mlm import NOT_CHOSEN, TokenMaskingLoss
+from simcse_pl.methods.angle import AngleLoss
+from simcse_pl.methods.cosent import CoSENTLoss
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.methods.distillation import ListwiseDistillation, MarginMSE
+from simcse_pl.methods.matryoshka import MatryoshkaLoss
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
 from simcse_pl.utils.types import RowKind
 from tests.forks import on_ranks
 from tests.losses.cases import (
@@ -256,3 +264,52 @@ def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
             message = f"takes {len(case.roles)} sentences and a {'label' if needs.labels == 'classes' else 'score'} "
         with pytest.raises(UserError, match=message):
             loss.check_rows(rows)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (partial(ContrastiveLoss, temperature=0), "temperature=0: it should be greater than 0"),
+        (partial(ContrastiveLoss, temperature=-1), "temperature=-1: "),
+        (partial(ContrastiveLoss, similarity="euclid"), "similarity=euclid: it should be 'cosine' or 'dot'"),
+        (partial(CosineMSELoss, weight=-0.5), r"weight=-0\.5: "),
+        (partial(MatryoshkaLoss, ContrastiveLoss(), dims=[8, 0]), r"dims=\[8, 0\]: "),
+        (partial(MatryoshkaLoss, ContrastiveLoss(), dims=[8, -4]), r"dims=\[8, -4\]: "),
+    ],
+)
+def test_arguments_of_python_are_checked_as_options_are(make, said):
+    with pytest.raises(UserError, match=f"^{said}"):
+        make()
+
+
+def test_a_similarity_that_does_not_exist_is_no_dot_product():
+    for similarity in (similarity_matrix, paired_similarity):
+        with pytest.raises(UserError, match="^similarity=euclid: it should be cosine or dot$"):
+            similarity(torch.ones(2, 3), torch.ones(2, 3), "euclid")
+
+
+@pytest.mark.parametrize(
+    ("loss", "shapes", "wanted"),
+    [
+        (CosineMSELoss(), [(4, 1), (1,), (3,), (4, 4)], "[4]"),
+        (CoSENTLoss(), [(4, 1), (1,)], "[4]"),
+        (AngleLoss(), [(4, 1), (1,)], "[4]"),
+        (MarginMSE(), [(4, 1), (4, 2), (1,)], "[4]"),
+        (ListwiseDistillation(), [(4,), (4, 1), (1, 2)], "[4, 2]"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Loss) else "",
+)
+def test_plain_labels_of_another_shape_are_not_broadcast(loss, shapes, wanted):
+    vectors = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
+    views = vectors if loss.needs.negatives or wanted == "[4, 2]" else vectors[:2]
+    for labels in (*map(torch.ones, shapes), None):
+        with pytest.raises(UserError, match=f"^labels: {type(loss).__name__} takes {re.escape(wanted)}, not "):
+            loss(*views, labels=labels)
+
+
+def test_the_error_of_cosines_is_that_of_each_pair():
+    first, second = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores = [0.0, 0.25, 0.5, 1.0]
+    errors = [1 - cosine(a, b) - score for a, b, score in zip(first.numpy(), second.numpy(), scores, strict=True)]
+    loss = CosineMSELoss()(first, second, labels=torch.tensor(scores))
+    assert float(loss) == pytest.approx(sum(error**2 for error in errors) / 4, rel=1e-12)
