@@ -167,6 +167,11 @@ def recompute_layers(backbone: Backbone) -> None:
     enable({"use_reentrant": False})
 
 
+def recomputes_layers(backbone: Backbone) -> bool:
+    """Return whether backward recomputes layers."""
+    return any(getattr(part, "gradient_checkpointing", False) for part in backbone.modules())
+
+
 def load_weights(auto: Any, source: str, config: PreTrainedConfig, **options: Any) -> tuple[Backbone, list[str]]:
     """Return a pretrained model, and the sorted names of the weights that the checkpoint lacks."""
     options = {"dtype": torch.float32, "output_loading_info": True} | options | loading_options(source)

@@ -13,7 +13,7 @@ from pytorch_lightning import Callback, Trainer
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.models.backbone import longest_input, packs_sequences
+from simcse_pl.models.backbone import longest_input, packs_sequences, recomputes_layers
 from simcse_pl.module import SimCSEModule, TrainingStep
 from simcse_pl.utils.errors import UserError, first_line
 
@@ -73,7 +73,7 @@ def _obstacles(module: SimCSEModule, trainer: Trainer) -> Iterator[str]:
     for encoder in module.encoders:
         if packs_sequences(encoder.backbone):
             yield "unpadded sequences, whose number of tokens changes"
-        if getattr(encoder.backbone, "is_gradient_checkpointing", False):
+        if recomputes_layers(encoder.backbone):
             yield "module.gradient_checkpointing, which reads the state of random numbers"
     for part in module.modules():
         own = type(part).__module__.startswith("simcse_pl.") or "capturable" in vars(type(part))
