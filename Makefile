@@ -33,7 +33,7 @@ findings: $(INSTALLED)  ## train the paper's tables on 2 cores, and write docs/f
 	$(BIN)/python -m benchmarks.findings
 	$(BIN)/python docs/findings.py outputs/findings/mini.jsonl
 
-gpu:  ## compare a GPU with the CPU, measure its speed, and write docs/gpu.md (13 minutes; installs nothing if the packages are there)
+gpu:  ## compare a GPU with the CPU, measure its speed, and write docs/gpu.md (16 minutes; installs nothing if the packages are there)
 	@if $(GPU_PYTHON) -c 'import filelock, hydra, pyarrow, pydantic, pytorch_lightning, transformers' 2> /dev/null; \
 	then $(GPU_PYTHON) -m benchmarks.gpu; \
 	else $(MAKE) $(INSTALLED) && $(PIP) --editable '.[benchmarks]' && $(BIN)/python -m benchmarks.gpu; fi

@@ -61,10 +61,10 @@ def full_rows(count: int, views: int, tokens: int) -> list[Row]:
     return [tuple(" ".join(drawn.choices(pool, k=tokens // 4)) for _ in range(views)) for _ in range(count)]
 
 
-def mixed_texts(count: int) -> list[str]:
-    """Return texts of 1 to 8 sentences."""
+def mixed_texts(count: int, most: int = 8) -> list[str]:
+    """Return texts of 1 to `most` sentences."""
     drawn, pool = random.Random(42), sample_sentences()
-    return [" ".join(drawn.choices(pool, k=drawn.randint(1, 8))) for _ in range(count)]
+    return [" ".join(drawn.choices(pool, k=drawn.randint(1, most))) for _ in range(count)]
 
 
 def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -> dict[str, float]:

@@ -128,7 +128,9 @@ def main() -> None:
     rows = [(sentence,) for sentence in sample_sentences()]
     count = BATCH_SIZE * (WARM_UP + arguments.steps)
     tokens = (token_rows(encoder, rows, 32) * (count // len(rows) + 1))[:count]
-    batches = DataLoader(tokens, batch_size=BATCH_SIZE, collate_fn=ViewCollator(encoder.tokenizer, 32))
+    batches = DataLoader(
+        tokens, batch_size=BATCH_SIZE, collate_fn=ViewCollator(encoder.tokenizer, 32, encoder.templates)
+    )
     ways: dict[str, Callable[[], float]] = {"plain loop": partial(plain_loop, encoder, batches, arguments.steps)}
     ways["SimCSEModule alone"] = partial(simcse_pl, encoder, batches, arguments.steps, bare=True)
     ways["with callbacks and metrics.csv"] = partial(simcse_pl, encoder, batches, arguments.steps)

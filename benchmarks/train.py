@@ -104,13 +104,16 @@ def plain_loop(
     encoder: SentenceEncoder,
     apart: bool = False,
     bf16: bool = False,
+    compile: bool = False,
 ) -> None:
     """Train a copy of the encoder on rows of text or of tokens with a plain loop, in float32, or by autocast in bf16.
 
-    With `apart`, each view is encoded separately, padded to its own longest sentence.
+    With `apart`, each view is encoded separately, padded to its own longest sentence. `compile` compiles the backbone.
     """
     encoder = copy.deepcopy(encoder).to(clock.device).train()
     encoder.groups.tokens_per_pass = math.inf
+    if compile:
+        encoder.backbone.forward = torch.compile(encoder.backbone.forward)
     on_gpu = clock.device != "cpu"
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=LR, weight_decay=0.0, fused=on_gpu)
     objective = ContrastiveLoss()

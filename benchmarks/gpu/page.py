@@ -75,9 +75,10 @@ def operators(records: Records) -> str:
     rows = []
     for own in records:
         shares = [f"{100 * own[name]:.0f} %" for name in ("idle", "matrix_products", "attention")]
+        kernels = f"{own['kernels']:,}" if "kernels" in own else "–"
         top = (f"`{name.removeprefix('aten::')}` {100 * share:.0f} %" for name, share in own["operators"].items())
-        rows.append([own["case"], *shares, ", ".join(top)])
-    return table(["", "idle", "matrix products", "attention", "operators"], rows)
+        rows.append([own["case"], kernels, *shares, ", ".join(top)])
+    return table(["", "kernels of a step", "idle", "matrix products", "attention", "operators"], rows)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,19 +9,23 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 
+from benchmarks.common import mixed_texts, operations_of
 from benchmarks.gpu.correctness import ROWS, Record, checked, prepare
+from benchmarks.models import save_encoder
+from simcse_pl.models.tokenization import tokenize
 from simcse_pl.runs import CURVES_FILE
 from simcse_pl.utils.errors import UserError
 
 _STEPS, _CHECKPOINT_EVERY, _KILLED_AFTER = 8, 4, 6
 _TOLERANCE = 1e-2  # of the relative error of a curve, which grows with the steps
-_CURVES = ("train/loss", "train/grad_norm")
+_CURVES, _SPEED = ("train/loss", "train/grad_norm"), "speed/sentences_per_second"
 _CLONE = Path(__file__).parents[2]
 
 
@@ -56,7 +60,7 @@ def train(folder: Path, run: str, *options: str, status: int = 0) -> dict[str, l
         return {}
     with open(folder / run / CURVES_FILE, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row[_CURVES[0]]]
-    return {name: [float(row[name]) for row in rows] for name in _CURVES}
+    return {name: [float(row[name]) for row in rows] for name in (*_CURVES, _SPEED)}
 
 
 def resumed(folder: Path, *options: str) -> dict[str, list[float]]:
@@ -94,3 +98,27 @@ def runs(device: str, tiny: bool) -> Iterator[Record]:
         yield checked("killed and resumed", difference, again, one)
         for run, curves in several.items():
             yield checked(run, difference, curves, reference)
+
+
+def whole(device: str, tiny: bool) -> Iterator[Record]:
+    """Measure whole runs of train.py on pairs of an encoder of the size of BERT-base, from its curve of the speed."""
+    batch_size, steps = (4, 4) if tiny else (64, 200)
+    options = [f"data.batch_size={batch_size}", f"trainer.max_steps={steps}", f"val_every={steps}", "log_every=2"]
+    options += ["trainer.precision=bf16-mixed", "model.dropout=0.1", "model.attention_dropout=0.1"]
+    options += [f"trainer={'cpu' if device == 'cpu' else 'gpu'}", "data.num_workers=2"]
+    parts = {"train.py": []} | ({} if device == "cpu" else {"cuda_graph": ["module.cuda_graph=true"]})
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        encoder = save_encoder(folder / "base", tiny)
+        texts = mixed_texts(batch_size * steps, most=2)
+        (folder / "many.txt").write_text("\n".join(texts), encoding="utf-8")
+        options += [f"model.name={folder / 'base'}", f"data.train={folder / 'many.txt'}", "data.max_length=32"]
+        lengths = [len(ids) for ids in tokenize(encoder.tokenizer, texts, 32) * 2]
+        seconds = {}
+        for way, own in parts.items():
+            speeds = train(folder, way, *options, *own)[_SPEED]
+            seconds[way] = [2 * len(texts) / median(speeds[len(speeds) // 2 :])]
+        operations = 3 * operations_of(encoder.backbone.config, lengths)  # backward: twice
+        case = f"{steps} steps of {batch_size} rows"
+        yield {"case": case, "rows": len(texts), "operations": operations, "seconds": seconds}

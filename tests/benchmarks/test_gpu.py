@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import correctness
-from benchmarks.gpu.__main__ import PAGE, RECORDS, STAGES
+from benchmarks.gpu.__main__ import PAGE, PARTS, RECORDS
 from benchmarks.gpu.page import updated
 from simcse_pl.config import CONF
 from tests.conftest import ROOT
@@ -54,9 +54,8 @@ def test_a_wrong_gradient_and_an_error_fail(folder):
 def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_path):
     page = (ROOT / PAGE).read_text()
     assert updated(page, RECORDS) == page
-    parts = [name for parts, _ in STAGES for name in parts]
-    assert {*re.findall("<!-- (?!end)(.*) -->", page)} == {*parts, "machine", "peak"}
-    assert updated(page, tmp_path).count("Not measured.") == len(parts) + 2
+    assert {*re.findall("<!-- (?!end)(.*) -->", page)} == {*PARTS, "machine", "peak"}
+    assert updated(page, tmp_path).count("Not measured.") == len(PARTS) + 2
     common = {"machine": {"card": "Card", "count": 2, "versions": "v", "python": "3"}, "date": "d", "complete": False}
     rates = {"case": "m", "operations_per_second": {"bfloat16": 4e12}}
     speed = {"case": "c", "rows": 10, "operations": 2e12, "memory": {"b": 5e9}}
@@ -67,10 +66,17 @@ def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_p
         {"case": "y", "error": "z", "passed": False},
     ]
     (tmp_path / "losses.json").write_text(json.dumps(common | {"complete": True, "records": errors}))
-    shares = {"case": "p", "idle": 0.1, "matrix_products": 0.6, "attention": 0.2, "operators": {"aten::mm": 0.5}}
+    shares = {
+        "case": "p",
+        "kernels": 1234,
+        "idle": 0.1,
+        "matrix_products": 0.6,
+        "attention": 0.2,
+        "operators": {"aten::mm": 0.5},
+    }
     (tmp_path / "profiles.json").write_text(json.dumps(common | {"complete": True, "records": [shares]}))
     text = updated(page, tmp_path)
-    assert "| p | 10 % | 60 % | 20 % | `mm` 50 % |" in text
+    assert "| p | 1,234 | 10 % | 60 % | 20 % | `mm` 50 % |" in text
     assert "| c | b | 10 | 4.00 | 2.00 to 8.00 | 50.0 % | 5.00 |" in text and text.count("ended before") == 1
     assert "| `x` | 2.0e-01 | passed |" in text and "| `y` | – | **failed** z |" in text and "2 x Card" in text
 
@@ -81,5 +87,5 @@ def test_the_command_measures_everything(run_command, tmp_path):
     page.write_text((ROOT / PAGE).read_text())
     run_command("-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--out", tmp_path, "--page", page)
     contents = {file.stem: json.loads(file.read_text()) for file in tmp_path.glob("*.json")}
-    assert all(own["complete"] for own in contents.values()) and len(contents) == 7
+    assert all(own["complete"] for own in contents.values()) and len(contents) == 8
     assert "Not measured" not in page.read_text() and "failed" not in page.read_text()
