@@ -19,6 +19,7 @@ from simcse_pl.models.pooling import CHOICES, is_dotted, name_of
 from simcse_pl.models.sentence_transformers_format import (
     MODULES_FILE,
     read_sentence_transformers,
+    saved_by_the_library,
     unsupported_option,
     write_modules,
 )
@@ -26,6 +27,7 @@ from simcse_pl.models.settings import HEAD_FILE, POOLING_FILE, SETTINGS_FILE, En
 from simcse_pl.models.sources import (
     ADAPTER_FILE,
     ADAPTER_WEIGHTS,
+    WHOLE,
     find_file,
     find_weights,
     load_tokenizer,
@@ -43,7 +45,7 @@ log = logging.getLogger(__name__)
 
 Encoder = TypeVar("Encoder")
 POSTPROCESS_FILES = "postprocess.json", "postprocess.safetensors"  # see postprocessing/post_process.py
-_EITHER = ("config.json", "model.safetensors", ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
+_EITHER = ("config.json", *WHOLE, ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
 _REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, *POSTPROCESS_FILES, *_EITHER)
 
 
@@ -115,6 +117,9 @@ def _warn_of_lost(name: str, pooling: Any, settings: EncoderSettings, given: Map
 def _read_saved(source: str) -> EncoderSpec | None:
     path = find_file(source, SETTINGS_FILE)
     if path is None:
+        return None
+    if saved_by_the_library(source):
+        log.warning("%s: sentence-transformers saved it last, so its files are read, and not %s", source, path.name)
         return None
     content = read_json(path)
     with reraise_as(f"{path} is damaged"):

@@ -27,7 +27,7 @@ from simcse_pl.utils.types import Backbone
 if TYPE_CHECKING:
     from simcse_pl.postprocessing.post_process import PostProcess
 
-MODULES_FILE = "modules.json"
+MODULES_FILE, MODEL_FILE = "modules.json", "config_sentence_transformers.json"
 Module = tuple[str, dict[str, Any], dict[str, Tensor]]  # its class, options and weights
 _CLASSES = "sentence_transformers."
 # Before version 5.4 each pooling had a switch of its own. Of several, the vectors are concatenated in this order.
@@ -70,7 +70,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         if max_length is None:  # since version 5.4, it is the tokenizer's and may be huge
             max_length = _read(source, modules["Transformer"], "tokenizer_config.json").get("model_max_length")
         max_length = max_length if isinstance(max_length, int) and max_length < LARGE_INTEGER else None
-        model = _read(source, "", "config_sentence_transformers.json")
+        model = _read(source, "", MODEL_FILE)
         truncate_dim, prompts = model.get("truncate_dim"), model.get("prompts") or {}
         if truncate_dim and "Normalize" in modules:
             _unsupported(source, f"vectors that are cut to truncate_dim={truncate_dim} after a module Normalize")
@@ -100,6 +100,11 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             weights = read_weights(find_weights(source, modules["Dense"]))
             head_weights = {"0.weight": weights["linear.weight"], "0.bias": weights["linear.bias"]}
     return EncoderSpec(settings, head_weights, subfolder=modules["Transformer"])
+
+
+def saved_by_the_library(source: str) -> bool:
+    """Return whether the library itself, which adds its version, wrote the modules of a folder or hub repository."""
+    return find_file(source, MODULES_FILE) is not None and "__version__" in _read(source, "", MODEL_FILE)
 
 
 def _unsupported(source: str, what: str) -> NoReturn:
@@ -211,7 +216,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
     assert spec.settings.max_length is not None
     max_length = spec.settings.max_length + templates.prefix_length
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    write_json(folder / "config_sentence_transformers.json", model)
+    write_json(folder / MODEL_FILE, model)
     write_json(folder / MODULES_FILE, entries)
 
 

@@ -18,7 +18,7 @@ from simcse_pl.utils.files import read_json, similar_name
 
 PACKAGE = "package:"
 ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-_WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
+WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
 # "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
 _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
@@ -58,7 +58,7 @@ def find_weights(source: str, folder: str = "") -> Path:
 def base_of(source: str) -> str | None:
     """Return the name of the base model of an adapter's folder or repository; None if it has no adapter."""
     path = find_file(source, ADAPTER_FILE)
-    if path is None or any(find_file(source, name) for name in _WHOLE):
+    if path is None or any(find_file(source, name) for name in WHOLE):
         return None
     config = read_json(path)
     if config.get("megatron_config"):

@@ -85,6 +85,13 @@ def test_a_loaded_adapter_can_be_trained_further_and_saved_again(saved, tmp_path
     close(SentenceEncoder.from_pretrained(tmp_path / "again").encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
+def test_an_adapter_replaces_whole_weights_of_any_format(make_model, tmp_path):
+    (tmp_path / "pytorch_model.bin").touch()  # a folder that has them is loaded without its adapter
+    encoder = changed(make_model("llama"))
+    encoder.save_pretrained(tmp_path)
+    close(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES), 0)
+
+
 def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_path):
     encoder = changed(make_model("qwen3"), bidirectional=True, num_layers=2)
     vectors = encoder.encode(SENTENCES)

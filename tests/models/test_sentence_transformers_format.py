@@ -70,6 +70,21 @@ def test_folders_written_by_the_library_have_its_vectors(
     assert ("head=mlp" in caplog.text, "normalize=True" in caplog.text) == (dense, normalize)
 
 
+def test_a_folder_that_the_library_saved_over_one_of_ours_is_read_as_its(make_model, tmp_path, caplog):
+    """The settings and the head of simcse.json are those of the encoder before."""
+    SentenceEncoder.from_pretrained(make_model("bert"), "cls", head="mlp", max_length=20).save_pretrained(tmp_path)
+    assert SentenceEncoder.from_pretrained(tmp_path).head == "mlp" and not caplog.text
+    reference = library(modules=[transformer(make_model("bert")), modules.Pooling(32, "mean")])
+    reference.save(str(tmp_path))
+    assert_read_as(tmp_path, reference, "mean", "none", 20)
+    assert "saved it last" in caplog.text
+    caplog.clear()
+    SentenceEncoder.from_pretrained(tmp_path).save_pretrained(tmp_path)  # ours again, also without its modules
+    SentenceEncoder.from_pretrained(tmp_path, head="transform").save_pretrained(tmp_path)
+    caplog.clear()
+    assert SentenceEncoder.from_pretrained(tmp_path).head == "transform" and not caplog.text
+
+
 @pytest.mark.parametrize("pooling", ["mean", "weighted_mean"])
 def test_a_prefix_is_the_librarys_prompt(pooling, make_model, tmp_path):
     """Also with [MASK], and beside a longer template for the positives and a bias in training."""
