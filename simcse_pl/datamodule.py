@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +44,9 @@ class EvaluationSentences:
         known = ((name if name in templates.prompts else None, texts) for name, texts in sentences)
         distinct = list(dict.fromkeys((text, name) for name, texts in known for text in texts))
         self._templates = templates
-        tokens = templates.tokens_of([text for text, _ in distinct], templates.tokenizer.model_max_length)
+        tokens = list[list[int]]()
+        for name, pairs in groupby(distinct, key=lambda pair: pair[1]):
+            tokens += templates.tokens_of([text for text, _ in pairs], templates.tokenizer.model_max_length, name)
         order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
         self._keys = [distinct[i] for i in order]
         self.sentences = [text for text, _ in self._keys]

@@ -4,6 +4,7 @@ Folders of its versions 2 to 6 can be read, and all of these versions can read w
 library itself is not needed: it would take seconds to import, and the default encoder has this format.
 """
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,6 +27,8 @@ from simcse_pl.utils.types import Backbone
 
 if TYPE_CHECKING:
     from simcse_pl.postprocessing.post_process import PostProcess
+
+log = logging.getLogger(__name__)
 
 MODULES_FILE, MODEL_FILE = "modules.json", "config_sentence_transformers.json"
 Module = tuple[str, dict[str, Any], dict[str, Tensor]]  # its class, options and weights
@@ -79,12 +82,14 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         if default and not_pooled:
             _unsupported(source, f"the prompt {default!r}, which is no part of the pooling")
         template, as_text = default + SENTENCE if default else None, False
+        if not_pooled and any(prompts.values()):
+            log.warning("%s: its pooling excludes prompts, which is not supported: it is loaded without them", source)
         if not_pooled or not any(prompts.values()):  # the library writes empty ones
             prompts = {}
         else:
             templates = Templates(load_tokenizer(source, modules["Transformer"]), template, prompts=prompts)
             as_text = None in templates.prefixes.values()  # one text also has the library's tokens
-            max_length = max_length and max_length - templates.prefix_length
+            max_length = max_length and max_length - templates.longest_around
         settings = EncoderSettings(
             pooling=_pooling(source, configs["Pooling"]),
             head="mlp" if "Dense" in modules else "none",
@@ -214,7 +219,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
     if prefixes:
         model["prompts"] = prefixes
     assert spec.settings.max_length is not None
-    max_length = spec.settings.max_length + templates.prefix_length
+    max_length = spec.settings.max_length + templates.longest_around
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / MODEL_FILE, model)
     write_json(folder / MODULES_FILE, entries)

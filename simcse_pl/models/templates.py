@@ -140,9 +140,14 @@ class Templates:
         return before if joined == [np.concatenate(self._applied(ids, template)).tolist() for ids in apart] else None
 
     @property
-    def prefix_length(self) -> int:
-        """The most tokens of a prefix."""
-        return max(len(template.parts[0]) for template in self._of_prompts.values())
+    def longest_around(self) -> int:
+        """The most tokens of the first template or a prompt."""
+        return max(sum(map(len, template.parts)) for template in self._of_prompts.values())
+
+    def _spare(self, name: str | None) -> int:
+        """Return how many tokens a prompt, which has the sentence once, has less than the longest one."""
+        parts = self._of_prompts[name].parts
+        return self.longest_around - sum(map(len, parts)) if len(parts) == 2 else 0
 
     def most_kinds(self, sentences: int, width: int) -> int:
         """Return the most pairs of a template and a length of the sentence in a batch [sentences, width]."""
@@ -172,11 +177,11 @@ class Templates:
             raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens{within}")
         return max_length
 
-    def tokens_of(self, sentences: Sequence[str], max_length: int) -> list[list[int]]:
-        """Return the token ids of sentences that are not for training, as `tokenize` does."""
+    def tokens_of(self, sentences: Sequence[str], max_length: int, prompt_name: str | None = None) -> list[list[int]]:
+        """Return the token ids of sentences that are not for training; with its prompt, each has the same limit."""
         if self.final_period:
             sentences = [text if _ends(text) else f"{text}." for text in sentences]
-        tokens = tokenize(self.tokenizer, list(sentences), max_length)
+        tokens = tokenize(self.tokenizer, list(sentences), max_length + self._spare(prompt_name))
         if unknown := unknown_text(self.tokenizer, tokens):
             _warn_once(unknown)
         return tokens
@@ -270,7 +275,7 @@ def sorted_batches(
     """
     many = batch_size * _BATCHES_SORTED_TOGETHER
     for begin in range(0, len(sentences), many):
-        tokens = templates.tokens_of(sentences[begin : begin + many], max_length)
+        tokens = templates.tokens_of(sentences[begin : begin + many], max_length, prompt_name)
         order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]

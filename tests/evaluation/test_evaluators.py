@@ -187,8 +187,8 @@ def test_queries_and_positives_have_their_prompts_in_validation(make_model, tmp_
     """One of them has the text of a query; the metrics are those of vectors with the prompts."""
     rows = [*pairwise(SENTENCES[:6])]
     (tmp_path / "rows.tsv").write_text("".join(f"{query}\t{positive}\n" for query, positive in rows))
-    prompts = {"query": "dogs ", "document": "snow ", "other": "a "}
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", prompts=prompts)
+    prompts = {"query": "dogs ", "document": "dogs in the snow ", "other": "a "}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", max_length=7, prompts=prompts)
     retrieval = Retrieval(str(tmp_path / "rows.tsv"), header=False)
     sentences = EvaluationSentences(retrieval.by_prompt(VALIDATION).items(), encoder.templates)
     vectors = torch.cat([encoder.eval()(batch) for batch in sentences.loader()])

@@ -114,13 +114,16 @@ def test_a_truncation_and_a_prompt_of_the_library_are_read(make_model, tmp_path)
     read = {"query": "A man: ", "passage": "dogs ", "document": ""}
     settings = "mean", "none", 20 - added, False, "A man: {sentence}", "none", False, 7, "never", read
     assert_read_as(tmp_path, reference, *settings)
+    theirs = reference.encode(TEXTS, prompt_name="passage", convert_to_tensor=True, show_progress_bar=False)
+    ours = SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS, prompt_name="passage")
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
     ("architecture", "as_text", "template"), [("bert", "never", "dogs {sentence}"), ("roberta", "always", None)]
 )
 def test_the_library_has_the_vectors_of_each_prompt(architecture, as_text, template, make_model, tmp_path):
-    """Also after the folder is read as one of the library. Of RoBERTa, a space belongs to the sentence's first word."""
+    """Also of long texts, and read as one of the library. Of RoBERTa, a space belongs to the sentence's first word."""
     prompts = {"query": "A man: ", "document": "snow " if template else ""}
     how = {"template": template, "prompts": prompts, "template_as_text": as_text, "max_length": 40}
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mean", **how)
@@ -130,7 +133,8 @@ def test_the_library_has_the_vectors_of_each_prompt(architecture, as_text, templ
     model, read = library(str(tmp_path)), SentenceEncoder.from_pretrained(tmp_path)
     assert (read.template, read.template_as_text, read.max_length) == (template, as_text, 40)
     for name in (None, *prompts):
-        expected, texts = encoder.encode(SENTENCES, prompt_name=name), SENTENCES
+        texts = TEXTS[:-1]  # decoded, unknown characters are others
+        expected = encoder.encode(texts, prompt_name=name)
         vectors = model.encode(texts, prompt_name=name, convert_to_tensor=True, show_progress_bar=False)
         torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-5)
         assert torch.equal(read.encode(texts, prompt_name=name), expected)
@@ -225,7 +229,15 @@ def test_a_transformer_in_a_folder_of_its_own(make_model, tmp_path):
 
 MODEL = "config_sentence_transformers"
 PROMPT = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
+NOT_POOLED = {"include_prompt": False}
 ON_TOKENS = {"module_input_name": "token_embeddings"}
+
+
+@pytest.mark.parametrize(("prompts", "warned"), [({"q": "query: "}, True), ({"query": "", "document": ""}, False)])
+def test_prompts_that_the_pooling_excludes_are_left_out_with_a_warning(prompts, warned, tmp_path, caplog):
+    source = write(tmp_path, **{MODEL: {"prompts": prompts}, "1_Pooling__config": NOT_POOLED})
+    assert read_sentence_transformers(source).settings == EncoderSettings("mean")
+    assert ("its pooling excludes prompts" in caplog.text) == warned
 
 
 @pytest.mark.parametrize(
@@ -235,7 +247,7 @@ ON_TOKENS = {"module_input_name": "token_embeddings"}
         ([TRANSFORMER, POOLING, {"path": "2_CNN", "type": "sentence_transformers.models.CNN"}], {}, "a module .*CNN"),
         ([TRANSFORMER, POOLING, NORMALIZE, DENSE], {}, "the modules Transformer, Pooling, Normalize, Dense"),
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
-        ([], {MODEL: PROMPT, "1_Pooling__config": {"include_prompt": False}}, "the prompt 'query: '"),
+        ([], {MODEL: PROMPT, "1_Pooling__config": NOT_POOLED}, "the prompt 'query: '"),
         ([TRANSFORMER, POOLING, NORMALIZE], {MODEL: {"truncate_dim": 8}}, "truncate_dim=8 after a module Normalize"),
         ([], {"modules": "[{}]"}, "its sentence-transformers files are damaged"),
     ],

@@ -78,15 +78,15 @@ def test_a_long_sentence_keeps_its_template_and_padding_has_no_effect(architectu
 @pytest.mark.parametrize(("architecture", "as_text"), [("bert", "never"), ("roberta", "always")])
 def test_prompts_have_the_same_tokens_in_training_and_in_encode(architecture, as_text, make_model):
     """A prompt is text before the sentence or a template; further views have the last one. It is never cut."""
-    prompts = {"query": "A man: ", "document": "snow {sentence} rose"}
+    prompts = {"query": "A man is playing: ", "document": "snow {sentence} rose"}
     how = {"max_length": 10, "template_as_text": as_text}
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mean", prompts=prompts, **how)
-    row = ("dogs run", "word " * 50, "a year", "")
+    row = ("word " * 50, "dogs run", "a year", "")  # the longest sentence has the longest prompt
     collate = ViewCollator(encoder.tokenizer, 10, encoder.templates, None, ("query", None, "document"))
     batch = collate([row])
     vectors = encoder.eval()({name: x[0] for name, x in batch.items()})
     for view, name in enumerate(("query", None, "document", "document")):
-        template = {"query": "A man: {sentence}", "document": prompts["document"], None: None}[name]
+        template = {"query": "A man is playing: {sentence}", "document": prompts["document"], None: None}[name]
         plain = SentenceEncoder.from_pretrained(make_model(architecture), "mean", template=template, **how)
         (tokens,) = tokenize(encoder.tokenizer, [row[view]], 10)
         expected = plain.templates.batch([tokens], 2)["input_ids"][0].tolist()
