@@ -71,9 +71,9 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         configs = {kind: _read_config(source, kind, folder) for kind, folder in modules.items()}
         max_length = configs["Transformer"].get("max_seq_length")
         if max_length is None:  # since version 5.4, it is the tokenizer's and may be huge
-            max_length = _read(source, modules["Transformer"], "tokenizer_config.json").get("model_max_length")
+            max_length = read_object(source, modules["Transformer"], "tokenizer_config.json").get("model_max_length")
         max_length = max_length if isinstance(max_length, int) and max_length < LARGE_INTEGER else None
-        model = _read(source, "", MODEL_FILE)
+        model = read_object(source, "", MODEL_FILE)
         truncate_dim, prompts = model.get("truncate_dim"), model.get("prompts") or {}
         if truncate_dim and "Normalize" in modules:
             _unsupported(source, f"vectors that are cut to truncate_dim={truncate_dim} after a module Normalize")
@@ -109,7 +109,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
 
 def saved_by_the_library(source: str) -> bool:
     """Return whether the library itself, which adds its version, wrote the modules of a folder or hub repository."""
-    return find_file(source, MODULES_FILE) is not None and "__version__" in _read(source, "", MODEL_FILE)
+    return find_file(source, MODULES_FILE) is not None and "__version__" in read_object(source, "", MODEL_FILE)
 
 
 def _unsupported(source: str, what: str) -> NoReturn:
@@ -133,14 +133,14 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
 def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
     """Return a module's options; raise UserError if an encoder cannot reproduce one of them."""
     files = _TRANSFORMER_FILES if kind == "Transformer" else ["config.json"]
-    config = next((content for file in files if (content := _read(source, folder, file))), {})
+    config = next((content for file in files if (content := read_object(source, folder, file))), {})
     for option, supported in _SUPPORTED[kind].items():
         if (value := config.get(option, supported)) != supported:
             _unsupported(source, f"a module {kind} with {option}={value}")
     return config
 
 
-def _read(source: str, folder: str, file: str) -> dict[str, Any]:
+def read_object(source: str, folder: str, file: str) -> dict[str, Any]:
     """Return a JSON object of a folder; an empty one if the file does not exist."""
     path = find_file(source, file, folder)
     return {} if path is None else dict(read_json(path))

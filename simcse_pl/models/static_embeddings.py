@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.sentence_transformers_format import MODULES_FILE
+from simcse_pl.models.sentence_transformers_format import MODEL_FILE, MODULES_FILE, read_object
 from simcse_pl.models.sources import find_file, find_weights
 from simcse_pl.models.word_vectors import AveragedVectors
 from simcse_pl.postprocessing.linear import principal_directions
-from simcse_pl.utils.errors import reraise_as
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json, write_json
 from simcse_pl.utils.tensors import read_weights, to_device
 from simcse_pl.utils.terminal import tracked
@@ -30,23 +30,25 @@ _UNUSED = re.compile(r"\[unused\d+\]")  # tokens that BERT's vocabulary reserves
 
 
 class StaticEmbeddings(AveragedVectors):
-    """The average of the vectors of a sentence's tokens, without the special ones and those that are unknown.
+    """The average of the vectors of a sentence's tokens, without the special ones.
 
     Args:
         tokenizer: of the library `tokenizers`.
         vectors, normalize: see AveragedVectors.
+        known_only: as model2vec, leave unknown tokens out and truncate no text; sentence-transformers does neither.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vectors: Tensor, normalize: bool = True) -> None:
+    def __init__(self, tokenizer: Tokenizer, vectors: Tensor, normalize: bool = True, known_only: bool = True) -> None:
         super().__init__(vectors, normalize)
-        self.tokenizer = tokenizer
+        self.tokenizer, self._unknown = tokenizer, None
         tokenizer.no_padding()
-        tokenizer.no_truncation()
-        model = json.loads(tokenizer.to_str())["model"]
-        self._unknown = model.get("unk_id", tokenizer.token_to_id(model.get("unk_token") or ""))
+        if known_only:
+            tokenizer.no_truncation()
+            model = json.loads(tokenizer.to_str())["model"]
+            self._unknown = model.get("unk_id", tokenizer.token_to_id(model.get("unk_token") or ""))
 
     def rows_of(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of the known tokens."""
+        """Return the ids of the tokens that are averaged."""
         encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         return [[row for row in encoding.ids if row != self._unknown] for encoding in encodings]
 
@@ -71,7 +73,11 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
         kinds = [module["type"].rpartition(".")[2] for module in modules]
         if kinds[:1] != ["StaticEmbedding"]:
             return None
-        folder = modules[0]["path"]
+        folder, model = modules[0]["path"], read_object(source, "", MODEL_FILE)
+        truncate_dim, prompts = model.get("truncate_dim"), model.get("prompts") or {}
+        if kinds[1:] not in ([], ["Normalize"]) or (truncate_dim and kinds[1:]):
+            what = ", ".join(kinds) + f" and truncate_dim={truncate_dim}" * bool(truncate_dim)
+            raise UserError(f"{source}: static embeddings with the modules {what} are not supported")
         file = find_file(source, "tokenizer.json", folder)
         tensors = read_weights(find_weights(source, folder))
         vectors = tensors["embeddings" if "embeddings" in tensors else "embedding.weight"].float()
@@ -79,7 +85,11 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
             vectors = vectors[tensors["mapping"].long()]
         if "weights" in tensors:
             vectors = vectors * tensors["weights"].float().unsqueeze(1)
-        return StaticEmbeddings(Tokenizer.from_file(str(file)), vectors, "Normalize" in kinds)
+        known_only = read_object(source, folder, "config.json").get("model_type") == "model2vec"
+        vectors = vectors[:, :truncate_dim].contiguous()
+        static = StaticEmbeddings(Tokenizer.from_file(str(file)), vectors, "Normalize" in kinds, known_only)
+        static.prompts = prompts | {None: prompts.get(model.get("default_prompt_name")) or ""}
+        return static
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ import itertools
 import re
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -48,7 +48,12 @@ class AveragedVectors(ABC):
     Args:
         vectors: [words or tokens, dim] float32.
         normalize: whether `encode` scales vectors to length 1, except zero vectors.
+
+    Attributes:
+        prompts: texts before a sentence, by name; under None that of sentences whose prompt is not named.
     """
+
+    prompts: Mapping[str | None, str] = {}
 
     def __init__(self, vectors: Tensor, normalize: bool = False) -> None:
         self.vectors, self.normalize = vectors, normalize
@@ -73,10 +78,10 @@ class AveragedVectors(ABC):
     ) -> Tensor:
         """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
-        Vectors are averaged in float32, also with `bf16`. There are no prompts.
+        Vectors are averaged in float32, also with `bf16`. A prompt that is not in `prompts` is ignored.
         """
         batch_size = 1024 if batch_size is None else batch_size
-        sentences = checked_sentences(sentences)
+        sentences = [self.prompts.get(prompt_name, "") + text for text in checked_sentences(sentences)]
         vectors = torch.empty(len(sentences), self.dim)
         for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):
             known = self.rows_of(sentences[start : start + batch_size])

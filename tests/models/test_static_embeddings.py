@@ -6,6 +6,7 @@ import torch
 from model2vec import StaticModel
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
 from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl.models.encoder import SentenceEncoder
@@ -58,6 +59,31 @@ def test_shared_vectors_and_weights_of_a_quantized_vocabulary_are_read(folder):
     save_file(shared, folder / "model.safetensors")
     vectors = StaticModel.from_pretrained(folder).encode(TEXTS)
     np.testing.assert_allclose(vectors, load_encoder(str(folder)).encode(TEXTS), atol=2e-3)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_folder_of_sentence_transformers_has_its_vectors(normalize, make_model, tmp_path):
+    """Unknown tokens count, texts are truncated as the tokenizer says, and sentences have prompts."""
+    tokenizer = AutoTokenizer.from_pretrained(make_model("bert")).backend_tokenizer
+    tokenizer.enable_truncation(9)
+    vectors = torch.randn(tokenizer.get_vocab_size(), 8, generator=torch.Generator().manual_seed(0))
+    static = modules.StaticEmbedding(tokenizer, embedding_weights=vectors)
+    how = {"prompts": {"query": "A man: ", "document": "dogs "}, "default_prompt_name": "query"}
+    how |= {} if normalize else {"truncate_dim": 5}
+    library = SentenceTransformer(modules=[static, *[modules.Normalize()] * normalize], device="cpu", **how)
+    library.save(str(tmp_path))
+    ours = load_encoder(str(tmp_path))
+    for name in (None, "query", "document"):
+        expected = library.encode(TEXTS, prompt_name=name)
+        np.testing.assert_allclose(ours.encode(TEXTS, prompt_name=name), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("more", [[modules.Dense(8, 8)], [modules.LayerNorm(8)], [modules.Normalize()]])
+def test_modules_that_are_not_supported_are_an_error(more, make_model, tmp_path):
+    static = modules.StaticEmbedding(AutoTokenizer.from_pretrained(make_model("bert")), embedding_dim=8)
+    SentenceTransformer(modules=[static, *more], device="cpu", truncate_dim=5).save(str(tmp_path))
+    with pytest.raises(UserError, match="static embeddings with the modules StaticEmbedding, .* are not supported$"):
+        load_encoder(str(tmp_path))
 
 
 def test_a_damaged_folder_is_one_line(folder):
