@@ -8,6 +8,7 @@ from simcse_pl.data.formats import Format, Layout
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import remove_half_written
 
 
 def add_encoder(
@@ -57,8 +58,9 @@ def load_selected(name: str, arguments: argparse.Namespace) -> SentenceEncoder:
 
 
 def new_folder(name: str) -> Path:
-    """Return an output folder; raise UserError if it contains files."""
+    """Return an output folder, without what a killed process left in it; raise UserError if it contains files."""
     folder = Path(name)
+    remove_half_written(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists: give a new directory, or remove it first")
     return folder

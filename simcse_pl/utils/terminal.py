@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import signal
 import sys
 import sysconfig
 import traceback
@@ -80,6 +81,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_intermixed_args(given)
     accept_any_text()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as in a shell, but it cleans up
     try:
         work(arguments)
         sys.stdout.flush()

@@ -12,6 +12,7 @@ from simcse_pl import SimCSE
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.postprocessing.linear import RemoveComponents
+from simcse_pl.tools.common import new_folder
 from simcse_pl.tools.merge import difference, greedy_soup, merge
 from tests.conftest import SENTENCES
 
@@ -34,6 +35,11 @@ def test_weights_are_the_weighted_mean_and_the_encoders_stay(encoders):
         torch.testing.assert_close(x, 0.25 * states[0][name] + 0.25 * states[1][name] + 0.5 * states[2][name])
     assert torch.equal(encoders[0].encode(SENTENCES), before)
     assert not torch.allclose(merged.encode(SENTENCES), before)
+
+
+def test_a_killed_merge_can_be_repeated(tmp_path):
+    (tmp_path / ".saving-x").mkdir()
+    assert new_folder(str(tmp_path)) == tmp_path and not list(tmp_path.iterdir())
 
 
 def test_encoders_that_differ_in_more_than_weights_cannot_be_averaged(encoders, make_model):

@@ -1,13 +1,17 @@
 """An error is one line, and the exit status tells a user's mistake from a failure."""
 
+import argparse
+import os
 import runpy
 import shlex
+import signal
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from simcse_pl.utils.errors import UserError, WriteError
-from simcse_pl.utils.terminal import hydra_option, report_error
+from simcse_pl.utils.files import atomic_write
+from simcse_pl.utils.terminal import hydra_option, report_error, run
 
 
 def raised(error, cause=None):
@@ -30,6 +34,20 @@ def raised(error, cause=None):
 def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
     assert report_error(error, debug=False, debug_option="--debug") == status
     assert capfd.readouterr().err == f"error: {line}\n"
+
+
+def test_a_terminated_command_leaves_no_half_written_files(tmp_path):
+    def work(arguments):
+        with atomic_write(tmp_path):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit, match="^143$"):
+            run(argparse.ArgumentParser(), work, [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("folder", ["outputs/a", "my outputs/语(1)", "it's"])
