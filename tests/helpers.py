@@ -1,9 +1,12 @@
 """What several test modules use: configs, and what a run leaves."""
 
 import json
+import os
 import zlib
+from contextlib import contextmanager, suppress
 
 import pandas
+import pytest
 import torch
 from omegaconf import open_dict
 
@@ -49,6 +52,23 @@ def flip_bit(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
+
+
+@contextmanager
+def killed_while_moving(folder, moves=1):
+    """End the block in `atomic_write` of a folder, after it has moved some files into it; none is a time, too."""
+
+    def replace(old, new, replace=os.replace):
+        if new.parent == folder:
+            if len(moved) == moves:
+                raise KeyboardInterrupt
+            moved.append(new)
+        replace(old, new)
+
+    moved = []
+    with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(os, "replace", replace)
+        yield
 
 
 def save_checkpoint(encoder, path):

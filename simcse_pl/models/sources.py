@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure
-from simcse_pl.utils.files import read_json, similar_name
+from simcse_pl.utils.files import finish_write, read_json, similar_name
 
 PACKAGE = "package:"
 ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -29,6 +29,7 @@ def resolve(name: str) -> str:
     `package:NAME` is the folder `model` of a Python package. Raise UserError if it does not exist.
     """
     if not name.startswith(PACKAGE):
+        finish_write(name)
         return name
     package = name.removeprefix(PACKAGE)
     spec = importlib.util.find_spec(package) if package.isidentifier() else None  # find_spec("a.b") would import a

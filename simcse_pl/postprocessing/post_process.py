@@ -9,7 +9,7 @@ from torch import Tensor
 
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, read_json, write_json
+from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_json
 from simcse_pl.utils.tensors import as_float64
 
 SETTINGS_FILE = "postprocess.json"
@@ -91,6 +91,7 @@ class PostProcess(ABC):
 
 def load(folder: str | Path) -> PostProcess:
     """Load a saved post-processing: fitted, on the CPU; raise UserError if a file does not exist or is damaged."""
+    finish_write(folder)
     settings_path, tensors_path = Path(folder) / SETTINGS_FILE, Path(folder) / TENSORS_FILE
     with reraise_as(f"{settings_path} is missing, damaged or of another version; fit it again", users_too=True):
         settings = read_json(settings_path)

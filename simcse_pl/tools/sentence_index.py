@@ -13,7 +13,7 @@ from torch import Tensor
 from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.evaluation.results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import atomic_write, read_json, write_json
+from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_json
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, read_weights, unit_vectors, with_prompt
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
@@ -126,10 +126,13 @@ class SentenceIndex:
             UserError: a file is missing or damaged, or the encoder or its settings differ.
         """
         path = Path(folder) / SETTINGS_FILE
+        finish_write(folder)
         with reraise_as(f"{folder} holds no index, or a damaged one"):
             saved, sentences = read_json(path), read_json(path.with_name(SENTENCES_FILE))
             vectors = read_weights(path.with_name(VECTORS_FILE))["vectors"]
             index = cls(encode, sentences, vectors, saved["prompt_name"])
+        if len(vectors) != len(sentences):
+            raise UserError(f"{folder} has {len(sentences)} sentences and {len(vectors)} vectors: build it again")
         for name, value in saved["encoder"].items():
             if name != "encoder" and settings.get(name) != value:
                 raise UserError(

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,7 +26,7 @@ _ENCODINGS = [
 ]
 _SAMPLE = 100_000  # bytes, to guess an encoding
 _ENCODING_OPTION = "data.encoding, --encoding, or {file: ..., encoding: ...} for validation and test"
-_SAVING = ".saving-"
+_SAVING, _SAVED, _STALE = ".saving-", ".saved-", ".stale"
 
 
 def cache_folder() -> Path:
@@ -99,8 +99,9 @@ def atomic_write(
 
     Args:
         folder: where the files end up.
-        last: the file that is moved last, so that its presence means that the others are complete.
-        stale: names of files to remove before the last one is moved, if they are not written.
+        last: the file that is moved last, so that its presence means that the others are complete. The files then
+            belong together: whoever reads them calls `finish_write` before.
+        stale: names of files to remove if they are not written; they need a `last` one.
         what: what the message of WriteError names; None for the folder.
 
     Raises:
@@ -119,12 +120,32 @@ def atomic_write(
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # otherwise a power failure can leave an empty file
-            left = {folder / name for name in stale} - {folder / file.relative_to(new) for file in files}
-            for file in sorted(files, key=lambda path: path.name == last):  # nothing fails after this
-                if file.name == last:
-                    for path in left:
-                        path.unlink(missing_ok=True)
-                os.replace(file, folder / file.relative_to(new))
+            if last:
+                finish_write(folder)
+                left = {*stale}.difference(str(file.relative_to(new)) for file in files)
+                (new / _STALE).write_text("\n".join(left), "utf-8")
+                new = new.rename(folder / new.name.replace(_SAVING, _SAVED))  # `finish_write` now moves the rest
+            _move(new, folder, last)  # nothing fails in it
+
+
+def finish_write(folder: str | Path) -> None:
+    """Finish an `atomic_write` with a `last` file whose process was killed while it moved the files."""
+    folder = Path(folder)
+    with reraise_write_errors(folder):
+        for new in folder.glob(f"{_SAVED}*"):
+            _move(new, folder)
+
+
+def _move(new: Path, folder: Path, last: str = "") -> None:
+    """Remove the stale files of a folder, and move the new ones into it. Another process may do the same."""
+    with suppress(FileNotFoundError):
+        for name in (new / _STALE).read_text("utf-8").splitlines():
+            (folder / name).unlink(missing_ok=True)
+    files = (path for path in new.rglob("*") if path.is_file() and path.name != _STALE)
+    for file in sorted(files, key=lambda path: path.name == last):
+        with suppress(FileNotFoundError):
+            os.replace(file, folder / file.relative_to(new))
+    shutil.rmtree(new, ignore_errors=True)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from simcse_pl.models.pooling import HEADS
 from simcse_pl.models.settings import CHECKPOINT_KEY, EncoderSettings
 from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
-from tests.helpers import flip_bit, save_checkpoint
+from tests.helpers import flip_bit, killed_while_moving, save_checkpoint
 
 
 @pytest.fixture
@@ -61,6 +61,14 @@ DAMAGES = {
     "a file elsewhere": (lambda c: c | {CHECKPOINT_KEY: {"../escaped": "x"}}, "best.ckpt: "),
     "an absolute path": (lambda c: c | {CHECKPOINT_KEY: {"/tmp/escaped": "x"}}, "best.ckpt: "),
 }
+
+
+def test_a_replacement_that_is_killed_between_two_files_is_finished(make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head="mlp").save_pretrained(tmp_path)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", head="mlp")
+    with killed_while_moving(tmp_path):
+        encoder.save_pretrained(tmp_path)
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES))
 
 
 @pytest.mark.parametrize(("head", "kept"), [("mlp_train_only", True), ("transform", False)])

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from simcse_pl.tools import sentence_index
-from simcse_pl.tools.sentence_index import SETTINGS_FILE, VECTORS_FILE, RetrievalTask, SentenceIndex
+from simcse_pl.tools.sentence_index import SENTENCES_FILE, SETTINGS_FILE, VECTORS_FILE, RetrievalTask, SentenceIndex
 from simcse_pl.utils.errors import UserError
+from tests.helpers import killed_while_moving
 from tests.pretend_device import DEVICE, Pretend
 
 DIM = 32
@@ -88,6 +89,23 @@ def test_a_saved_index_finds_the_same_and_sentences_can_be_added(encode, tmp_pat
     assert loaded.add(names([299, 300, 301, 300])) == 2 and loaded.add([]) == 0
     assert encode.encoded == names([300, 301]) and len(loaded) == 303
     np.testing.assert_allclose(loaded.vectors[-2:].numpy(), unit(encode, names([300, 301])), rtol=1e-6)
+
+
+def test_a_replacement_that_is_killed_between_two_files_is_finished(encode, tmp_path):
+    index = SentenceIndex.build(encode, names(range(20)))
+    index.save(tmp_path, {})
+    index.add(names(range(20, 30)))
+    with killed_while_moving(tmp_path):
+        index.save(tmp_path, {})
+    loaded = SentenceIndex.load(tmp_path, encode, {})
+    assert loaded.sentences == index.sentences and torch.equal(loaded.vectors, index.vectors)
+
+
+def test_sentences_without_vectors_are_an_error(encode, tmp_path):
+    SentenceIndex.build(encode, names(range(20))).save(tmp_path, {})
+    (tmp_path / SENTENCES_FILE).write_text(json.dumps(names(range(21))))
+    with pytest.raises(UserError, match="has 21 sentences and 20 vectors: build it again$"):
+        SentenceIndex.load(tmp_path, encode, {})
 
 
 @pytest.mark.parametrize("file", [SETTINGS_FILE, VECTORS_FILE])

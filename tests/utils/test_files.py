@@ -7,7 +7,8 @@ import os
 import pytest
 
 from simcse_pl.utils.errors import WriteError
-from simcse_pl.utils.files import atomic_open, atomic_write, remove_half_written, write_json, write_text
+from simcse_pl.utils.files import atomic_open, atomic_write, finish_write, remove_half_written, write_json, write_text
+from tests.helpers import killed_while_moving
 
 
 def contents(folder):
@@ -32,7 +33,28 @@ def test_stale_files_are_removed_before_the_last_one_is_moved(tmp_path, monkeypa
     with atomic_write(tmp_path, last="a", stale=["head", "b"]) as new:
         (new / "a").touch()
         (new / "b").touch()
-    assert moved == [("b", True), ("a", False)]
+    assert moved == [("b", False), ("a", False)]
+
+
+@pytest.mark.parametrize("moves", range(3))
+def test_a_killed_replacement_of_several_files_is_finished(tmp_path, moves):
+    """The next write finishes it, too, and comes after it."""
+
+    def write(version, **how):
+        with atomic_write(tmp_path, last="settings", **how) as new:
+            for name in ("settings", "vectors", "words"):
+                (new / name).write_text(version)
+
+    write("old")
+    write_text(tmp_path / "head", "old")
+    with killed_while_moving(tmp_path, moves):
+        write("new", stale=["head", "words"])
+    finish_write(tmp_path)
+    assert contents(tmp_path) == dict.fromkeys(("settings", "vectors", "words"), "new")
+    with killed_while_moving(tmp_path, moves):
+        write("newer")
+    write("newest")
+    assert contents(tmp_path) == dict.fromkeys(("settings", "vectors", "words"), "newest")
 
 
 def test_files_have_the_mode_of_the_umask(tmp_path):
