@@ -53,7 +53,7 @@ def adapter_parameters(backbone: Backbone) -> set[str]:
 
 def without_name(parameter: str) -> str:
     """Return the name of a parameter of an adapter as in the files of PEFT, which lack the name of the adapter."""
-    return ".".join(part for part in parameter.split(".") if part != _NAME)
+    return ".".join(part for part in parameter.split(".") if part not in (_NAME, "modules_to_save"))
 
 
 def merge_adapter(backbone: Backbone) -> None:
@@ -63,10 +63,15 @@ def merge_adapter(backbone: Backbone) -> None:
     """
     with reraise_as("the adapter cannot be merged"):
         from peft.tuners.tuners_utils import BaseTunerLayer
+        from peft.utils import AuxiliaryTrainingWrapper
 
         backbone.float()  # a quantized model cannot become float32
+        wrapped: tuple[str, ...] = ()
         for name, module in list(backbone.named_modules()):
-            if isinstance(module, BaseTunerLayer):
+            if isinstance(module, AuxiliaryTrainingWrapper):  # of modules_to_save and trainable_token_indices
+                backbone.set_submodule(name, module.unload_and_optionally_merge_module(True, True, None))
+                wrapped += (f"{name}.",)
+            elif isinstance(module, BaseTunerLayer) and not name.startswith(wrapped):
                 module.merge(safe_merge=True)
                 backbone.set_submodule(name, module.get_base_layer())
     forget_adapter(backbone)

@@ -18,6 +18,8 @@ from tests.helpers import save_checkpoint
 
 CONFIGS = {
     "lora": lambda: peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"),
+    "tokens": lambda: peft.LoraConfig(r=4, target_modules=["q_proj"], trainable_token_indices=[5, 6]),
+    "modules": lambda: peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "norm"]),
     "dora": lambda: peft.LoraConfig(r=4, target_modules="all-linear", use_dora=True),
     "ia3": lambda: peft.IA3Config(target_modules=["q_proj", "v_proj"], feedforward_modules=[]),
 }
@@ -100,6 +102,18 @@ def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_
     encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
     merge_adapter(encoder.backbone)
     assert not has_adapter(encoder.backbone)
+    encoder.save_pretrained(tmp_path / "merged")
+    close(SentenceEncoder.from_pretrained(tmp_path / "merged").encode(SENTENCES), vectors)
+    close(library_vectors(tmp_path / "merged"), vectors)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "modules"])
+def test_trained_tokens_and_modules_are_in_each_file(kind, make_model, tmp_path):
+    encoder = changed(make_model("llama"), kind)
+    save_checkpoint(encoder, tmp_path / "last.ckpt")
+    vectors = encoder.encode(SENTENCES)
+    close(SentenceEncoder.from_pretrained(tmp_path / "last.ckpt").encode(SENTENCES), vectors, 0)
+    merge_adapter(encoder.backbone)
     encoder.save_pretrained(tmp_path / "merged")
     close(SentenceEncoder.from_pretrained(tmp_path / "merged").encode(SENTENCES), vectors)
     close(library_vectors(tmp_path / "merged"), vectors)
