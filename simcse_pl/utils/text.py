@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ class Neighbour(NamedTuple):
 
 
 def checked_sentences(sentences: Sequence[str]) -> list[str]:
-    """Return a list, tuple, series or array of strings as a list; raise UserError for anything else.
+    """Return a list, tuple, series or array of strings as a list in NFC, as files; raise UserError for anything else.
 
     A string would be read as its characters, a data frame as the names of its columns, and a generator only once.
     """
@@ -44,4 +45,4 @@ def checked_sentences(sentences: Sequence[str]) -> list[str]:
     wrong = [item for item in sentences if not isinstance(item, str)] if is_flat else [sentences]
     if wrong:
         raise UserError(f"sentences should be a list of strings: found {type(wrong[0]).__name__}")
-    return list(sentences)
+    return [unicodedata.normalize("NFC", sentence) for sentence in sentences]

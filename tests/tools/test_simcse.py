@@ -1,6 +1,7 @@
 """SimCSE against the interface and the vectors of the released tool, and brute force."""
 
 import doctest
+import unicodedata
 
 import numpy as np
 import pandas
@@ -101,6 +102,17 @@ def test_tuples_series_and_arrays_are_read_as_lists(kind, fresh):
     np.testing.assert_array_equal(fresh.similarity(queries, corpus), fresh.similarity(QUERIES, CORPUS))
     fresh.build_index(corpus)
     assert fresh.search(queries) == fresh.search(QUERIES) and fresh.index.sentences == CORPUS
+
+
+def test_texts_are_compared_in_nfc_as_files_are_read(make_model, tmp_path):
+    """A keyboard of macOS may write an accent of its own; byte-level BPE makes other tokens of it."""
+    composed, decomposed = "un été à Zürich", unicodedata.normalize("NFD", "un été à Zürich")
+    simcse = SimCSE(make_model("gpt2"), pooling="mean", device="cpu")
+    (tmp_path / "texts.txt").write_text(f"{decomposed}\n{CORPUS[0]}\n")
+    for given in (str(tmp_path / "texts.txt"), [decomposed, composed, CORPUS[0]]):
+        simcse.build_index(given)
+        assert simcse.index.sentences == [composed, CORPUS[0]]
+        assert simcse.search([decomposed], top_k=1) == [[(composed, 1.0)]]
 
 
 @pytest.mark.parametrize(
