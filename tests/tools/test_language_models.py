@@ -61,6 +61,18 @@ def test_a_wrong_key_model_or_address_is_an_error_at_once(server, status, conten
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("address", ["http://me:secret@127.0.0.1:9/v1", "htp://me:secret@127.0.0.1/v1"])
+def test_no_message_has_a_password_or_a_key(address, server):
+    with pytest.raises(UserError, match="no answer from --server htt?p://127.0.0.1") as caught:
+        Server(address, SETTINGS, "key", 1).answer([QUESTION])
+    server.faults = [(401, "no")]
+    with pytest.raises(UserError, match="--server http://127.0.0.1.* returns 401") as other:
+        Server(server.url.replace("//", "//me:secret@"), SETTINGS, "key\r", 1).answer([QUESTION])
+    with pytest.raises(UserError, match="^OPENAI_API_KEY contains") as last:
+        Server(server.url, SETTINGS, "secret\rkey", 1)
+    assert not any("secret" in str(error.value) for error in (caught, other, last))
+
+
 def test_a_rejected_request_and_an_answer_without_an_end_are_empty(server, caplog):
     server.faults = [(400, "filtered"), (400, "filtered too"), (200, CUT)]
     model = Server(server.url, SETTINGS, None, 1)
