@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -16,10 +18,14 @@ from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError, first_line, is_failure
 from simcse_pl.utils.files import finish_write, read_json, similar_name
 
+log = logging.getLogger(__name__)
+
 PACKAGE = "package:"
 ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
 # "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
+_MOST_LAYERS = 1000
+_TEXT = "Été 你好, nobody told the Sailor why 7 dogs had jumped."
 _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
 
@@ -76,6 +82,15 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source, subfolder=subfolder, **loading_options(source)
         )
+        if (file := find_file(source, "tokenizer.json", subfolder)) and tokenizer.is_fast:
+            own = Tokenizer.from_file(str(file))
+            own.no_truncation()
+            own.no_padding()
+            made, saved = tokenizer.tokenize(_TEXT), own.encode(_TEXT, add_special_tokens=False).tokens
+            if made != saved:
+                found = f"as {type(tokenizer).__name__}, it makes {made[:9]}, but tokenizer.json makes {saved[:9]}"
+                advice = '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
+                log.warning("%s: %s; if that file is right, set %s", name, found, advice)
     tokenizer.padding_side = "right"  # [CLS] must be at position 0
     if tokenizer.pad_token is None:  # GPT-2's; padding is masked, so any token can be used
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token

@@ -1,5 +1,8 @@
 """Folders of any name, checkpoints and bare state dicts are loaded by their path."""
 
+import json
+import shutil
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -8,9 +11,11 @@ from transformers import AutoModel
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.settings import EncoderSettings
+from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint
+from tests.tiny_models import train_tokenizers
 
 
 @pytest.mark.parametrize("name", ["folder.ckpt", "folder.txt", "best.ckpt"])
@@ -67,6 +72,19 @@ def test_a_state_dict_of_another_backbone_is_an_error(name, change, line, make_m
     save_file(weights | ({} if change is None else {name: change}), tmp_path / "a.safetensors")
     with pytest.raises(UserError, match=line):
         load_encoder(f"{tmp_path}/a.safetensors", "cls", backbone=str(make_model("bert")))
+
+
+@pytest.mark.parametrize("named", ["RobertaTokenizer", "PreTrainedTokenizerFast", None])
+def test_a_tokenizer_of_another_kind_than_its_file_is_a_warning(named, make_model, tmp_path, caplog):
+    """transformers makes a tokenizer of the named class, or of the model's, from the words of tokenizer.json."""
+    tokenizer = train_tokenizers(SENTENCES * 3, 300)["Unigram"]
+    shutil.copytree(make_model("bert"), tmp_path, dirs_exist_ok=True)
+    tokenizer.save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": named}))
+    loaded = load_tokenizer(str(tmp_path))
+    same = all(loaded.tokenize(text) == tokenizer.tokenize(text) for text in SENTENCES)
+    assert same == (named == "PreTrainedTokenizerFast") == ("but tokenizer.json makes" not in caplog.text)
 
 
 def test_weights_alone_need_a_backbone(sentences):
