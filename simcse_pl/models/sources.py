@@ -48,6 +48,8 @@ def resolve(name: str) -> str:
 
 def find_file(source: str, file: str, subfolder: str = "") -> Path | None:
     """Return a file of a model folder or hub repository; None if it does not exist."""
+    if ".." in PurePosixPath(subfolder).parts or subfolder.startswith("/"):  # as the folder of a module
+        raise UserError(f"{source} names a folder outside of it, {subfolder}, which is not read")
     file = str(PurePosixPath(subfolder, file))
     if Path(source).is_dir():
         return path if (path := Path(source) / file).is_file() else None
@@ -103,6 +105,8 @@ def load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
     if path and (kernel := _HUB_KERNEL.search(json.dumps(read_json(path)))):
         raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
     config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **loading_options(source))
+    if (layers := getattr(config, "num_hidden_layers", None) or 0) > _MOST_LAYERS:
+        raise UserError(f"{path or source}: num_hidden_layers={layers}, so many take too long to make; is it damaged?")
     return config
 
 

@@ -60,6 +60,13 @@ def test_more_layers_than_the_checkpoint_has_are_an_error(make_model):
         load_backbone(str(make_model("bert")), num_layers=4)
 
 
+def test_a_config_of_a_million_layers_is_an_error(make_model, tmp_path):
+    config = json.loads((make_model("bert") / "config.json").read_text()) | {"num_hidden_layers": 10**6}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=f"^{tmp_path}/config.json: num_hidden_layers=1000000, so many take too long"):
+        load_backbone(str(tmp_path))
+
+
 def test_a_dropout_that_the_architecture_lacks_is_an_error(tmp_path):
     from transformers import XLNetConfig, XLNetModel
 

@@ -249,6 +249,8 @@ def test_prompts_that_the_pooling_excludes_are_left_out_with_a_warning(prompts, 
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
         ([], {MODEL: PROMPT, "1_Pooling__config": NOT_POOLED}, "the prompt 'query: '"),
         ([TRANSFORMER, POOLING, NORMALIZE], {MODEL: {"truncate_dim": 8}}, "truncate_dim=8 after a module Normalize"),
+        ([TRANSFORMER | {"path": "../other"}, POOLING], {}, "a folder outside of it, ../other, which is not read$"),
+        ([TRANSFORMER | {"path": "/etc"}, POOLING], {}, "a folder outside of it, /etc, which is not read$"),
         ([], {"modules": "[{}]"}, "its sentence-transformers files are damaged"),
     ],
 )
