@@ -71,6 +71,8 @@ def base_of(source: str) -> str | None:
         return None
     config = read_json(path)
     if config.get("megatron_config"):
+    if base and (beside := path.parent / base).is_dir():  # else it may be one of the current folder, as PEFT has it
+        base = str(beside)
         raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
     base: str | None = config.get("base_model_name_or_path")
     return base

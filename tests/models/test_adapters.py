@@ -1,6 +1,7 @@
 """Adapters: saved without their base, loaded by PEFT and sentence-transformers, merged, and what cannot be loaded."""
 
 import json
+import shutil
 
 import peft
 import pytest
@@ -150,6 +151,21 @@ def test_a_base_in_4_bits_trains_an_adapter_that_is_saved_without_it(make_model,
     whole = SentenceEncoder.from_pretrained(tmp_path / "encoder").encode(SENTENCES)
     close(SentenceEncoder.from_pretrained(tmp_path / "last.ckpt").encode(SENTENCES), whole, 0)
     assert torch.cosine_similarity(whole, encoder.encode(SENTENCES)).min() > 0.9
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_relative_base_is_beside_the_adapter_or_in_the_current_folder(
+    beside, saved, make_model, tmp_path, monkeypatch
+):
+    vectors = SentenceEncoder.from_pretrained(saved).encode(SENTENCES)
+    path = saved / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": "../base"}))
+    shutil.copytree(make_model("llama"), tmp_path / ("base" if beside else "here/base"))
+    if beside:  # the model of another project
+        shutil.copytree(make_model("llama", initializer_range=0.5), tmp_path / "here" / "base")
+    (tmp_path / "here" / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "here" / "inner")
+    close(SentenceEncoder.from_pretrained(saved).encode(SENTENCES), vectors, 0)
 
 
 @pytest.mark.parametrize(
