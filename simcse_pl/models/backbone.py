@@ -75,7 +75,7 @@ def load_backbone(
     with loading(base or name) as place:
         config = load_config(place, subfolder)
         if config.is_encoder_decoder:
-            raise UserError(f"{name}: {config.model_type} is an encoder-decoder model; choose an encoder, such as BERT")
+            raise UserError(f"{name}: {config.model_type} is an encoder-decoder model, of which no part is supported")
         if any(option is not None for option in (num_layers, dropout, attention_dropout, bidirectional)):
             from simcse_pl.models.changes import change_config
 

@@ -138,7 +138,10 @@ def loading(name: str) -> Iterator[str]:
         if (Path(source) / "encoder").is_dir():
             message = f"{name} is the folder of a run, not a model: give {Path(name) / 'encoder'}"
         elif Path(source).exists():
-            message = f"cannot load the model in {name}: {first_line(error)}"
+            small = (path for path in Path(source).glob("*.*") if path.is_file() and path.stat().st_size < 200)
+            pointers = [path.name for path in small if path.read_bytes().startswith(b"version https://git-lfs")]
+            why = f"{pointers[0]} is a pointer of Git LFS: run `git lfs pull` in it" if pointers else first_line(error)
+            message = f"cannot load the model in {name}: {why}"
         else:
             near = similar_name(Path(name))
             why = (

@@ -41,7 +41,7 @@ PADDING_CHANGES_VECTORS = ("convbert", "esm", "mpnet", "nystromformer", "yoso") 
 FAST = ("albert", "bert", "convbert", "distilbert", "luke", "modernbert", "roformer")
 WITHOUT_HEAD = ("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "markuplm", "splinter", "xlnet")
 UNSUPPORTED = {
-    "t5": "is an encoder-decoder model",
+    "t5": "is an encoder-decoder model, of which no part is supported",
     "dpr": "does not return one vector of hidden_size=32 for every token",
     "fnet": "cannot encode: ",
 }

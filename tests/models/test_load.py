@@ -87,6 +87,14 @@ def test_a_tokenizer_of_another_kind_than_its_file_is_a_warning(named, make_mode
     assert same == (named == "PreTrainedTokenizerFast") == ("but tokenizer.json makes" not in caplog.text)
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_is_named(file, make_model, tmp_path):
+    shutil.copytree(make_model("bert"), tmp_path, dirs_exist_ok=True)
+    (tmp_path / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n")
+    with pytest.raises(UserError, match=f"the model in {tmp_path}: {file} is a pointer of Git LFS: run `git lfs pull`"):
+        load_encoder(str(tmp_path), "cls")
+
+
 def test_weights_alone_need_a_backbone(sentences):
     with pytest.raises(UserError, match="add backbone="):
         SentenceEncoder.from_pretrained(sentences.rename(sentences.with_suffix(".pt")), "cls")
