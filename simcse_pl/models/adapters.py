@@ -66,12 +66,10 @@ def merge_adapter(backbone: Backbone) -> None:
         from peft.utils import AuxiliaryTrainingWrapper
 
         backbone.float()  # a quantized model cannot become float32
-        wrapped: tuple[str, ...] = ()
         for name, module in list(backbone.named_modules()):
             if isinstance(module, AuxiliaryTrainingWrapper):  # of modules_to_save and trainable_token_indices
                 backbone.set_submodule(name, module.unload_and_optionally_merge_module(True, True, None))
-                wrapped += (f"{name}.",)
-            elif isinstance(module, BaseTunerLayer) and not name.startswith(wrapped):
+            elif isinstance(module, BaseTunerLayer) and not name.endswith(".token_adapter"):
                 module.merge(safe_merge=True)
                 backbone.set_submodule(name, module.get_base_layer())
     forget_adapter(backbone)

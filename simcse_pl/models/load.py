@@ -71,14 +71,11 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
     for place, step in enumerate(filter(None, (encoder.postprocess, postprocess))):
         tensors |= {f"{step.name}.{place}.{name}": tensor for name, tensor in step.tensors().items()}
     settings = [encoder.pooling, encoder.max_length, encoder.normalize, *encoder.templates.texts[:1]]
-    if encoder.template_bias == "always":
-        settings.append("without the template's bias")
-    if encoder.template_as_text != "never":
-        settings.append("template as text")
-    if encoder.final_period:
-        settings.append("with a final period")
-    if encoder.prompts:
-        settings.append(f"prompts {encoder.prompts}")
-    if encoder.truncate_dim:
-        settings.append(f"truncated to {encoder.truncate_dim}")
-    return hash_tensors(tensors, *settings)
+    others = {
+        "without the template's bias": encoder.template_bias == "always",
+        "template as text": encoder.template_as_text != "never",
+        "with a final period": encoder.final_period,
+        f"prompts {encoder.prompts}": encoder.prompts,
+        f"truncated to {encoder.truncate_dim}": encoder.truncate_dim,
+    }
+    return hash_tensors(tensors, *settings, *(text for text, is_set in others.items() if is_set))

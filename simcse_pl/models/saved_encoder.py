@@ -17,9 +17,10 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.models.backbone import has_adapter, is_decoder, load_backbone, longest_input
 from simcse_pl.models.pooling import CHOICES, is_dotted, name_of
 from simcse_pl.models.sentence_transformers_format import (
+    MODEL_FILE,
     MODULES_FILE,
+    read_object,
     read_sentence_transformers,
-    saved_by_the_library,
     unsupported_option,
     write_modules,
 )
@@ -118,7 +119,7 @@ def _read_saved(source: str) -> EncoderSpec | None:
     path = find_file(source, SETTINGS_FILE)
     if path is None:
         return None
-    if saved_by_the_library(source):
+    if find_file(source, MODULES_FILE) and "__version__" in read_object(source, "", MODEL_FILE):  # ours have none
         log.warning("%s: sentence-transformers saved it last, so its files are read, and not %s", source, path.name)
         return None
     content = read_json(path)
@@ -179,12 +180,10 @@ def load_saved(
         encoder: Any = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
-            if _same_weights(encoder.head, spec.settings.head):
+            if _same_weights(encoder.head, saved := spec.settings.head):
                 encoder.projection.load_state_dict(spec.head_weights)
             else:
-                log.warning(
-                    "head=%s: %s has head=%s; weights are drawn at random", encoder.head, name, spec.settings.head
-                )
+                log.warning("head=%s: %s has head=%s; weights are drawn at random", encoder.head, name, saved)
         if encoder.pooling in (spec.settings.pooling, "pooler") and spec.pooling_weights is not None:
             encoder.pooling_layer.load_state_dict(spec.pooling_weights)
     built: Encoder = encoder.eval()
@@ -193,10 +192,8 @@ def load_saved(
 
 def _same_weights(head: str, saved: str) -> bool:
     """Return whether a head has the weights of a saved one, or `transform` those of the checkpoint's own model."""
-    return head.removesuffix("_train_only") == saved.removesuffix("_train_only") or (head, saved) == (
-        "transform",
-        "none",
-    )
+    same = head.removesuffix("_train_only") == saved.removesuffix("_train_only")
+    return same or (head, saved) == ("transform", "none")
 
 
 def _load_parts(

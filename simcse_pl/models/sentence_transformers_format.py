@@ -28,8 +28,6 @@ from simcse_pl.utils.types import Backbone
 if TYPE_CHECKING:
     from simcse_pl.postprocessing.post_process import PostProcess
 
-log = logging.getLogger(__name__)
-
 MODULES_FILE, MODEL_FILE = "modules.json", "config_sentence_transformers.json"
 Module = tuple[str, dict[str, Any], dict[str, Tensor]]  # its class, options and weights
 _CLASSES = "sentence_transformers."
@@ -83,7 +81,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             _unsupported(source, f"the prompt {default!r}, which is no part of the pooling")
         template, as_text = default + SENTENCE if default else None, False
         if not_pooled and any(prompts.values()):
-            log.warning("%s: its pooling excludes prompts, which is not supported: it is loaded without them", source)
+            logging.getLogger(__name__).warning("%s: its pooling excludes prompts: it is loaded without them", source)
         if not_pooled or not any(prompts.values()):  # the library writes empty ones
             prompts = {}
         else:
@@ -105,11 +103,6 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             weights = read_weights(find_weights(source, modules["Dense"]))
             head_weights = {"0.weight": weights["linear.weight"], "0.bias": weights["linear.bias"]}
     return EncoderSpec(settings, head_weights, subfolder=modules["Transformer"])
-
-
-def saved_by_the_library(source: str) -> bool:
-    """Return whether the library itself, which adds its version, wrote the modules of a folder or hub repository."""
-    return find_file(source, MODULES_FILE) is not None and "__version__" in read_object(source, "", MODEL_FILE)
 
 
 def _unsupported(source: str, what: str) -> NoReturn:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tokenizers import Tokenizer
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
@@ -24,7 +23,6 @@ PACKAGE = "package:"
 ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
 # "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
-_MOST_LAYERS = 1000
 _TEXT = "Été 你好, nobody told the Sailor why 7 dogs had jumped."
 _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
@@ -71,10 +69,10 @@ def base_of(source: str) -> str | None:
         return None
     config = read_json(path)
     if config.get("megatron_config"):
-    if base and (beside := path.parent / base).is_dir():  # else it may be one of the current folder, as PEFT has it
-        base = str(beside)
         raise UserError(f"{path}: megatron_config makes PEFT import the code it names: remove this entry")
     base: str | None = config.get("base_model_name_or_path")
+    if base and (beside := path.parent / base).is_dir():  # else it may be one of the current folder, as PEFT has it
+        base = str(beside)
     return base
 
 
@@ -87,14 +85,10 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
             source, subfolder=subfolder, **loading_options(source)
         )
         if (file := find_file(source, "tokenizer.json", subfolder)) and tokenizer.is_fast:
-            own = Tokenizer.from_file(str(file))
-            own.no_truncation()
-            own.no_padding()
-            made, saved = tokenizer.tokenize(_TEXT), own.encode(_TEXT, add_special_tokens=False).tokens
+            made, saved = (x.tokenize(_TEXT) for x in (tokenizer, PreTrainedTokenizerFast(tokenizer_file=str(file))))
             if made != saved:
-                found = f"as {type(tokenizer).__name__}, it makes {made[:9]}, but tokenizer.json makes {saved[:9]}"
-                advice = '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
-                log.warning("%s: %s; if that file is right, set %s", name, found, advice)
+                found = f"{type(tokenizer).__name__} makes {made[:9]}, but tokenizer.json makes {saved[:9]}"
+                log.warning("%s: its %s: if these are right, set tokenizer_class=PreTrainedTokenizerFast", name, found)
     tokenizer.padding_side = "right"  # [CLS] must be at position 0
     if tokenizer.pad_token is None:  # GPT-2's; padding is masked, so any token can be used
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token or tokenizer.unk_token
@@ -107,7 +101,7 @@ def load_config(source: str, subfolder: str = "") -> PreTrainedConfig:
     if path and (kernel := _HUB_KERNEL.search(json.dumps(read_json(path)))):
         raise UserError(f"{path}: {kernel[1]} names code in a hub repository, which is never run: remove this entry")
     config: PreTrainedConfig = AutoConfig.from_pretrained(source, subfolder=subfolder, **loading_options(source))
-    if (layers := getattr(config, "num_hidden_layers", None) or 0) > _MOST_LAYERS:
+    if (layers := getattr(config, "num_hidden_layers", None) or 0) > 1000:
         raise UserError(f"{path or source}: num_hidden_layers={layers}, so many take too long to make; is it damaged?")
     return config
 

@@ -80,13 +80,12 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
             raise UserError(f"{source}: static embeddings with the modules {what} are not supported")
         file = find_file(source, "tokenizer.json", folder)
         tensors = read_weights(find_weights(source, folder))
-        vectors = tensors["embeddings" if "embeddings" in tensors else "embedding.weight"].float()
+        vectors = tensors["embeddings" if "embeddings" in tensors else "embedding.weight"].float()[:, :truncate_dim]
         if "mapping" in tensors:  # of tokens to shared vectors
             vectors = vectors[tensors["mapping"].long()]
         if "weights" in tensors:
             vectors = vectors * tensors["weights"].float().unsqueeze(1)
         known_only = read_object(source, folder, "config.json").get("model_type") == "model2vec"
-        vectors = vectors[:, :truncate_dim].contiguous()
         static = StaticEmbeddings(Tokenizer.from_file(str(file)), vectors, "Normalize" in kinds, known_only)
         static.prompts = prompts | {None: prompts.get(model.get("default_prompt_name")) or ""}
         return static

@@ -118,8 +118,7 @@ class Templates:
         if bias != "none" and (not self.texts or any(len(template.parts) != 2 for template in self._all)):
             raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
         if bias != "none" and not ignores_padding:
-            why = "the model does not ignore tokens that are masked out; set it to none"
-            raise UserError(f"template_bias={bias}: {why}")
+            raise UserError(f"template_bias={bias}: the model does not ignore masked tokens; set it to none")
 
     @property
     def prefixes(self) -> dict[str | None, str | None]:
@@ -143,11 +142,6 @@ class Templates:
     def longest_around(self) -> int:
         """The most tokens of the first template or a prompt."""
         return max(sum(map(len, template.parts)) for template in self._of_prompts.values())
-
-    def _spare(self, name: str | None) -> int:
-        """Return how many tokens a prompt, which has the sentence once, has less than the longest one."""
-        parts = self._of_prompts[name].parts
-        return self.longest_around - sum(map(len, parts)) if len(parts) == 2 else 0
 
     def most_kinds(self, sentences: int, width: int) -> int:
         """Return the most pairs of a template and a length of the sentence in a batch [sentences, width]."""
@@ -181,7 +175,9 @@ class Templates:
         """Return the token ids of sentences that are not for training; with its prompt, each has the same limit."""
         if self.final_period:
             sentences = [text if _ends(text) else f"{text}." for text in sentences]
-        tokens = tokenize(self.tokenizer, list(sentences), max_length + self._spare(prompt_name))
+        parts = self._of_prompts[prompt_name].parts
+        spare = self.longest_around - sum(map(len, parts)) if len(parts) == 2 else 0
+        tokens = tokenize(self.tokenizer, list(sentences), max_length + spare)
         if unknown := unknown_text(self.tokenizer, tokens):
             _warn_once(unknown)
         return tokens

@@ -48,12 +48,9 @@ class AveragedVectors(ABC):
     Args:
         vectors: [words or tokens, dim] float32.
         normalize: whether `encode` scales vectors to length 1, except zero vectors.
-
-    Attributes:
-        prompts: texts before a sentence, by name; under None that of sentences whose prompt is not named.
     """
 
-    prompts: Mapping[str | None, str] = {}
+    prompts: Mapping[str | None, str] = {}  # by name, texts before a sentence; None is for those without a name
 
     def __init__(self, vectors: Tensor, normalize: bool = False) -> None:
         self.vectors, self.normalize = vectors, normalize

@@ -89,9 +89,8 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file is written."""
     default = "(default: detected from the file)"
     parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {default}")
-    parser.add_argument(
-        "--separator", metavar="TEXT", help=f"what separates the cells of a table, such as ';' {default}"
-    )
+    text = f"what separates the cells of a table, such as ';' {default}"
+    parser.add_argument("--separator", metavar="TEXT", help=text)
     text = f"whether the first row of a table has the columns' names {default}"
     parser.add_argument("--header", choices=("true", "false"), help=text)
     parser.add_argument("--encoding", help="how the characters are written, such as gb18030 (default: UTF-8)")

@@ -118,15 +118,13 @@ class Search:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_encoder(parser, prompt="the queries (default: query, if the encoder has it)")
         parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
-        parser.add_argument(
-            "queries", nargs="*", metavar="QUERY", help="queries (default: the lines of standard input)"
-        )
+        text = "queries (default: the lines of standard input)"
+        parser.add_argument("queries", nargs="*", metavar="QUERY", help=text)
         add_column(parser)
         text = "largest number of sentences per query (default: %(default)s)"
         parser.add_argument("--top-k", type=int, default=5, metavar="N", help=text)
-        parser.add_argument(
-            "--threshold", type=float, metavar="X", help="minimum cosine similarity (default: no minimum)"
-        )
+        text = "minimum cosine similarity (default: no minimum)"
+        parser.add_argument("--threshold", type=float, metavar="X", help=text)
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
@@ -152,9 +150,8 @@ class Index:
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
-        add_encoder(
-            parser, prompt="the sentences (default: document, if the encoder has it; with --add, that of the index)"
-        )
+        text = "the sentences (default: document, if the encoder has it; with --add, that of the index)"
+        add_encoder(parser, prompt=text)
         text = "sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet; -: standard input"
         parser.add_argument("sentences", metavar="FILE", help=text)
         parser.add_argument("folder", metavar="FOLDER", help="folder of the index")

@@ -108,6 +108,7 @@ class Server:
 
     def __post_init__(self) -> None:
         self.url = self.url.rstrip("/").removesuffix("/chat/completions") + "/chat/completions"
+        self.name = re.sub(r"//\S*@", "//", f"--server {self.url}")  # without a password
         self.key = (self.key or "").strip()  # of a file of Windows, it ends in \r
         if not re.fullmatch("[!-~]*", self.key):  # requests would print it
             raise UserError("OPENAI_API_KEY contains white space or other characters that no key has")
@@ -128,26 +129,20 @@ class Server:
         try:
             reply = self.session.post(self.url, json=self.settings | {"messages": batch[0]}, timeout=_TIMEOUT)
         except requests.RequestException as error:
-            raise UserError(_without_password(f"no answer from --server {self.url}: {first_line(error)}")) from error
+            raise UserError(f"no answer from {self.name}: {first_line(error).replace(self.url, 'it')}") from error
         content = f"{reply.status_code} {' '.join(reply.text.split())[:300]}"
         if reply.status_code in _REJECTED:
             self.rejected += 1
             if self.rejected == 1:
                 log.warning("the server rejects a request, which is left out: %s", content)
             return [("", 0, 0)]
-        server = _without_password(f"--server {self.url}")
         if not reply.ok:
-            raise UserError(f"{server} returns {content}: check it, --model, and the key in OPENAI_API_KEY")
-        with reraise_as(f"{server} is not OpenAI-compatible, it returns {content}"):
+            raise UserError(f"{self.name} returns {content}: check it, --model, and the key in OPENAI_API_KEY")
+        with reraise_as(f"{self.name} is not OpenAI-compatible, it returns {content}"):
             choice, usage = reply.json()["choices"][0], reply.json().get("usage") or {}
             ended = choice.get("finish_reason") not in ("length", "content_filter")
             text = (choice["message"].get("content") or "") * ended
         return [(text, usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))]
-
-
-def _without_password(text: str) -> str:
-    """Return a text without the user's name and password in its address of a server."""
-    return re.sub(r"//\S*@", "//", text)
 
 
 @dataclass

@@ -10,9 +10,8 @@ from simcse_pl.utils.terminal import hydra_option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model", metavar="MODEL", help="model to take the architecture from: a folder, a hub name or package:NAME"
-    )
+    text = "model to take the architecture from: a folder, a hub name or package:NAME"
+    parser.add_argument("model", metavar="MODEL", help=text)
     parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
     parser.add_argument("out", metavar="OUT", help="output folder, for the tokenizer and the config of the model")
     text = "largest size of the vocabulary (default: %(default)s)"

@@ -180,9 +180,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "convert Chinese text to this script by OpenCC: pip install opencc (default: as it is)"
     parser.add_argument("--script", choices=SCRIPTS, help=text)
     cores = os.cpu_count() or 1
-    parser.add_argument(
-        "--processes", type=int, default=cores, metavar="N", help="number of processes (default: all cores)"
-    )
+    text = "number of processes (default: all cores)"
+    parser.add_argument("--processes", type=int, default=cores, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

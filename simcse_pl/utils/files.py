@@ -99,9 +99,8 @@ def atomic_write(
 
     Args:
         folder: where the files end up.
-        last: the file that is moved last, so that its presence means that the others are complete. The files then
-            belong together: whoever reads them calls `finish_write` before.
-        stale: names of files to remove if they are not written; they need a `last` one.
+        last: the file that is moved last, so that its presence means that the others are complete.
+        stale: names of files to remove, if they are not written and there is a `last` one.
         what: what the message of WriteError names; None for the folder.
 
     Raises:
@@ -120,32 +119,26 @@ def atomic_write(
                 (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # otherwise a power failure can leave an empty file
-            if last:
-                finish_write(folder)
-                left = {*stale}.difference(str(file.relative_to(new)) for file in files)
-                (new / _STALE).write_text("\n".join(left), "utf-8")
-                new = new.rename(folder / new.name.replace(_SAVING, _SAVED))  # `finish_write` now moves the rest
-            _move(new, folder, last)  # nothing fails in it
+            if not last:
+                for file in files:
+                    os.replace(file, folder / file.relative_to(new))
+                return
+            finish_write(folder)
+            (new / _STALE).write_text("\n".join({*stale}.difference(str(file.relative_to(new)) for file in files)))
+            new.rename(folder / new.name.replace(_SAVING, _SAVED))  # from here on, a killed process has written
+            finish_write(folder, last)
 
 
-def finish_write(folder: str | Path) -> None:
-    """Finish an `atomic_write` with a `last` file whose process was killed while it moved the files."""
-    folder = Path(folder)
-    with reraise_write_errors(folder):
-        for new in folder.glob(f"{_SAVED}*"):
-            _move(new, folder)
-
-
-def _move(new: Path, folder: Path, last: str = "") -> None:
-    """Remove the stale files of a folder, and move the new ones into it. Another process may do the same."""
-    with suppress(FileNotFoundError):
-        for name in (new / _STALE).read_text("utf-8").splitlines():
-            (folder / name).unlink(missing_ok=True)
-    files = (path for path in new.rglob("*") if path.is_file() and path.name != _STALE)
-    for file in sorted(files, key=lambda path: path.name == last):
-        with suppress(FileNotFoundError):
-            os.replace(file, folder / file.relative_to(new))
-    shutil.rmtree(new, ignore_errors=True)
+def finish_write(folder: str | Path, last: str = "") -> None:
+    """Move the files of an `atomic_write` with a `last` one into place; readers call it, as a process may be killed."""
+    for new in Path(folder).glob(f"{_SAVED}*"):
+        with suppress(FileNotFoundError):  # another process does the same
+            for name in (new / _STALE).read_text().splitlines():
+                Path(folder, name).unlink(missing_ok=True)
+            files = [path for path in new.rglob("*") if path.is_file() and path.name != _STALE]
+            for file in sorted(files, key=lambda path: path.name == last):
+                os.replace(file, Path(folder, file.relative_to(new)))
+            shutil.rmtree(new)
 
 
 @contextmanager
