@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ Warn = Callable[[str], None]
 
 _ROWS_CHECKED = 100  # for columns without sentences
 _MOST_LABELS = 5
+_ID = re.compile(r"[!-~]*\d[!-~]*")  # such as q-17 or item_3.jpg
+_ID_NAME = re.compile(r"(?i:|unnamed.*|(.*[\W_])?([qp]?id\d?|idx|index|[gu]uid|编号|序号))|.*[a-z]I[dD]")  # '': pandas
 
 
 def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
@@ -107,11 +110,9 @@ def rows_of(
         positions = [i for i in range(table.width) if i not in of_labels]
     else:
         positions = [position_of(table, column) for column in columns]
-    if given and (not positions or not set(of_labels).isdisjoint(positions)):
-        names = ", ".join(map(str, given))
-        raise UserError(
-            f"data.columns: {table.source} needs columns of sentences other than {names}, which has the labels"
-        )
+    if len({*positions, *of_labels}) < len(positions) + len(of_labels) or not positions:
+        labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ", each once"
+        raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
     read_label: ReadLabel | None = None
     if given:
         from simcse_pl.data.labels import LabelReader  # what most runs do not need
@@ -119,7 +120,7 @@ def rows_of(
         several = not isinstance(score_column, int | str | None)
         read_label = LabelReader(table, of_labels, score_column is not None, several, label_names)
     rows = valid_rows(table, positions, read_label, on_invalid_row, warn)
-    return _with_sentences(table, positions, rows, chosen=columns is not None)
+    return _with_sentences(table, positions, rows, columns or ())
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
@@ -127,6 +128,8 @@ def position_of(table: OpenedTable, column: int | str) -> int:
     if isinstance(column, int) and 0 <= column < table.width:
         return column
     if table.header is not None and column in table.header:
+        if table.header.count(str(column)) > 1:
+            raise UserError(f"{table.source} has several columns {column}: give the position of one, counted from 0")
         return table.header.index(str(column))
     unnamed = f"no column names: give a position from 0 to {table.width - 1}"
     has = unnamed if table.header is None else f"the columns {', '.join(table.header)}"
@@ -171,7 +174,7 @@ def _row(
         raise ValueError(cells)
     if len(cells) != table.width:
         raise ValueError(f"{len(cells)} columns where there should be {table.width}")
-    if list(cells) == table.header:
+    if table.header and all(_name(cell) == _name(name) for cell, name in zip(cells, table.header, strict=True)):
         raise ValueError("the columns' names again")
     row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])
     label = read_label(cells) if read_label else None
@@ -180,16 +183,28 @@ def _row(
     return row, label
 
 
-def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows, chosen: bool) -> LabelledRows:
-    """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, a few words: labels."""
+def _name(cell: Any) -> str:
+    """Return a column's name as it may be written where files were joined, each with its byte order mark."""
+    return str(cell).strip('\ufeff"').strip().casefold()
+
+
+def _with_sentences(
+    table: OpenedTable, positions: list[int], rows: LabelledRows, chosen: Sequence[int | str]
+) -> LabelledRows:
+    """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, ids or a few words."""
     head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
+    judged = len(head) == _ROWS_CHECKED and not chosen
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
-        kinds = set(sentences)
-        few = len(head) == _ROWS_CHECKED and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
-        if None not in map(as_number, sentences) or (few and not chosen):
-            what = f"only {', '.join(sorted(kinds))}" if few else "numbers"
+        name, kinds, what = table.name(i), set(sentences), ""
+        if judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds):
+            what = f"only {', '.join(sorted(kinds))}"
+        elif None not in map(as_number, sentences):
+            what = "numbers"
+        elif (name not in chosen and _ID_NAME.fullmatch(str(name))) or (judged and all(map(_ID.fullmatch, kinds))):
+            what = "ids"
+        if what:
             raise UserError(
-                f"{table.source}: column {table.name(i)} has {what}, not sentences: choose the columns of sentences by "
+                f"{table.source}: column {name} has {what}, not sentences: choose the columns of sentences by "
                 "columns=[...]; in training, data.label_column is one of classes, and data.score_column one of scores"
             )
     yield from itertools.chain(head, rows)

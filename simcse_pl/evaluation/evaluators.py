@@ -73,7 +73,7 @@ def _resized(table: OpenedTable, width: int) -> OpenedTable:
         return cells if isinstance(cells, str) else [*cells, *[""] * (width - len(cells))][:width]
 
     records = ((place, resized(cells)) for place, cells in table.records)
-    header = table.header and [*table.header, *[""] * (width - table.width)]
+    header = table.header and [*table.header, *map(str, range(table.width, width))]
     return replace(table, records=records, width=width, header=header)
 
 

@@ -86,6 +86,12 @@ def test_the_encoding_that_an_error_names_reads_the_file(encoding, write_file):
 REFUSED = {
     "a ragged row": ("a.tsv", b"A\tB\nC\nD\tE\n", {}, "line 2: 1 columns where there should be 2 .*on_invalid_row"),
     "the header again": ("a.csv", b"text,title\na b,x\ntext,title\n", {}, "line 3: the columns' names again"),
+    "the header of a file that was joined": (
+        "a.csv",
+        b'\xef\xbb\xbf"text","title"\na b,x\n\xef\xbb\xbf"Text", Title\n',
+        {},
+        "line 3: the columns' names again",
+    ),
     "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', {}, "line 2: .* quotation mark missing"),
     "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', {}, "line 1: .* quotation mark missing"),
     "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", {}, "line 2: not UTF-8"),

@@ -23,6 +23,42 @@ def test_the_other_columns_are_sentences(write_file):
         assert list(iterate_rows(path, label_column=column)) == [(("a", "b"), "neutral"), (("c", "d"), "entailment")]
 
 
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        *((f"{name},question,answer", "n{}") for name in ("id", "pairID", "qid1", "sentence id", "Unnamed: 0", "")),
+        ("", "q-{}"),
+        ("", "{}.jpg#0"),
+        ("a,question,answer", "{}:00"),
+    ],
+)
+def test_a_column_of_ids_is_no_sentence_unless_it_is_chosen(names, ids, write_file):
+    rows = [(ids.format(i), f"How is it in {i}?", f"Fine in {i}.") for i in range(100)]
+    path = write_file("d.csv", f"{names}\n" + "".join(",".join(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match="column .* has ids, not sentences: choose the columns of sentences"):
+        read_rows(path)
+    assert read_rows(path, [1, 2]) == [row[1:] for row in rows]
+    name = names.split(",")[0] if names else 0
+    assert read_rows(path, [2, name]) == [row[::-2] for row in rows]
+
+
+@pytest.mark.parametrize("names", ["valid,covid,idea", "text,paid,hybrid", "0,1,2", "query,index_text,id_of_text"])
+def test_names_that_are_not_those_of_ids(names, write_file):
+    rows = [("A1", "B2", "C3"), ("one", "two", "three")]
+    path = write_file("d.csv", f"{names}\n" + "".join(",".join(row) + "\n" for row in rows))
+    assert read_rows(path, layout=Layout(header=True)) == rows
+
+
+def test_a_column_is_read_once(write_file):
+    path = write_file("d.csv", "text,title,score,text\na b,c,1,d\ne f,g,0,h\n")
+    for columns, scores in (([0, 0], None), (["title", 1], None), ([0, 1], [2, "score"]), ([0, 1], [1, 2]), ([], None)):
+        with pytest.raises(UserError, match="^data.columns: .*d.csv needs columns of sentences, "):
+            read_rows(path, columns, score_column=scores)
+    with pytest.raises(UserError, match="d.csv has several columns text: give the position of one"):
+        read_rows(path, ["text"])
+    assert read_rows(path, [3, "title"]) == [("d", "c"), ("h", "g")]
+
+
 def test_blank_lines_separate_documents(write_file):
     """Several ones, with spaces in them, and at both ends."""
     path = write_file("d.txt", "\n\na\nb\n \n\n\t\nc\nd\n\ne\n\n")
