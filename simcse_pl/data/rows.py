@@ -140,8 +140,8 @@ def valid_rows(
     table: OpenedTable, positions: list[int], read_label: ReadLabel | None, on_invalid_row: str, warn: Warn
 ) -> LabelledRows:
     """Yield the valid rows of a table; see `rows_of`."""
-    rows = dropped = blank = 0
-    first_dropped = ""
+    rows = dropped = unseen = 0
+    first_dropped = first_unseen = ""
     for place, cells in table.records:
         try:
             row = _row(table, cells, positions, read_label, on_invalid_row == "blank")
@@ -153,12 +153,13 @@ def valid_rows(
             dropped += 1
             continue
         rows += 1
-        blank += row[0].count("")
+        if not (all(row[0]) and all(map(str.isprintable, row[0]))) and (new := sum(map(_is_unseen, row[0]))):
+            unseen, first_unseen = unseen + new, first_unseen or place
         yield row
     if not rows:
         raise UserError(f"{table.source} has no {'valid ' if dropped else ''}rows")
-    if blank:
-        warn(f"{table.source}: {blank} empty cells are read as empty sentences")
+    if unseen:
+        warn(f"{table.source}: {unseen} sentences are empty, invisible or with NUL, the first at {first_unseen}")
     if dropped:
         warn(f"{table.source}: {dropped} invalid rows dropped, the first at {first_dropped}")
 
@@ -181,6 +182,10 @@ def _row(
     if not any(row):
         raise ValueError(f"column {table.name(positions[0])} is empty")
     return row, label
+
+
+def _is_unseen(text: str) -> bool:
+    return "\0" in text or not any(map(str.isprintable, text.replace(" ", "")))
 
 
 def _name(cell: Any) -> str:

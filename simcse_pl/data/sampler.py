@@ -52,8 +52,8 @@ def choose(
         rows = with_next_sentence(cache)
     elif hold_out:
         number = round(hold_out if hold_out >= 1 else hold_out * count)
-        if not 1 <= number < count:
-            raise UserError(f"data.hold_out={hold_out:g}: {number} of {count} rows; hold out some, not all")
+        if not 2 <= number < count:  # the contrastive loss of one row is 0
+            raise UserError(f"data.hold_out={hold_out:g}: {number} of {count} rows; hold out two or more, not all")
         held_out = sample(count, number, f"{seed}-hold_out")
         rows = np.delete(np.arange(count, dtype=np.uint32), held_out)
     if limit is None:

@@ -1,5 +1,6 @@
 """A training set: its source, how it is read, and the views of its rows."""
 
+import itertools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -253,8 +254,21 @@ class TrainingSet:
         fewest_rows = 1 if rows.labels or Role.NEGATIVE in rows.roles else 2
         if min(len(rows.chosen), self.batch_size) < fewest_rows:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
+        self._warn_of_equal(rows)
         if rows.views:
             check_views(rows)
+
+    def _warn_of_equal(self, rows: TrainingRows) -> None:
+        """Warn of columns that teach nothing, by some rows from all of the source."""
+        places = [int(row) for row in rows.chosen[:: -(-len(rows.chosen) // _ROWS_TRIED)]]
+        texts = zip(*(rows.cache[place] for place in places), strict=True)
+        columns: dict[str, Sequence[Any]] = {f"sentence {i}": column for i, column in enumerate(texts, 1)}
+        if rows.labels:
+            columns["the label"] = [rows.cache.label(place) for place in places]
+        for (name, column), (other, same) in itertools.combinations_with_replacement(columns.items(), 2):
+            if column == same and (name != other or column.count(column[0]) == len(column)):
+                what = f"{name} is always the same" if name == other else f"{name} and {other} are equal"
+                log.warning("%s: %s in the %d rows that were compared: check the file", self.train, what, len(places))
 
 
 def check_views(rows: TrainingRows) -> None:

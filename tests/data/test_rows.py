@@ -14,7 +14,13 @@ from simcse_pl.utils.errors import UserError
 def test_an_empty_cell_is_an_empty_sentence_as_in_the_released_code(write_file, caplog):
     path = write_file("d.csv", "sent0,sent1,hard_neg\na,b,c\na,b,\n, ,c\n")
     assert read_rows(path, on_invalid_row="blank") == [("a", "b", "c"), ("a", "b", ""), ("", "", "c")]
-    assert caplog.messages[-1] == f"{path}: 3 empty cells are read as empty sentences"
+    assert caplog.messages[-1] == f"{path}: 3 sentences are empty, invisible or with NUL, the first at line 3"
+
+
+def test_sentences_that_cannot_be_seen_are_a_warning(write_file, caplog):
+    lines = ["a b", "\u200b\u2060 \ufeff\u200b", "\x00", "a\x00b", "\u00ad", "\u200ba\xa0b\tc", "猫\ufe0f"]
+    assert len(read_rows(write_file("d.txt", "\n".join(lines)))) == 7
+    assert caplog.messages[-1].endswith("d.txt: 4 sentences are empty, invisible or with NUL, the first at line 2")
 
 
 def test_the_other_columns_are_sentences(write_file):

@@ -113,6 +113,32 @@ def test_held_out_rows_are_not_trained_on(read):
     assert batch["rows"].tolist() == list(whole.held_out)[:2]
 
 
+def test_one_held_out_row_has_no_loss_and_is_an_error(read):
+    for hold_out in (1, 1.0, 0.1, 6):
+        with pytest.raises(UserError, match=f"data.hold_out={hold_out:g}: . of 6 rows; hold out two or more, not all"):
+            read(2, hold_out=hold_out)
+    assert len(read(2, hold_out=2)[0].held_out) == 2
+
+
+def test_columns_that_teach_nothing_are_warnings(tokenizer, tmp_path, caplog):
+    def warnings_of(row, count=300, **options):
+        caplog.clear()
+        (tmp_path / "rows.tsv").write_text("\n".join("\t".join(row(i)) for i in range(count)))
+        TrainingSet(tmp_path / "rows.tsv", header=False, **options).read(tokenizer, 16)
+        return [message.split(": ")[1] for message in caplog.messages if "that were compared" in message]
+
+    compared = "in the 100 rows that were compared"
+    assert warnings_of(lambda i: (f"a {i}", f"a {i}", f"c {i}")) == [f"sentence 1 and sentence 2 are equal {compared}"]
+    assert warnings_of(lambda i: (f"a {i}", f"b {i}", "c d")) == [f"sentence 3 is always the same {compared}"]
+    labels = {"label_column": 2}, {"score_column": 2}, {"score_column": [2], "columns": [0, 1]}
+    for option in labels:
+        assert warnings_of(lambda i: (f"a {i}", f"b {i}", "1"), **option) == [
+            f"the label is always the same {compared}"
+        ]
+        assert not warnings_of(lambda i: (f"a {i}", f"b {i}", str(i // 290)), **option)  # all of the file is looked at
+    assert not warnings_of(lambda i: (f"a {i // 2}", f"a {i // 3}"))
+
+
 def test_a_file_that_is_read_in_another_way_has_other_tokens(tokenizer, tmp_path):
     (tmp_path / "a.txt").write_text("first\tsecond\nOne sentence.\tAnother.\nTwo.\tMore.\n")
     ways = ({"format": "text"}, {}, {"header": True}, {"separator": " "})

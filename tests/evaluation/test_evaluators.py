@@ -48,6 +48,14 @@ def test_scored_pairs_have_the_papers_metrics(write):
     assert metrics["uniformity"] == pytest.approx(math.log(np.mean(potentials)), abs=1e-5)
 
 
+def test_a_test_set_that_is_the_validation_set_is_a_warning(write, caplog):
+    dev, part, test = write(*SCORED), write(*SCORED[:3], name="a.tsv"), write(*SCORED[:3], ("x", "y", 1), name="b.tsv")
+    for files, warned in (((dev, dev), True), ((dev, {"x": part}), True), ((part, test), False), ((dev, None), False)):
+        caplog.clear()
+        make_evaluators({"sts": ScoredPairs}, validation=files[0], test=files[1])
+        assert any("data.validation has all its sentences too" in message for message in caplog.messages) == warned
+
+
 def test_files_with_names_have_their_own_metrics_and_a_mean(write):
     files = {"de": write(*SCORED, name="de.tsv"), "en": write(*SCORED[::-1], ("x", "y", 1.0), name="en.tsv")}
     metrics = ScoredPairs(test=files)(encode, TEST)

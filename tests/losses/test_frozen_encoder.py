@@ -155,7 +155,7 @@ def test_every_loss_with_a_teacher_takes_its_vectors(make, teacher, make_model, 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_resumed_run_with_computed_vectors_equals_an_uninterrupted_one(other_teacher, config_of, tmp_path):
-    config = config_of(other_teacher, "data.hold_out=1", "data.limit=6")
+    config = config_of(other_teacher, "data.hold_out=2", "data.limit=6")
     module, state = fit(config)
     assert module.objective.projection.out_features == 12
     assert_resumed_to_the_bit(config, module, state, tmp_path)
