@@ -36,6 +36,7 @@ FORMATS: dict[str, Format] = {
 }
 TEXT = "a sentence per line"
 _INSPECTED = 1000  # lines, to find out how a file is written
+_LONGEST = 2**20  # characters of a sentence; tokenizing one takes 150 times as many bytes
 
 csv.field_size_limit(sys.maxsize)
 
@@ -138,6 +139,8 @@ def text_problem(cell: Any) -> str | None:
     """Return why a cell is not text that a tokenizer can read, or None."""
     if not isinstance(cell, str):
         return f"is not text: {str(cell)[:40]}"
+    if len(cell) > _LONGEST:
+        return f"has {len(cell)} characters, which is no sentence"
     if not cell.isascii() and _LONE_SURROGATE.search(cell):  # isascii() is fast
         return "has a lone surrogate, half of a character"
     return None

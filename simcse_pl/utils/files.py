@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +26,7 @@ _ENCODINGS = [
     *("utf_16", "gb18030", "big5", "cp932", "euc_jp", "cp949", "koi8_r", "cp874"),
     *("cp1250", "cp1251", _WESTERN, "cp1253", "cp1254", "cp1256"),
 ]
+_INSPECTED, _LONGEST = 100, 2**28  # lines; bytes of a line
 _SAMPLE = 100_000  # bytes, to guess an encoding
 _ENCODING_OPTION = "data.encoding, --encoding, or {file: ..., encoding: ...} for validation and test"
 _SAVING, _SAVED, _STALE = ".saving-", ".saved-", ".stale"
@@ -198,30 +201,40 @@ def similar_name(path: Path) -> str:
 def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     r"""Yield the lines of a file, gzipped if its name ends in .gz, without their ends. The path `-` is standard input.
 
-    Only \n and \r\n end a line, or \r in a file without \n; U+0085 and U+2028 are text.
+    Only \n and \r\n end a line, and \r if the first lines have as many of them; U+0085 and U+2028 are text.
 
     Raises:
-        UserError: the file does not exist or cannot be read, or a line is not in the encoding, by default UTF-8. The
-            message then names the most likely encoding.
+        UserError: the file does not exist or cannot be read, or a line is too long or is not in the encoding, by
+            default UTF-8. The message then names the most likely encoding.
     """
     if str(path) != STANDARD:
         check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
-        if encoding is None:
-            lines: Iterable[str] = _utf_8(path, file)
-        else:
-            lines = io.TextIOWrapper(file, encoding, newline="\n")
-        for number, line in enumerate(lines):
-            text = line.removesuffix("\n").removesuffix("\r")
-            yield from [text] if number or line.endswith("\n") else text.split("\r")
+        every = (
+            _utf_8(path, file) if encoding is None else _limited(path, io.TextIOWrapper(file, encoding, newline="\n"))
+        )
+        lines = (line.removesuffix("\n").removesuffix("\r") for line in every)
+        head = list(itertools.islice(lines, 1 if str(path) == STANDARD else _INSPECTED))
+        head[:1] = [line.removeprefix("\ufeff") for line in head[:1]]
+        old_mac = sum(line.count("\r") for line in head) >= len(head)
+        for line in itertools.chain(head, lines):
+            yield from line.split("\r") if old_mac else [line]
 
 
-def _utf_8(path: Path, lines: Iterable[bytes]) -> Iterator[str]:
-    for number, raw in enumerate(lines, 1):
+def _limited(path: Path, file: IO[Any]) -> Iterator[Any]:
+    """Yield the lines of a file; raise UserError at one that would fill the memory, as a few kB of a .gz may."""
+    for number, line in enumerate(iter(partial(file.readline, _LONGEST), file.readline(0)), 1):
+        if len(line) == _LONGEST:
+            raise UserError(f"{path}, line {number}: it has over {_LONGEST // 10**6} MB: give shorter lines")
+        yield line
+
+
+def _utf_8(path: Path, file: IO[bytes]) -> Iterator[str]:
+    for number, raw in enumerate(_limited(path, file), 1):
         if number == 1 and 3 * raw.count(0) > len(raw):  # every second byte of English text
             raise UserError(f"{path}: not UTF-8 (NUL bytes); if it is utf_16_le, say so by {_ENCODING_OPTION}")
         try:
-            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield raw.decode()
         except UnicodeDecodeError as error:
             byte = f"byte {error.object[error.start]:#04x}"
             raise UserError(f"{path}, line {number}: not UTF-8 ({byte}){_likely_encoding(path)}") from error

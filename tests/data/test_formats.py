@@ -12,6 +12,7 @@ import pytest
 from simcse_pl.data.formats import Layout, open_table
 from simcse_pl.data.rows import iterate_rows, iterate_sentences, read_rows
 from simcse_pl.data.sources import open_source
+from simcse_pl.utils import files
 from simcse_pl.utils.errors import UserError
 
 ZH = [("花呗怎么还款", "怎样还花呗"), ("他说：“好”", "他同意了"), ("一个男人在弹吉他。", "他在弹。")] * 3
@@ -22,6 +23,7 @@ DE = [("Ein Mann fährt über die Brücke.", "Er fährt nach München."), ("Zwei
 FR = [("Un élève répète la leçon.", "Il étudie à l'école."), ("Où est le garçon ?", "Le garçon est là.")] * 4
 MARKS = [('"Go!" he said', "x"), ('He said "hi".', "Greeting"), ('"Yes."', "A, b; c")]
 TEXT = ["A dog\u0085 runs.", "A cat\u2028 sleeps.", "半年。"]
+MAC = [(line,) for line in (*TEXT, TEXT[0])]
 LONG = ("word " * 60_000).strip()
 
 
@@ -48,6 +50,7 @@ READ = {
     "a line of a spreadsheet": ("a.csv", b"sep=;\ntext;question\n" + table(DE, ";"), DE),
     "Windows' line ends": ("a.txt", table(ZH, end="\r\n"), ZH),
     "line ends of old Macs": ("a.txt", "\r".join(TEXT).encode(), [(line,) for line in TEXT]),
+    "two newlines in a file of old Macs": ("a.txt", ("\r".join(TEXT) + "\n\n\r" + TEXT[0] + "\r\n").encode(), MAC),
     "no end of the last line": ("a.tsv", table(DE).rstrip(), DE),
     "JSON lines in txt": ("a.txt", objects(ZH), ZH),
     "JSON lines in csv": ("a.csv", objects(ZH), ZH),
@@ -96,6 +99,12 @@ REFUSED = {
     "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', {}, "line 1: .* quotation mark missing"),
     "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", {}, "line 2: not UTF-8"),
     "UTF-16 without its mark": ("a.txt", "A dog runs.\n".encode("utf-16-le"), {}, "NUL bytes.; if it is utf_16_le"),
+    "a sentence that would fill the memory": (
+        "a.txt",
+        b"a b\n" + b"a " * 2**20,
+        {},
+        "line 2: column 0 has 2097152 characters, which is no sentence .*drop",
+    ),
     "an empty cell": ("a.tsv", b"A\tB\nC\t\n", {}, "line 2: column 1 is empty .*on_invalid_row=drop"),
     "an empty file": ("a.txt", b"", {}, "a.txt has no rows"),
     "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], {}, "cannot be read"),
@@ -122,6 +131,20 @@ def test_files_are_refused_with_what_to_do(case, write_file):
     name, content, options, message = REFUSED[case]
     with pytest.raises(UserError, match=message):
         list(iterate_rows(write_file(name, content), **options))
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "latin-1"])
+def test_a_line_that_would_fill_the_memory_is_not_read(encoding, write_file, monkeypatch):
+    monkeypatch.setattr(files, "_LONGEST", 10_000_000)
+    path = write_file("a.txt.gz", gzip.compress(b"a b\n" + b"\xc3\xa9" * 10_000_000 + b"\n", 1))
+    with pytest.raises(UserError, match="a.txt.gz, line 2: it has over 10 MB: give shorter lines"):
+        read_rows(path, layout=Layout(encoding=encoding))
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "utf-8-sig"])
+def test_a_byte_order_mark_is_no_part_of_the_first_name(encoding, write_file):
+    path = write_file("a.csv", b"\xef\xbb\xbftext,b\nA dog.,x\n")
+    assert read_rows(path, ["text"], layout=Layout(encoding=encoding)) == [("A dog.",)]
 
 
 @pytest.mark.parametrize(
