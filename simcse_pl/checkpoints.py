@@ -92,7 +92,7 @@ class RunMetadata(Callback):
 
     Attributes:
         before: metrics measured before training, by name.
-        trained_with: the options that decide the weights, and a fingerprint of each data set, by name.
+        trained_with: the options that decide the weights, and the fingerprints of data and of frozen encoders, by name.
     """
 
     state_key = "run"  # its key in checkpoints
@@ -105,10 +105,13 @@ class RunMetadata(Callback):
         }
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Add the fingerprints of the data, which are read by then."""
+        """Add the fingerprints of the data, which are read by then, and of what else checkpoints do not have."""
         sets = getattr(getattr(trainer, "datamodule", None), "rows", {})
         for name, rows in sets.items():
             self.trained_with[f"the content of data.{f'sets.{name}.' if name else ''}train"] = rows.cache.fingerprint
+        for name, part in pl_module.named_modules():
+            if hasattr(part, "content"):  # a FrozenEncoder
+                self.trained_with[f"the content of {name}"] = str(part.content)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
@@ -119,9 +122,8 @@ class RunMetadata(Callback):
         from simcse_pl.moved import present_name  # for a checkpoint of version 0.3.0
 
         before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
-        now = self.trained_with
-        if not any(name.startswith("segmenter") for name in before):  # a checkpoint of version 0.3.0
-            now = {name: value for name, value in now.items() if not name.startswith("segmenter")}
+        new = {name for name in self.trained_with if name.startswith(("segmenter", "the content"))} - before.keys()
+        now = {name: value for name, value in self.trained_with.items() if name not in new}  # since version 0.3.0
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 raise UserError(

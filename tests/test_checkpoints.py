@@ -2,14 +2,18 @@
 
 import contextlib
 import json
+import shutil
 from types import SimpleNamespace
 
+import numpy as np
 import pandas
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from simcse_pl.checkpoints import RunMetadata, Start, find_start, locked, prepare_folder
+from simcse_pl.methods.distillation import EmbeddingDistillation
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.runs import WANDB_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, environment, tiny
@@ -117,12 +121,35 @@ def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message
         config = OmegaConf.to_container(composed("data=text", "data.train=one", *options), resolve=True)
         record = RunMetadata(config)
         rows = SimpleNamespace(cache=SimpleNamespace(fingerprint=f"{config['data']['train']} content"))
-        record.setup(SimpleNamespace(datamodule=SimpleNamespace(rows={"": rows})), None, "fit")
+        record.setup(SimpleNamespace(datamodule=SimpleNamespace(rows={"": rows})), torch.nn.Module(), "fit")
         return record
 
     written = record().state_dict()
     with pytest.raises(UserError, match=f"^resume: {message}") if message else contextlib.nullcontext():
         record(option).load_state_dict(written)
+
+
+def test_a_resumed_run_has_the_same_teacher(teacher, tmp_path):
+    def record(path):
+        record, module = RunMetadata(), torch.nn.Module()
+        module.objective = EmbeddingDistillation(path)
+        record.setup(SimpleNamespace(), module, "fit")
+        return record
+
+    folder, file = tmp_path / "teacher", tmp_path / "vectors.npy"
+    shutil.copytree(teacher, folder)
+    np.save(file, np.eye(4, dtype=np.float32))
+    before = [record(path).state_dict() for path in (folder, file)]
+    for path, state in zip((folder, file), before, strict=True):
+        record(path).load_state_dict(state)
+        record(path).load_state_dict(RunMetadata().state_dict())  # of an earlier version
+    np.save(file, np.eye(4, dtype=np.float32)[::-1])
+    encoder = SentenceEncoder.from_pretrained(folder)
+    encoder.normalize = False
+    encoder.save_pretrained(folder)
+    for path, state in zip((folder, file), before, strict=True):
+        with pytest.raises(UserError, match="^resume: the content of objective.teacher is .*, and was .*"):
+            record(path).load_state_dict(state)
 
 
 def test_a_job_of_a_sweep_continues_its_folder_and_the_log_says_why(tmp_path, monkeypatch, caplog):

@@ -16,7 +16,7 @@ from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
-from simcse_pl.utils.files import cached
+from simcse_pl.utils.files import cached, sha256_of
 from simcse_pl.utils.tensors import to_device
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.types import RowKind
@@ -78,6 +78,13 @@ class FrozenEncoder(Frozen):
             lengths = np.linalg.norm(file[:1000].astype(np.float32), axis=-1)
             self.dim, self.normalize = file.shape[-1], bool(np.allclose(lengths, 1, atol=1e-3))
         self._stored: dict[str, tuple[Vectors, list[int]]] = {}  # of a data set: vectors, and the column of each view
+
+    @property
+    def content(self) -> str | None:
+        """A hash of what decides the vectors, which a resumed run reads again."""
+        from simcse_pl.models.load import fingerprint  # imports what most runs do not need
+
+        return fingerprint(self.network) if self.file is None else sha256_of(Path(self.name))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         return super()._apply(fn, recurse) if self.reads_tokens else self  # a network that has done its work stays
