@@ -67,7 +67,13 @@ def contrastive_loss(
 
     Returns:
         The mean over the anchors, a scalar; or [n].
+
+    Raises:
+        UserError: a number is out of range. That of a tensor is not known without a wait for its device.
     """
+    if not (isinstance(temperature, Tensor) or temperature > 0) or not hard_negative_weight >= 0 <= hardness:
+        given = f"{temperature}, hard_negative_weight={hard_negative_weight}, hardness={hardness}"
+        raise UserError(f"temperature={given}: a temperature is above 0, the others are 0 or more")
     keys = torch.cat([positives, *(x.flatten(0, -2) for x in (hard_negatives, queue) if x is not None)])
     logits = similarity_matrix(anchors, keys, similarity) / temperature
     targets = label_offset + torch.arange(len(anchors), device=anchors.device)

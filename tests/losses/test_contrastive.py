@@ -36,6 +36,17 @@ def test_the_loss_of_each_anchor_has_the_loss_as_its_mean():
     assert torch.allclose(each.mean(), contrastive_loss(anchors, positives, label_offset=1))
 
 
+@pytest.mark.parametrize("wrong", [0, -1, float("nan")])
+@pytest.mark.parametrize("name", ["temperature", "hard_negative_weight", "hardness"])
+def test_numbers_out_of_range_are_errors(name, wrong):
+    vectors = torch.eye(4)
+    if wrong == 0 and name != "temperature":
+        assert contrastive_loss(vectors, vectors, vectors[:, None], **{name: wrong}).isfinite()
+    else:
+        with pytest.raises(UserError, match=f"{name}={wrong}.*a temperature is above 0, the others are 0 or more"):
+            contrastive_loss(vectors, vectors, **{name: wrong})
+
+
 def test_a_trained_temperature_is_at_least_a_hundredth_and_rises_from_it():
     loss, vectors = ContrastiveLoss(trainable_temperature=True), torch.eye(4)
     torch.nn.init.constant_(loss.log_scale, 5.0)
