@@ -22,6 +22,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.rows import LabelledRows, Row, Warn
 from simcse_pl.models.tokenization import tokenize, unknown_text
+from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import cached, read_json, write_json
 from simcse_pl.utils.terminal import counter
 from simcse_pl.utils.types import Label, LabelKind, Tokens
@@ -89,7 +90,8 @@ class TokenCache(Sequence[Row]):
         """The columns of Tokenize.schema."""
         if isinstance(self.file, pyarrow.RecordBatch):
             return pyarrow.Table.from_batches([self.file])
-        return pyarrow.ipc.open_file(pyarrow.memory_map(str(self.file))).read_all()
+        with reraise_as(f"{self.file} is damaged: remove its folder, so that it is written again"):
+            return pyarrow.ipc.open_file(pyarrow.memory_map(str(self.file))).read_all()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -44,6 +44,8 @@ def cached(kind: str, key: Any, last: str, write: Callable[[Path], None]) -> Pat
     writes and the others wait. WriteError is raised if the system rejects a write.
     """
     folder = cache_folder() / kind / hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+    if (folder / last).exists():  # it is complete, and may be read-only
+        return folder
     with reraise_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock"):

@@ -11,6 +11,8 @@ from simcse_pl.data.formats import Layout
 from simcse_pl.data.rows import iterate_rows
 from simcse_pl.data.token_cache import Tokenize, open_token_cache
 from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.utils import files
+from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
 ROWS = [(f"{SENTENCES[i % 7]} {i}", f"butter and flour {'!' * (i + 1)}") for i in range(20)]
@@ -78,6 +80,22 @@ def test_of_processes_that_start_together_one_reads(source, tokenizer, tmp_path)
         process.join()
     assert (tmp_path / "log").read_text() == "read\n"
     assert all(each == opened[0] for each in opened) and opened[0][0] == ROWS
+
+
+def test_a_complete_cache_may_be_read_only_and_a_damaged_file_is_named(source, tokenizer, monkeypatch):
+    def opened():
+        return open_token_cache(reader(source, []), ["x"], Tokenize(tokenizer, 9))
+
+    written = opened()
+    monkeypatch.setattr(files, "FileLock", lambda path: pytest.fail("a read-only file system refuses this"))
+    assert contents(opened()) == contents(written)
+    content = written.file.read_bytes()
+    for damaged in (content[:-20], content[:5], b""):
+        written.file.write_bytes(damaged)
+        with pytest.raises(
+            UserError, match=f"^{written.file} is damaged: remove its folder, so that it is written again"
+        ):
+            len(opened())
 
 
 @pytest.mark.parametrize("processes", [2, None])
