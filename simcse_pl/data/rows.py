@@ -110,7 +110,8 @@ def rows_of(
         positions = [i for i in range(table.width) if i not in of_labels]
     else:
         positions = [position_of(table, column) for column in columns]
-    if len({*positions, *of_labels}) < len(positions) + len(of_labels) or not positions:
+    none = not positions and (given or columns is not None)
+    if none or len({*positions, *of_labels}) < len(positions) + len(of_labels):
         labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ", each once"
         raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
     read_label: ReadLabel | None = None
@@ -175,7 +176,7 @@ def _row(
         raise ValueError(cells)
     if len(cells) != table.width:
         raise ValueError(f"{len(cells)} columns where there should be {table.width}")
-    if table.header and all(_name(cell) == _name(name) for cell, name in zip(cells, table.header, strict=True)):
+    if table.header and [str(cell).strip('\ufeff" ') for cell in cells] == table.header:
         raise ValueError("the columns' names again")
     row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])
     label = read_label(cells) if read_label else None
@@ -188,26 +189,17 @@ def _is_unseen(text: str) -> bool:
     return "\0" in text or not any(map(str.isprintable, text.replace(" ", "")))
 
 
-def _name(cell: Any) -> str:
-    """Return a column's name as it may be written where files were joined, each with its byte order mark."""
-    return str(cell).strip('\ufeff"').strip().casefold()
-
-
-def _with_sentences(
-    table: OpenedTable, positions: list[int], rows: LabelledRows, chosen: Sequence[int | str]
-) -> LabelledRows:
+def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows, chosen: Any) -> LabelledRows:
     """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, ids or a few words."""
     head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
     judged = len(head) == _ROWS_CHECKED and not chosen
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
-        name, kinds, what = table.name(i), set(sentences), ""
-        if judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds):
-            what = f"only {', '.join(sorted(kinds))}"
-        elif None not in map(as_number, sentences):
-            what = "numbers"
-        elif (name not in chosen and _ID_NAME.fullmatch(str(name))) or (judged and all(map(_ID.fullmatch, kinds))):
-            what = "ids"
-        if what:
+        name, kinds = table.name(i), set(sentences)
+        few = judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
+        ids = (name not in chosen and _ID_NAME.fullmatch(str(name))) or (judged and all(map(_ID.fullmatch, kinds)))
+        numbers = None not in map(as_number, sentences)
+        if few or ids or numbers:
+            what = f"only {', '.join(sorted(kinds))}" if few else "numbers" if numbers else "ids"
             raise UserError(
                 f"{table.source}: column {name} has {what}, not sentences: choose the columns of sentences by "
                 "columns=[...]; in training, data.label_column is one of classes, and data.score_column one of scores"

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import itertools
 import logging
 import time
 from collections.abc import Iterable, Sequence
@@ -50,15 +51,17 @@ def open_source(
     if not others:
         return table
 
-    def records() -> Records:
-        yield from table.records
-        for path in others:
-            other = open_table(path, layout)
-            if (other.width, other.header) != (table.width, table.header):
-                raise UserError(f"{path} has {other.layout}, but {first} has {table.layout}")
-            yield from ((f"{path.name}, {row}", cells) for row, cells in other.records)
+    records = itertools.chain(table.records, records_of(others, layout, (table.width, table.header)))
+    return OpenedTable(f"{len(place)} files", records, table.width, table.header, table.layout)
 
-    return OpenedTable(f"{len(place)} files", records(), table.width, table.header, table.layout)
+
+def records_of(paths: Sequence[Path], layout: Layout, columns: tuple[int, list[str] | None]) -> Records:
+    """Yield the rows of several files; raise UserError if one has other columns than the first file."""
+    for path in paths:
+        table = open_table(path, layout)
+        if (table.width, table.header) != columns:
+            raise UserError(f"{path} has {table.layout}, but the first file has {columns[0]} columns, {columns[1]}")
+        yield from ((f"{path.name}, {place}", cells) for place, cells in table.records)
 
 
 def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:

@@ -5,20 +5,18 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
 from simcse_pl.data.collator import TrainingRows
-from simcse_pl.data.formats import Layout, Records, open_table
+from simcse_pl.data.formats import Layout, Records
 from simcse_pl.data.hub_datasets import label_words, load_hub_dataset, table_of
 from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sampler import ContrastiveBatches
-from simcse_pl.data.sources import Source, files_of, open_source
+from simcse_pl.data.sources import Source, files_of, open_source, records_of
 from simcse_pl.data.tables import with_words
 from simcse_pl.data.token_cache import Block, TokenCache, Tokenize
-from simcse_pl.utils.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +60,7 @@ class RowStream:
         else:
             table = open_source(place[0], layout)
             given = {"paths": place, "layout": layout, "columns": (table.width, table.header)}
-            self._dataset = datasets.IterableDataset.from_generator(_records_of_files, gen_kwargs=given)
+            self._dataset = datasets.IterableDataset.from_generator(_named_records, gen_kwargs=given)
             content = [(path.name, path.stat().st_size) for path in place]
         self._table = replace(table, records=iter(()))
         self.fingerprint = hashlib.sha256(repr(content).encode()).hexdigest()
@@ -104,12 +102,8 @@ class RowStream:
                 yield from (("a row", with_words([*cells], self._words)) for cells in zip(*block.values(), strict=True))
 
 
-def _records_of_files(paths: list[Path], layout: Layout, columns: tuple[Any, ...]) -> Iterator[dict[str, Any]]:
-    for path in paths:
-        table = open_table(path, layout)
-        if (table.width, table.header) != columns:
-            raise UserError(f"{path} has {table.layout}, but the first file has {columns[0]} columns")
-        yield from ({"place": f"{path.name}, {place}", "cells": cells} for place, cells in table.records)
+def _named_records(**given: Any) -> Iterator[dict[str, Any]]:
+    yield from ({"place": place, "cells": cells} for place, cells in records_of(**given))
 
 
 class StreamedBatches(IterableDataset[dict[str, Any]]):

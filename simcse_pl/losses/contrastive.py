@@ -67,9 +67,6 @@ def contrastive_loss(
 
     Returns:
         The mean over the anchors, a scalar; or [n].
-
-    Raises:
-        UserError: a number is out of range. That of a tensor is not known without a wait for its device.
     """
     if not (isinstance(temperature, Tensor) or temperature > 0) or not hard_negative_weight >= 0 <= hardness:
         given = f"{temperature}, hard_negative_weight={hard_negative_weight}, hardness={hardness}"

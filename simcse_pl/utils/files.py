@@ -212,34 +212,27 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     if str(path) != STANDARD:
         check_is_file(path)
     with reraise_as(f"{path} cannot be read"), _open(path) as file:
-        every = (
-            _utf_8(path, file) if encoding is None else _limited(path, io.TextIOWrapper(file, encoding, newline="\n"))
-        )
-        lines = (line.removesuffix("\n").removesuffix("\r") for line in every)
+        reader = file if encoding is None else io.TextIOWrapper(file, encoding, newline="\n")
+        lines = (line.removesuffix("\n").removesuffix("\r") for line in _decoded(path, reader))
         head = list(itertools.islice(lines, 1 if str(path) == STANDARD else _INSPECTED))
-        head[:1] = [line.removeprefix("\ufeff") for line in head[:1]]
         old_mac = sum(line.count("\r") for line in head) >= len(head)
         for line in itertools.chain(head, lines):
             yield from line.split("\r") if old_mac else [line]
 
 
-def _limited(path: Path, file: IO[Any]) -> Iterator[Any]:
-    """Yield the lines of a file; raise UserError at one that would fill the memory, as a few kB of a .gz may."""
-    for number, line in enumerate(iter(partial(file.readline, _LONGEST), file.readline(0)), 1):
-        if len(line) == _LONGEST:
+def _decoded(path: Path, reader: IO[Any]) -> Iterator[str]:
+    """Yield lines of UTF-8, or of the reader's own encoding."""
+    for number, line in enumerate(iter(partial(reader.readline, _LONGEST), reader.readline(0)), 1):
+        if len(line) == _LONGEST:  # a few kB of a .gz would fill the memory
             raise UserError(f"{path}, line {number}: it has over {_LONGEST // 10**6} MB: give shorter lines")
-        yield line
-
-
-def _utf_8(path: Path, file: IO[bytes]) -> Iterator[str]:
-    for number, raw in enumerate(_limited(path, file), 1):
-        if number == 1 and 3 * raw.count(0) > len(raw):  # every second byte of English text
+        if number == 1 and isinstance(line, bytes) and 3 * line.count(0) > len(line):  # every second byte of English
             raise UserError(f"{path}: not UTF-8 (NUL bytes); if it is utf_16_le, say so by {_ENCODING_OPTION}")
         try:
-            yield raw.decode()
+            text = line.decode() if isinstance(line, bytes) else line
         except UnicodeDecodeError as error:
             byte = f"byte {error.object[error.start]:#04x}"
             raise UserError(f"{path}, line {number}: not UTF-8 ({byte}){_likely_encoding(path)}") from error
+        yield text.removeprefix("\ufeff") if number == 1 else text
 
 
 def _likely_encoding(path: Path) -> str:

@@ -91,7 +91,7 @@ REFUSED = {
     "the header again": ("a.csv", b"text,title\na b,x\ntext,title\n", {}, "line 3: the columns' names again"),
     "the header of a file that was joined": (
         "a.csv",
-        b'\xef\xbb\xbf"text","title"\na b,x\n\xef\xbb\xbf"Text", Title\n',
+        b'\xef\xbb\xbf"text","title"\na b,x\n\xef\xbb\xbf"text", title\n',
         {},
         "line 3: the columns' names again",
     ),
