@@ -1,7 +1,7 @@
 """File formats: find out how a file is written, and read its rows, each with its place in the file.
 
-Text, csv, tsv, jsonl and parquet files. Error messages have the line of an invalid row, and `on_invalid_row=drop` skips
-it. pandas and `datasets` give neither for all of these formats.
+Text, csv, tsv, jsonl, parquet and arrow files. Error messages have the line of an invalid row, and
+`on_invalid_row=drop` skips it. pandas and `datasets` give neither for all of these formats.
 """
 
 import csv
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from simcse_pl.utils.errors import UserError, prefixed
-from simcse_pl.utils.files import STANDARD, read_lines
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import STANDARD, check_is_file, read_lines
 from simcse_pl.utils.text import as_number
 
 Format = Literal["text", "table", "json", "parquet"]
@@ -33,6 +33,7 @@ FORMATS: dict[str, Format] = {
     ".jsonl": "json",
     ".json": "json",
     ".parquet": "parquet",
+    ".arrow": "parquet",
 }
 TEXT = "a sentence per line"
 _INSPECTED = 1000  # lines, to find out how a file is written
@@ -53,8 +54,8 @@ class Layout:
     """How the rows of a file are written. What is None follows from the file's name and its first lines.
 
     Args:
-        format: `text`, one sentence per line; `table`, cells between separators; `json`, an object per line or an array
-            of objects; or `parquet`.
+        format: `text`, one sentence per line; `table`, cells between separators; `json`, an object or an array per
+            line, or an array of these; or `parquet`, also for .arrow.
         separator: what separates the cells of a table, such as `;` or `||`.
         header: whether the first row of a table has the columns' names.
         encoding: how the characters are written, such as `gb18030`; None for UTF-8.
@@ -96,27 +97,33 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     """Open a file.
 
     Args:
-        path: ends in .txt, .csv, .tsv, .jsonl or .json, or in one of these and .gz, or in .parquet; or `-`, standard
-            input as text.
+        path: ends in .txt, .csv, .tsv, .jsonl or .json, or in one of these and .gz, or in .parquet or .arrow; or `-`,
+            standard input as text.
         layout: how the file is written. What it leaves open follows from the name and the first 1,000 lines.
 
     Raises:
         UserError: the file does not exist, has an unknown format or cannot be read (also from the iterator).
     """
     ending = file_ending(path)
-    if "parquet" in (layout.format, ending.removeprefix(".")):
+    if str(path) != STANDARD:
+        check_is_file(path)
+    if ending not in FORMATS and not layout.format:
+        ends = f"its name should end in {', '.join(FORMATS)} (or one of these and .gz)"
+        raise UserError(f"{path}: {ends}; data.format or --format names another's format")
+    if "parquet" in (layout.format, FORMATS.get(ending)):
         from simcse_pl.data.tables import rows_of_parquet  # what most runs do not need
 
         return OpenedTable(str(path), *rows_of_parquet(path))
     lines = read_lines(path, layout.encoding)
     head = list(itertools.islice(lines, 0 if str(path) == STANDARD else _INSPECTED))
     lines = itertools.chain(head, lines)
-    with prefixed(str(path)):
-        kind = layout.format or format_of(ending, head)
+    kind = layout.format or format_of(ending, head)
     if kind == "json":
         from simcse_pl.data.tables import rows_of_json
 
-        return OpenedTable(str(path), *rows_of_json(path, lines, whole="".join(head).lstrip().startswith("[")))
+        first, *more = [*filter(None, map(str.strip, head)), ""]
+        whole = first.startswith("[") and not (any(more) and first.endswith("]"))  # or an array per line
+        return OpenedTable(str(path), *rows_of_json(path, lines, whole))
     if kind == "text":
         records: Records = ((f"line {number}", [line]) for number, line in enumerate(lines, 1) if line.strip())
         return OpenedTable(str(path), records, 1, layout=TEXT)
@@ -138,7 +145,7 @@ def file_ending(path: Path) -> str:
 def text_problem(cell: Any) -> str | None:
     """Return why a cell is not text that a tokenizer can read, or None."""
     if not isinstance(cell, str):
-        return f"is not text: {str(cell)[:40]}"
+        return f"is not text: {str(cell)[:40]}" + "; give each sentence its own column" * isinstance(cell, list | dict)
     if len(cell) > _LONGEST:
         return f"has {len(cell)} characters, which is no sentence"
     if not cell.isascii() and _LONE_SURROGATE.search(cell):  # isascii() is fast
@@ -147,22 +154,11 @@ def text_problem(cell: Any) -> str | None:
 
 
 def format_of(ending: str, lines: Sequence[str]) -> Format:
-    """Return the format of a file from the end of its name and its first lines.
-
-    Raises:
-        UserError: the ending is unknown.
-    """
-    if ending not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise UserError(
-            f"its name should end in {known} (or one of these and .gz); data.format or --format names another's format"
-        )
+    """Return the format of a file from the end of its name and its first lines."""
     first = next(filter(None, map(str.strip, lines)), "")
-    if FORMATS[ending] != "parquet" and first.startswith("{"):
-        try:
-            return "json" if isinstance(json.loads(first), dict) else FORMATS[ending]
-        except ValueError:
-            pass
+    with suppress(ValueError, RecursionError):
+        if isinstance(json.loads(first), dict):
+            return "json"
     separated = ending == ".txt" and separator_of(ending, lines, _IN_TEXT) is not None
     return "table" if separated else FORMATS[ending]
 

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 Source = str | Path | Sequence[str]
 HUB = "hf://datasets/"
+_NO_ROWS = ("dataset_dict.json", "dataset_info.json", "state.json")  # of Dataset.save_to_disk
 _RECENT = 2.0  # seconds in which a second change may leave the times of a file as they are
 
 
@@ -114,11 +115,11 @@ def files_of(source: Source) -> list[Path] | str:
         return [hub.download(repository, file, repo_type="dataset")] if file else repository
     path = Path(name)
     if path.is_dir():
-        files = [file for file in sorted(path.iterdir()) if file_ending(file) in FORMATS]
+        files = [file for file in sorted(path.iterdir()) if file_ending(file) in FORMATS and file.name not in _NO_ROWS]
     elif glob.has_magic(name) and not path.exists():
         files = [Path(file) for file in sorted(glob.glob(name, recursive=True))]
     else:
         return [path]
     if not files:
-        raise UserError(f"no files {name}")
+        raise UserError(f"no files {name} (of the folders in a folder, give one)")
     return files

@@ -1,4 +1,4 @@
-"""Rows of tables, whose first row may have the columns' names, and of JSON and parquet files."""
+"""Rows of tables, whose first row may have the columns' names, and of JSON, parquet and arrow files."""
 
 import csv
 import itertools
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import check_is_file
 from simcse_pl.utils.text import as_number
 
 # The rows with their places, the number of columns, their names, if any, and how the file was read, in words.
@@ -94,18 +93,21 @@ def _is_usual_name(cell: str) -> bool:
 
 
 def rows_of_json(path: Path, lines: Iterable[str], whole: bool) -> Opened:
-    """Return the rows of an array of objects, or of an object per line; keys of the first 1,000 are the columns."""
+    """Return the rows of an array, or one per line: arrays, or objects, whose first 1,000 have the columns' names."""
     objects = _array(path, lines) if whole else _values(lines)
     head = list(itertools.islice(objects, _INSPECTED))
     keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
+    width = len(keys or next((values for _, values in head if isinstance(values, list)), []))
 
     def cells(values: Any) -> list[Any] | str:
+        if isinstance(values, list) and not keys:
+            return values
         if not isinstance(values, dict):
             return "not a JSON object"
         return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
 
     rows = ((place, cells(values)) for place, values in itertools.chain(head, objects))
-    return rows, len(keys), keys, f"JSON objects with the keys {', '.join(keys)}"
+    return rows, width, keys or None, f"JSON objects with the keys {', '.join(keys)}" if keys else "JSON arrays"
 
 
 def _array(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
@@ -130,14 +132,14 @@ def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any
 
 
 def rows_of_parquet(path: Path) -> Opened:
-    """Return the rows of a parquet file, with the words of labels that `datasets` has written as numbers."""
+    """Return the rows of a parquet or arrow file, with the words of labels that `datasets` has written as numbers."""
     import pyarrow.parquet
 
-    check_is_file(path)
     damaged = f"{path} cannot be read"
     with reraise_as(damaged):
-        file = pyarrow.parquet.ParquetFile(path)
-        schema = file.schema_arrow
+        streamed = path.suffix.lower() == ".arrow"  # of Dataset.save_to_disk
+        file = pyarrow.ipc.open_stream(str(path)) if streamed else pyarrow.parquet.ParquetFile(path)
+        schema = file.schema if streamed else file.schema_arrow
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     names = [name for name in schema.names if not re.fullmatch(r"__index_level_\d+__", name)]  # pandas wrote no name
     kinds = [about.get(name) or {} for name in names]
@@ -145,9 +147,9 @@ def rows_of_parquet(path: Path) -> Opened:
 
     def rows() -> Iterator[Sequence[Any]]:
         with reraise_as(damaged):
-            for batch in file.iter_batches(columns=names):
-                for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for batch in file if streamed else file.iter_batches():
+                for cells in zip(*(column.to_pylist() for column in batch.select(names).columns), strict=True):
                     yield with_words([*cells], words) if words else cells
 
     places = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
-    return places, len(names), names, f"parquet with the columns {', '.join(names)}"
+    return places, len(names), names, f"a table with the columns {', '.join(names)}"

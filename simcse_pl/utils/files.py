@@ -30,6 +30,10 @@ _INSPECTED, _LONGEST = 100, 2**28  # lines; bytes of a line
 _SAMPLE = 100_000  # bytes, to guess an encoding
 _ENCODING_OPTION = "data.encoding, --encoding, or {file: ..., encoding: ...} for validation and test"
 _SAVING, _SAVED, _STALE = ".saving-", ".saved-", ".stale"
+_NO_ROWS = {
+    b"version https://git-": "is a pointer of Git LFS in place of the file: run `git lfs pull`",
+    b"PK\3\4": "is a zip archive or an Excel sheet: unpack it, or save it as .csv",
+}
 
 
 def cache_folder() -> Path:
@@ -189,9 +193,13 @@ def remove_half_written(*folders: Path) -> None:
 
 
 def check_is_file(path: Path) -> None:
-    """Raise UserError unless the path is a file."""
+    """Raise UserError unless the path is a file, and no stand-in for it or pack of files."""
     if not path.is_file():
         raise UserError(f"no file {path}{similar_name(path)}")
+    with reraise_as(f"{path} cannot be read"), path.open("rb") as file:
+        start = file.read(20)
+    if problem := next((problem for begin, problem in _NO_ROWS.items() if start.startswith(begin)), None):
+        raise UserError(f"{path} {problem}")
 
 
 def similar_name(path: Path) -> str:

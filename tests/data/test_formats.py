@@ -56,6 +56,9 @@ READ = {
     "JSON lines in csv": ("a.csv", objects(ZH), ZH),
     "JSON lines in json": ("a.json", objects(ZH), ZH),
     "a JSON array": ("a.json", objects(ZH, array=True), ZH),
+    "a JSON array per line": ("a.jsonl", b"\n" + "\n".join(json.dumps(row) for row in ZH).encode(), ZH),
+    "a JSON array of arrays": ("a.json", json.dumps(ZH).encode(), ZH),
+    "an indented JSON array of arrays": ("a.json", json.dumps(ZH, indent=0).encode(), ZH),
     "blank lines": ("a.tsv", table(DE, end="\n\n \n"), DE),
     "NUL": ("a.tsv", b"A\x00 dog.\tRuns\nB\tC\n", [("A\x00 dog.", "Runs"), ("B", "C")]),
     "one line": ("a.txt", b"A dog runs.", [("A dog runs.",)]),
@@ -108,7 +111,26 @@ REFUSED = {
     "an empty cell": ("a.tsv", b"A\tB\nC\t\n", {}, "line 2: column 1 is empty .*on_invalid_row=drop"),
     "an empty file": ("a.txt", b"", {}, "a.txt has no rows"),
     "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], {}, "cannot be read"),
-    "an unknown ending": ("a.dat", b"A\n", {}, "data.format or --format names another's format"),
+    "an unknown ending": ("a.dat", b"\x80\n", {}, "data.format or --format names another's format"),
+    "a pointer of Git LFS": (
+        "a.txt",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\n",
+        {},
+        "git lfs pull",
+    ),
+    "a spreadsheet": (
+        "a.xlsx",
+        b"PK\x03\x04\x14\xb4",
+        {},
+        "a.xlsx is a zip archive or .*: unpack it, or save it as .csv",
+    ),
+    "chat messages": (
+        "a.jsonl",
+        b'{"chat": [{"role": "user"}]}',
+        {},
+        "column chat is not text: .*sentence its own column",
+    ),
+    "arrays and objects": ("a.jsonl", b'["a", "b"]\n{"x": "c"}\n', {}, "line 1: not a JSON object"),
     "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", {}, "column 1 has numbers, .* data.score_column"),
     "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", {"score_column": 1}, "line 2: .*'1,2,3'"),
     "an empty label": ("a.csv", b"text,label\na,b\nc, \n", {}, "a.csv, line 3: column label is empty"),
@@ -241,13 +263,18 @@ def test_the_keys_of_all_objects_are_the_columns(tmp_path):
         assert table.header == ["a", "b", "c"] and [cells for _, cells in table.records] == expected
 
 
-def test_parquet_of_datasets_has_the_words_of_labels_and_that_of_pandas_no_index(tmp_path):
+def test_tables_of_datasets_have_the_words_of_labels_and_those_of_pandas_no_index(tmp_path):
     labels = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
     features = datasets.Features({"a": datasets.Value("string"), "label": labels})
     rows = {"a": ["x", "y", "z", "w"], "label": [0, 1, 2, -1]}
-    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "hub.parquet")
+    dataset = datasets.Dataset.from_dict(rows, features=features)
+    dataset.to_parquet(tmp_path / "hub.parquet")
+    datasets.DatasetDict({"train": dataset}).save_to_disk(tmp_path / "saved", num_shards={"train": 2})
     expected = [["x", "entailment"], ["y", "neutral"], ["z", "contradiction"], ["w", "-"]]
     assert [cells for _, cells in open_table(tmp_path / "hub.parquet").records] == expected
+    assert [cells for _, cells in open_source(tmp_path / "saved" / "train").records] == expected
+    with pytest.raises(UserError, match="no files .*saved .of the folders in a folder, give one"):
+        open_source(tmp_path / "saved")
     pandas.DataFrame({"a": ["x"], "b": ["y"]}, index=["i"]).to_parquet(tmp_path / "pandas.parquet")
     table = open_table(tmp_path / "pandas.parquet")
     assert table.header == ["a", "b"] and [[*cells] for _, cells in table.records] == [["x", "y"]]
