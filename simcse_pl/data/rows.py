@@ -110,8 +110,7 @@ def rows_of(
         positions = [i for i in range(table.width) if i not in of_labels]
     else:
         positions = [position_of(table, column) for column in columns]
-    none = not positions and (given or columns is not None)
-    if none or len({*positions, *of_labels}) < len(positions) + len(of_labels):
+    if len({*positions, *of_labels}) < len(positions) + len(of_labels) or (table.width and not positions):
         labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ", each once"
         raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
     read_label: ReadLabel | None = None
@@ -181,7 +180,7 @@ def _row(
     row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])
     label = read_label(cells) if read_label else None
     if not any(row):
-        raise ValueError(f"column {table.name(positions[0])} is empty")
+        raise ValueError("no sentence")
     return row, label
 
 

@@ -92,9 +92,9 @@ def _is_usual_name(cell: str) -> bool:
     return usual or _CJK_NAME.fullmatch(cell) is not None
 
 
-def rows_of_json(path: Path, lines: Iterable[str], whole: bool) -> Opened:
+def rows_of_json(path: Path, lines: Iterator[str], whole: bool) -> Opened:
     """Return the rows of an array, or one per line: arrays, or objects, whose first 1,000 have the columns' names."""
-    objects = _array(path, lines) if whole else _values(lines)
+    objects = _values(path, lines, whole)
     head = list(itertools.islice(objects, _INSPECTED))
     keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
     width = len(keys or next((values for _, values in head if isinstance(values, list)), []))
@@ -110,12 +110,10 @@ def rows_of_json(path: Path, lines: Iterable[str], whole: bool) -> Opened:
     return rows, width, keys or None, f"JSON objects with the keys {', '.join(keys)}" if keys else "JSON arrays"
 
 
-def _array(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    with reraise_as(f"{path}: not JSON"):
-        yield from ((f"object {i}", value) for i, value in enumerate(json.loads("\n".join(lines)), 1))
-
-
-def _values(lines: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def _values(path: Path, lines: Iterator[str], whole: bool) -> Iterator[tuple[str, Any]]:
+    if whole:  # it reads all lines
+        with reraise_as(f"{path}: not JSON"):
+            yield from ((f"object {i}", value) for i, value in enumerate(json.loads("\n".join(lines)), 1))
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:

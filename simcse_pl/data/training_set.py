@@ -263,8 +263,7 @@ class TrainingSet:
         places = [int(row) for row in rows.chosen[:: -(-len(rows.chosen) // _ROWS_TRIED)]]
         texts = zip(*(rows.cache[place] for place in places), strict=True)
         columns: dict[str, Sequence[Any]] = {f"sentence {i}": column for i, column in enumerate(texts, 1)}
-        if rows.labels:
-            columns["the label"] = [rows.cache.label(place) for place in places]
+        columns |= {"the label": [rows.cache.label(place) for place in places]} if rows.labels else {}
         for (name, column), (other, same) in itertools.combinations_with_replacement(columns.items(), 2):
             if column == same and (name != other or column.count(column[0]) == len(column)):
                 what = f"{name} is always the same" if name == other else f"{name} and {other} are equal"

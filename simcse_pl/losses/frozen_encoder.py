@@ -127,8 +127,6 @@ class FrozenEncoder(Frozen):
 
     def _encoded(self, rows: TrainingRows, columns: int) -> Vectors:
         """Return the vectors of the first columns from the cache; those of rows that are not used may be 0."""
-        from simcse_pl.models.load import fingerprint  # imports what most runs do not need
-
         encoder = self.network
         used = np.concatenate([np.array(part, dtype=np.int64) for part in (rows.chosen, rows.held_out)])
 
@@ -144,7 +142,7 @@ class FrozenEncoder(Frozen):
             vectors.flush()
             encoder.cpu()
 
-        key = fingerprint(encoder), rows.cache.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
+        key = self.content, rows.cache.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
         return _open_vectors(cached("vectors", key, _FILE, write) / _FILE)
 
     @property
