@@ -58,7 +58,7 @@ def test_names_that_are_not_those_of_ids(names, write_file):
 def test_a_column_is_read_once(write_file):
     path = write_file("d.csv", "text,title,score,text\na b,c,1,d\ne f,g,0,h\n")
     for columns, scores in (([0, 0], None), (["title", 1], None), ([0, 1], [2, "score"]), ([0, 1], [1, 2]), ([], None)):
-        with pytest.raises(UserError, match="^data.columns: .*d.csv needs columns of sentences, "):
+        with pytest.raises(UserError, match="^data.columns: .*d.csv needs columns of sentences, each once"):
             read_rows(path, columns, score_column=scores)
     with pytest.raises(UserError, match="d.csv has several columns text: give the position of one"):
         read_rows(path, ["text"])

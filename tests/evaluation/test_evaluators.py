@@ -118,6 +118,15 @@ def test_translations_found_in_both_directions_equal_a_loop(tmp_path):
     assert metrics["f1"] == pytest.approx(np.mean(f1))
 
 
+@pytest.mark.parametrize("make", [Bitext, Retrieval])
+def test_a_first_column_of_ids_is_not_measured(make, write):
+    file = write(("id", "en", "de"), *((f"q{i}", f"How is {i}?", f"Wie ist {i}?") for i in range(4)))
+    with pytest.raises(UserError, match="^data.test: .*column id has ids, not sentences"):
+        make(test=file)
+    expected = {text for i in range(4) for text in (f"How is {i}?", f"Wie ist {i}?")}
+    assert set(make(test=file, columns=["en", "de"]).sentences(TEST)) == expected
+
+
 def test_published_sets_are_read_in_their_own_splits_and_columns(monkeypatch):
     rows = [{"sentence1": f"하나 {score}", "sentence2": "둘", "score": score} for score in (1.0, 4.0)]
     nested = [{**row, "labels": {"label": row["score"], "binary-label": 0}} for row in rows]
