@@ -166,6 +166,16 @@ def test_a_line_that_would_fill_the_memory_is_not_read(encoding, write_file, mon
         read_rows(path, layout=Layout(encoding=encoding))
 
 
+def test_a_cell_that_would_fill_the_memory_is_not_read(write_file):
+    path = write_file("a.csv", b'a,b\n"one,two\n' + b"three,four\n" * 10_000)
+    assert csv.field_size_limit(50_000) == 2**28
+    try:
+        with pytest.raises(UserError, match="a.csv, line 2: field larger .*is a quotation mark missing"):
+            read_rows(path)
+    finally:
+        csv.field_size_limit(2**28)
+
+
 @pytest.mark.parametrize("encoding", [None, "utf-8", "utf-8-sig"])
 def test_a_byte_order_mark_is_no_part_of_the_first_name(encoding, write_file):
     path = write_file("a.csv", b"\xef\xbb\xbftext,b\nA dog.,x\n")
