@@ -143,7 +143,7 @@ def finish_write(folder: str | Path, last: str = "") -> None:
     for new in Path(folder).glob(f"{_SAVED}*"):
         with suppress(FileNotFoundError):  # another process does the same
             for name in (new / _STALE).read_text().splitlines():
-                Path(folder, name).unlink(missing_ok=True)
+                Path(folder, Path(name).name).unlink(missing_ok=True)  # no file outside, whoever wrote the list
             files = [path for path in new.rglob("*") if path.is_file() and path.name != _STALE]
             for file in sorted(files, key=lambda path: path.name == last):
                 os.replace(file, Path(folder, file.relative_to(new)))
