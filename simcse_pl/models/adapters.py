@@ -47,8 +47,10 @@ def load_adapter(backbone: Backbone, source: str) -> None:
 
 
 def adapter_parameters(backbone: Backbone) -> set[str]:
-    """Return the names of the parameters of a backbone's adapter."""
-    return {name for name, _ in backbone.named_parameters() if _NAME in name.split(".")}
+    """Return the names of the parameters of a backbone's adapter, and of the biases that are trained with it."""
+    bias = getattr(backbone.peft_config[_NAME], "bias", "none")  # or of the layers alone, such as lora_only
+    ends = {"none": (), "all": (".bias",)}.get(bias, (".base_layer.bias",))
+    return {name for name, _ in backbone.named_parameters() if _NAME in name.split(".") or name.endswith(ends)}
 
 
 def without_name(parameter: str) -> str:

@@ -138,9 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--postprocess", metavar="FOLDER", help=text)
     text = "also write an ONNX file, and check that its vectors differ from those of the encoder by at most 1e-4"
     parser.add_argument("--onnx", action="store_true", help=text)
-    text = (
-        "also write ONNX with 8-bit weights, and check that the cosines of its vectors with the encoder's exceed 0.98"
-    )
+    text = "also write ONNX with 8-bit weights, and check that cosines of its vectors with the encoder's exceed 0.98"
     parser.add_argument("--int8", action="store_true", help=text)
     text = "output folders of `simcse evaluate`, whose scores the model card shows"
     parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help=text)

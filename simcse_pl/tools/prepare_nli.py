@@ -184,9 +184,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "contradiction: pairs of a premise and a hypothesis with this label; all: pairs with any label; labelled: "
         "premise, hypothesis and label",
     )
-    text = (
-        "files as published, such as snli_1.0_train.jsonl, or data sets of the hub, hf://datasets/OWNER/NAME[:SUBSET]"
-    )
+    text = "files as published, such as snli_1.0_train.jsonl, or of the hub, hf://datasets/OWNER/NAME[:SUBSET]"
     parser.add_argument("files", nargs="+", metavar="FILE", help=text)
     parser.add_argument("out", metavar="OUT", help="output file (.csv)")
     text = "columns of premise, hypothesis and label, by name or position (default: those of published files)"

@@ -21,6 +21,8 @@ CONFIGS = {
     "lora": lambda: peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"),
     "tokens": lambda: peft.LoraConfig(r=4, target_modules=["q_proj"], trainable_token_indices=[5, 6]),
     "modules": lambda: peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "norm"]),
+    "biases": lambda: peft.LoraConfig(r=4, target_modules=["query"], bias="all"),
+    "some biases": lambda: peft.LoraConfig(r=4, target_modules=["dense"], bias="lora_only"),
     "dora": lambda: peft.LoraConfig(r=4, target_modules="all-linear", use_dora=True),
     "ia3": lambda: peft.IA3Config(target_modules=["q_proj", "v_proj"], feedforward_modules=[]),
 }
@@ -30,8 +32,8 @@ def changed(folder, kind="lora", **options):
     """Return an encoder whose new adapter changes its vectors."""
     encoder = SentenceEncoder.from_pretrained(folder, **{"pooling": "last_token"} | options, adapter=CONFIGS[kind]())
     with torch.no_grad():
-        for name, weight in encoder.backbone.named_parameters():
-            if name in adapter_parameters(encoder.backbone):
+        for weight in encoder.backbone.parameters():
+            if weight.requires_grad:
                 weight.add_(torch.randn_like(weight) * 0.1)
     return encoder
 
@@ -53,7 +55,7 @@ def saved(make_model, tmp_path):
 
 @pytest.mark.parametrize(
     ("architecture", "kind"),
-    [("llama", kind) for kind in CONFIGS] + [(other, "lora") for other in ("gpt2", "bert")],
+    [("llama", kind) for kind in CONFIGS if "biases" not in kind] + [(other, "lora") for other in ("gpt2", "bert")],
 )
 def test_a_saved_adapter_has_equal_vectors_everywhere(architecture, kind, make_model, tmp_path):
     encoder = changed(make_model(architecture), kind)
@@ -108,9 +110,11 @@ def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_
     close(library_vectors(tmp_path / "merged"), vectors)
 
 
-@pytest.mark.parametrize("kind", ["tokens", "modules"])
-def test_trained_tokens_and_modules_are_in_each_file(kind, make_model, tmp_path):
-    encoder = changed(make_model("llama"), kind)
+@pytest.mark.parametrize(
+    ("architecture", "kind"), [("llama", "tokens"), ("llama", "modules"), ("bert", "biases"), ("bert", "some biases")]
+)
+def test_what_is_trained_beside_an_adapter_is_in_each_file(architecture, kind, make_model, tmp_path):
+    encoder = changed(make_model(architecture), kind)
     save_checkpoint(encoder, tmp_path / "last.ckpt")
     vectors = encoder.encode(SENTENCES)
     close(SentenceEncoder.from_pretrained(tmp_path / "last.ckpt").encode(SENTENCES), vectors, 0)
