@@ -25,7 +25,7 @@ from simcse_pl.tools.common import add_column, add_columns, add_encoder, layout,
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import STANDARD, atomic_open, write_text
+from simcse_pl.utils.files import STANDARD, atomic_open, remove_half_written, write_text
 from simcse_pl.utils.tensors import cosine_similarity
 from simcse_pl.utils.terminal import counter
 
@@ -164,6 +164,7 @@ class Index:
         folder = Path(arguments.folder)
         if (folder / SETTINGS_FILE).exists() and not arguments.add:
             raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
+        remove_half_written(folder)
         simcse = load_simcse(arguments)
         options: Any = {"column": arguments.column, "layout": layout(arguments)}
         if arguments.add:

@@ -134,7 +134,9 @@ def test_similarity_of_two_sentences_and_of_pairs(command, encoder, tmp_path):
 
 def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tmp_path):
     folder = tmp_path / "index"
+    (folder / ".saving-x").mkdir(parents=True)  # of a killed process
     done = command("index", *encoder, sentences, folder)
+    assert len(list(folder.iterdir())) == 3
     assert done.out == f"{len(SENTENCES)} sentences indexed in {folder}\n"
     (tmp_path / "more.txt").write_text(f"{SENTENCES[0]}\nsomething else\n")
     assert "use --add" in command("index", *encoder, tmp_path / "more.txt", folder, status=2).err
