@@ -62,6 +62,8 @@ def train(config: DictConfig) -> dict[str, Any]:
     finished = partial(finished_job, folder, description["overrides"])
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
         log.info("%s has run already", folder)
+        if is_first_process() and not config.keep_checkpoints:
+            remove_checkpoints(folder)  # it may have been killed before it did
         return results
     if runtime.mode == RunMode.MULTIRUN and optional("lab.multirun.start_elsewhere")(config, runtime):
         return finished() or {}
@@ -110,7 +112,10 @@ def train_here(
             module.objective.save(encoder, folder / "encoder")
             if trial:
                 run = run.model_copy(update={"trial": trial.tell(run.best_score)})
-            run = write_results(config, run, suite, module, started)
+            run = log_results(run, suite, module)
+        places = dashboards(trainer)
+    if trainer.is_global_zero:
+        write_results(config, run, places, started)
     return run.content()
 
 
@@ -208,31 +213,35 @@ def dashboards(trainer: pl.Trainer) -> list[str]:
     return [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
 
 
-def write_results(
-    config: DictConfig, run: TrainingRun, suite: "Suite | None", module: SimCSEModule, started: float
-) -> TrainingRun:
-    """Measure the saved encoder on the tasks, write, log, print and return all results, and remove checkpoints.
-
-    `started` is the time of `time.monotonic` when the run started.
-    """
-    folder, loggers = Path(config.run_dir), module.trainer.loggers if math.isfinite(run.best_score) else []
+def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule) -> TrainingRun:
+    """Measure the saved encoder on the tasks, and print, log and return all results."""
+    loggers = module.trainer.loggers if math.isfinite(run.best_score) else []
     measured = measure(module, suite, with_stsb=any(hasattr(logger, "place") for logger in loggers))
     if suite and measured:
         run = run.model_copy(update=task_scores(measured, suite))
-    write_json(folder / RESULTS_FILE, run.content())
-    for logger in loggers:
-        if hasattr(logger, "log_results"):
-            logger.log_results(run, measured)
-    if not config.keep_checkpoints:
-        remove_checkpoints(folder)
     show(run_table(run).printed())
     if suite and measured:
         for table in optional("lab.tables.task_tables")(run, measured):
             show(table.printed())
-    show(run_places(folder, time.monotonic() - started, dashboards(module.trainer)))
+    for logger in loggers:
+        if hasattr(logger, "log_results"):
+            logger.log_results(run, measured)
+    return run
+
+
+def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str], started: float) -> None:
+    """Write results.json, remove checkpoints, and print where everything is.
+
+    A run with results.json is not resumed, so all else that it leaves is there by then. `started` is the time of
+    `time.monotonic` when the run started.
+    """
+    folder = Path(config.run_dir)
+    write_json(folder / RESULTS_FILE, run.content())
+    if not config.keep_checkpoints:
+        remove_checkpoints(folder)
+    show(run_places(folder, time.monotonic() - started, dashboards))
     if run.failed:
         raise UserError(failures(run.failed))
-    return run
 
 
 def measure(module: SimCSEModule, suite: "Suite | None", with_stsb: bool) -> "SuiteResults | None":

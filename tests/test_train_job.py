@@ -2,14 +2,18 @@
 
 import json
 import re
+from pathlib import Path
+from typing import ClassVar
 
 import pandas
 import pytest
 import torch
 import yaml
+from pytorch_lightning.loggers import CSVLogger
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
+import simcse_pl
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import tiny
 from tests.offline_wandb import offline_runs
@@ -140,3 +144,30 @@ def test_a_language_model_is_trained_on_whole_words_and_saved(train, sentences, 
     trained = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     for name, tensor in model.roberta.state_dict().items():
         assert torch.equal(tensor, trained[f"encoder.backbone.{name}"]), name
+
+
+class OnceFailing(CSVLogger):
+    """A logger whose first logging of results is interrupted, as by a kill."""
+
+    logged: ClassVar[list[bool]] = []
+
+    def log_results(self, run, measured):
+        self.logged.append((Path(self.save_dir) / "results.json").exists())
+        if len(self.logged) == 1:
+            raise InterruptedError
+
+
+def test_results_json_is_written_last_so_that_a_run_is_resumed_until_it_is_whole(
+    sentences, pairs, make_model, tmp_path
+):
+    given = [*tiny(make_model("bert")), "data=text", f"data.train={sentences}", f"data.validation={pairs}"]
+    given += ["trainer.max_steps=1", "trainer=cpu", "data.batch_size=4", f"hydra.run.dir={tmp_path}", "resume=auto"]
+    given += ["logger=csv", f"+logger.late={{_target_: {__name__}.OnceFailing, save_dir: {tmp_path}}}"]
+    with pytest.raises(InterruptedError):
+        simcse_pl.train(given)
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    assert best.exists() and not (tmp_path / "results.json").exists()
+    whole = simcse_pl.train(given)
+    assert OnceFailing.logged == [False, False] and not best.exists()
+    best.touch()  # of a run that was killed after it had written results.json
+    assert simcse_pl.train(given) == whole and not best.exists()

@@ -151,7 +151,7 @@ class Dashboard(StepsDone, WandbLogger):
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured or SuiteResults()))
         paths = []
         with suppress(UserError):  # metrics.csv is not written
-            paths.append(replace(read_run(self.folder), label=self.label))
+            paths.append(replace(read_run(self.folder, trained), label=self.label))
         _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
         best = {logged(metric): score for metric, score in trained.best.items()}
         run.summary.update(without_nan(best) | {"best_step": trained.best_step})

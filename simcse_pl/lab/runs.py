@@ -39,9 +39,9 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
     return read_shape(Result, file)
 
 
-def read_run(folder: Path) -> TrainingTrajectory:
-    """Read the validations of a training run; those with NaN or infinity are left out."""
-    results = read_results(folder)
+def read_run(folder: Path, results: TrainingRun | None = None) -> TrainingTrajectory:
+    """Read the validations of a run, unless they are NaN or infinite; `results` if they are not written yet."""
+    results = results or read_results(folder)
     metric = results.monitor if results else SPEARMAN
     columns = {"step": "step", **{logged(name): name for name in ("alignment", "uniformity")}, logged(metric): "score"}
     points = read_curves(folder).reindex(columns=[*columns]).rename(columns=columns)
