@@ -18,6 +18,7 @@ from simcse_pl.config import in_sweep
 from simcse_pl.loggers import read_curve_rows, write_curve_rows
 from simcse_pl.results import TEST, VALIDATION, split_and_metric
 from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, WANDB_FILE
+from simcse_pl.utils.distributed import world_size
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.processes import is_first_process
@@ -37,6 +38,8 @@ _NOT_DECIDING = {
     *("name", "train", "validation", "test"),
     *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
+_NEW = ("segmenter", "the content", "module.bf16_weights")  # what checkpoints of version 0.3.0 do not have
+_EQUAL_ON_RANKS = ("max_steps", "max_epochs", "gradient_clip_val", "precision", "val_check_interval")  # of the trainer
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -105,13 +108,27 @@ class RunMetadata(Callback):
         }
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Add the fingerprints of the data, which are read by then, and of what else checkpoints do not have."""
+        """Add the fingerprints of the data, which are read by then, and of what else checkpoints do not have.
+
+        Raise UserError if ranks train with others.
+        """
         sets = getattr(getattr(trainer, "datamodule", None), "rows", {})
         for name, rows in sets.items():
             self.trained_with[f"the content of data.{f'sets.{name}.' if name else ''}train"] = rows.cache.fingerprint
         for name, part in pl_module.named_modules():
             if hasattr(part, "content"):  # a FrozenEncoder
                 self.trained_with[f"the content of {name}"] = str(part.content)
+        ranks: list[Any] = [None] * world_size()
+        if len(ranks) > 1:
+            of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in _EQUAL_ON_RANKS}
+            torch.distributed.all_gather_object(ranks, self.trained_with | of_trainer)
+        for number, of_rank in enumerate(ranks[1:], 1):
+            if different := ranks[0].items() ^ of_rank.items():
+                name = min(different)[0]
+                raise UserError(
+                    f"{name} is {ranks[0].get(name)} on rank 0, and {of_rank.get(name)} on rank {number}: "
+                    "start all ranks with the same options and data"
+                )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
@@ -122,14 +139,14 @@ class RunMetadata(Callback):
         from simcse_pl.moved import present_name  # for a checkpoint of version 0.3.0
 
         before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
-        new = {name for name in self.trained_with if name.startswith(("segmenter", "the content"))} - before.keys()
-        now = {name: value for name, value in self.trained_with.items() if name not in new}  # since version 0.3.0
-        for name in sorted(before.keys() | now.keys()):
-            if before.get(name) != now.get(name):
-                raise UserError(
-                    f"resume: {name} is {now.get(name)}, and was {before.get(name)} when the checkpoint was written: "
-                    "restore it, or start another run"
-                )
+        new = {name for name in self.trained_with if name.startswith(_NEW)} - before.keys()
+        now = {name: value for name, value in self.trained_with.items() if name not in new}
+        if different := before.items() ^ now.items():
+            name = min(different)[0]
+            raise UserError(
+                f"resume: {name} is {now.get(name)}, and was {before.get(name)} when the checkpoint was written: "
+                "restore it, or start another run"
+            )
         self.before = state_dict["before"]
 
 

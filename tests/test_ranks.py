@@ -3,16 +3,19 @@
 import signal
 from collections import Counter
 
+import pytest
 import pytorch_lightning as pl
 import torch
 
 from simcse_pl.callbacks import SeedEveryStep
+from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preemption import Preemption
+from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, quiet_trainer
 from tests.forks import on_ranks
 
@@ -57,3 +60,21 @@ def test_a_step_has_four_collectives_and_a_signal_to_one_rank_stops_both(make_mo
     stopped_after = 2 + COUNTED + 1  # in its next step, rank 1 tells rank 0
     assert results == {0: (143, stopped_after, counts), 1: (0, stopped_after, counts)}
     assert (tmp_path / "last.ckpt").is_file()
+
+
+def _one_of_different_ranks(number, results, options):
+    with pytest.raises(UserError) as error:
+        RunMetadata(options[number]).setup(quiet_trainer(max_steps=1 + len(options[number])), pl.LightningModule(), "fit")
+    results[number] = str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ([{"optimizer": {"lr": 0.1}}, {"optimizer": {"lr": 0.2}}], "optimizer.lr is 0.1 on rank 0, and 0.2 on rank 1"),
+        ([{}, {"trainer": {"max_steps": 2}}], "trainer.max_steps is 1 on rank 0, and 2 on rank 1"),
+    ],
+)
+def test_ranks_that_would_train_with_different_options_are_an_error_on_all(options, what):
+    line = f"{what}: start all ranks with the same options and data"
+    assert on_ranks(_one_of_different_ranks, 2, options) == {0: line, 1: line}
