@@ -43,6 +43,8 @@ def load(folder, dropout, lora_dropout=None):
 def test_dropout_of_the_model_or_of_an_adapter_makes_views_differ(make_model, sentences, dropout, lora_dropout, equal):
     """A new adapter adds 0 to each layer, so its dropout has no effect before the first step."""
     encoder = load(make_model("bert"), dropout, lora_dropout)
+    if lora_dropout is None:
+        encoder.backbone.not_used = nn.Dropout(0.1)
     rows = TrainingSet(str(sentences)).read(encoder.tokenizer, 16)
     with pytest.raises(UserError, match=EQUAL) if equal else contextlib.nullcontext():
         check_views_differ(encoder.train(), [rows])
