@@ -148,6 +148,6 @@ def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_s
     return scheduler(optimizer, **{name: total_steps for name in names if name not in options_of(scheduler)})
 
 
-def options_of(make: Callable[..., Any]) -> Mapping[str, Any]:
+def options_of(make: Callable[..., Any] | None) -> Mapping[str, Any]:
     """Return the options that a config sets of an optimizer or a schedule."""
     return make.keywords if isinstance(make, partial) else {}

@@ -3,9 +3,13 @@
 import pytest
 from pytorch_lightning.callbacks import EMAWeightAveraging, ModelPruning, StochasticWeightAveraging
 
-from simcse_pl.fit import _warn_if_worse, check_trainer
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.fit import _warn_if_worse, check_trainer, run_settings
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
-from tests.conftest import quiet_trainer
+from tests.conftest import adamw, linear, quiet_trainer
 
 
 @pytest.mark.parametrize(("mode", "worse"), [("max", 0.7), ("min", 0.9)])
@@ -22,3 +26,19 @@ def test_a_run_warns_if_its_best_score_is_worse_than_before_training(mode, worse
 def test_a_callback_whose_weights_would_not_be_saved_is_refused(callback):
     with pytest.raises(UserError, match=f"^callbacks: {type(callback).__name__}: the saved encoder would not have"):
         check_trainer(quiet_trainer(callbacks=[callback]))
+
+
+@pytest.mark.parametrize(
+    ("lr", "warmup", "dim", "warnings"),
+    [
+        (1e-30, 4, 32, []),
+        (0.0, 4, None, ["optimizer.lr=0: no weight will change"]),
+        (0.1, 5, None, ["scheduler.num_warmup_steps=5: the rate still rises in the last of 5 steps"]),
+        (0.1, 0, 33, ["model.truncate_dim=33: nothing is cut off from vectors of 32 dimensions"]),
+    ],
+)
+def test_values_that_train_nothing_or_have_no_effect_are_warned_of(lr, warmup, dim, warnings, make_model, caplog):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", truncate_dim=dim)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr), linear(warmup) if warmup else None)
+    run_settings(quiet_trainer(max_steps=5), module, SentenceDataModule(encoder.tokenizer, "unused"), {})
+    assert [record.message for record in caplog.records if record.name == "simcse_pl.fit"] == warnings
