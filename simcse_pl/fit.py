@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import ModelPruning, StochasticWeightAveraging, WeightAveraging
+from pytorch_lightning import callbacks
 
 from simcse_pl.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
@@ -30,21 +30,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CHANGE_WEIGHTS = (WeightAveraging, StochasticWeightAveraging, ModelPruning)
+_NO_NEGATIVES = "it adds no negatives to a batch; set module.chunk_size instead"
+_CHANGE_WEIGHTS = callbacks.WeightAveraging, callbacks.StochasticWeightAveraging, callbacks.ModelPruning
+_REFUSED_CALLBACKS = (
+    (_CHANGE_WEIGHTS, "the saved encoder would not have the weights that it makes: remove it"),
+    ((callbacks.LearningRateFinder, callbacks.BatchSizeFinder), "it cannot set the option: compare values by -m"),
+    (callbacks.BackboneFinetuning, "set module.freeze_layers instead"),
+    (callbacks.GradientAccumulationScheduler, _NO_NEGATIVES),
+)
+_REFUSED_OPTIONS = (  # with another value than the usual one
+    ("accumulate_grad_batches", 1, _NO_NEGATIVES),
+    ("fast_dev_run", False, "it saves no encoder: set trainer.max_steps=1 instead"),
+    ("overfit_batches", 0, "set experiment=overfit instead"),
+)
 _WORSE = "the saved encoder scores worse than before training; lower optimizer.lr, or keep the one you had"
 
 
 def check_trainer(trainer: pl.Trainer) -> None:
     """Raise UserError if a trainer cannot train SimCSE."""
     best = trainer.checkpoint_callback
-    if trainer.accumulate_grad_batches != 1:
-        raise UserError(
-            "trainer.accumulate_grad_batches: it adds no negatives to a batch; set module.chunk_size instead"
-        )
+    refused = [(f"trainer.{name}", why) for name, usual, why in _REFUSED_OPTIONS if getattr(trainer, name) != usual]
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, _CHANGE_WEIGHTS):
-            name = type(callback).__name__
-            raise UserError(f"callbacks: {name}: the saved encoder would not have the weights that it makes: remove it")
+        name = type(callback).__name__
+        refused += [(f"callbacks: {name}", why) for kind, why in _REFUSED_CALLBACKS if isinstance(callback, kind)]
+    if trainer.max_epochs == trainer.max_steps == -1:
+        refused += [("trainer.max_epochs=-1", "the schedule needs a last step: set trainer.max_steps")]
+    for place, why in refused:
+        raise UserError(f"{place}: {why}")
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if best.mode == "max" and lower_is_better(best.monitor or ""):

@@ -121,8 +121,9 @@ def train_here(
 
 def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     """Return the trainer with the callbacks of the config and further ones, and make its GPU the current one."""
-    callbacks = [*instantiate(config.get("callbacks") or {}).values(), *callbacks]
-    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
+    plain = partial(instantiate, _convert_="all")  # Lightning reads a duration from a dict alone
+    callbacks = [*plain(config.get("callbacks") or {}).values(), *callbacks]
+    trainer: pl.Trainer = plain(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
     if trainer.strategy.root_device.type == "cuda":
         torch.cuda.set_device(trainer.strategy.root_device)  # for what is loaded before training

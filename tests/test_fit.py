@@ -1,15 +1,26 @@
 """What a run refuses to begin, and what it says at its end."""
 
 import pytest
-from pytorch_lightning.callbacks import EMAWeightAveraging, ModelPruning, StochasticWeightAveraging
+from pytorch_lightning.callbacks import (
+    BackboneFinetuning,
+    BatchSizeFinder,
+    EMAWeightAveraging,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelPruning,
+    StochasticWeightAveraging,
+    Timer,
+)
 
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.fit import _warn_if_worse, check_trainer, run_settings
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
+from simcse_pl.train_job import build_trainer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, linear, quiet_trainer
+from tests.helpers import composed
 
 
 @pytest.mark.parametrize(("mode", "worse"), [("max", 0.7), ("min", 0.9)])
@@ -21,11 +32,37 @@ def test_a_run_warns_if_its_best_score_is_worse_than_before_training(mode, worse
 
 
 @pytest.mark.parametrize(
-    "callback", [EMAWeightAveraging(), StochasticWeightAveraging(1e-3), ModelPruning("l1_unstructured")]
+    ("options", "line"),
+    [
+        ({"callbacks": EMAWeightAveraging()}, "callbacks: EMAWeightAveraging: the saved encoder would not have"),
+        ({"callbacks": StochasticWeightAveraging(1e-3)}, "callbacks: StochasticWeightAveraging: the saved encoder"),
+        ({"callbacks": ModelPruning("l1_unstructured")}, "callbacks: ModelPruning: the saved encoder would not have"),
+        ({"callbacks": GradientAccumulationScheduler({0: 2})}, "callbacks: GradientAccumulationScheduler: it adds no"),
+        ({"callbacks": LearningRateFinder()}, "callbacks: LearningRateFinder: it cannot set"),
+        ({"callbacks": BatchSizeFinder()}, "callbacks: BatchSizeFinder: it cannot set"),
+        ({"callbacks": BackboneFinetuning()}, "callbacks: BackboneFinetuning: set module.freeze_layers"),
+        ({"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches: it adds no negatives"),
+        ({"fast_dev_run": True}, "trainer.fast_dev_run: it saves no encoder"),
+        ({"overfit_batches": 1}, "trainer.overfit_batches: set experiment=overfit"),
+        ({"max_epochs": -1, "max_time": {"seconds": 1}}, "trainer.max_epochs=-1: the schedule needs a last step"),
+        ({}, "callbacks: the first checkpoint must be a BestCheckpoint"),
+    ],
 )
-def test_a_callback_whose_weights_would_not_be_saved_is_refused(callback):
-    with pytest.raises(UserError, match=f"^callbacks: {type(callback).__name__}: the saved encoder would not have"):
-        check_trainer(quiet_trainer(callbacks=[callback]))
+def test_what_of_lightning_does_not_work_is_refused(options, line):
+    with pytest.raises(UserError, match=f"^{line}"):
+        check_trainer(quiet_trainer(**{"max_epochs": 1} | options))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "+trainer.max_time={seconds: 7}",
+        "+callbacks.timer={_target_: pytorch_lightning.callbacks.Timer, duration: {seconds: 7}}",
+    ],
+)
+def test_a_duration_is_read_from_a_config(option):
+    trainer = build_trainer(composed("trainer=cpu", option), [])
+    assert [callback._duration for callback in trainer.callbacks if isinstance(callback, Timer)] == [7]
 
 
 @pytest.mark.parametrize(
