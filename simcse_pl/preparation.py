@@ -1,6 +1,7 @@
 """What is done before training: recomputed activations, frozen parameters, the optimizer, and a check of views."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -32,11 +33,16 @@ def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, fre
     The arguments are those of SimCSEModule.
 
     Raises:
-        UserError: if training would lose updates.
+        UserError: if training would lose updates, or fail at a token.
     """
     backbone = encoder.backbone
     if encoder.postprocess:
         raise UserError("this encoder has a post-processing, which training would invalidate: give one without it")
+    entries, words = len(encoder.tokenizer), getattr(backbone.get_input_embeddings(), "num_embeddings", math.inf)
+    if entries > words:
+        raise UserError(
+            f"model.name: its tokenizer has {entries} entries, but the model {words} embeddings: resize them"
+        )
     if getattr(backbone, "is_quantized", False) and not has_adapter(backbone):
         raise UserError("quantization: quantized weights cannot be trained: add model/adapter=lora")
     if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in backbone.parameters()):

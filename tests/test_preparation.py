@@ -56,6 +56,16 @@ def test_an_encoder_without_dropout_may_have_different_views(make_model, pairs):
     check_views_differ(encoder.train(), [rows])
 
 
+def test_a_tokenizer_with_more_entries_than_the_model_has_embeddings_is_an_error(make_model):
+    encoder = load(make_model("bert"), 0.0)
+    words = encoder.backbone.get_input_embeddings().num_embeddings
+    encoder.tokenizer.add_tokens([f"new{number}" for number in range(words - len(encoder.tokenizer))])
+    SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    encoder.tokenizer.add_tokens(["onemore"])
+    with pytest.raises(UserError, match=f"tokenizer has {words + 1} entries, but the model {words} embeddings"):
+        SimCSEModule(encoder, ContrastiveLoss(), adamw())
+
+
 @pytest.mark.parametrize("kind", ["adapter", "float64"])
 def test_an_inner_layer_is_trained_with_an_adapter_and_in_float64(make_model, kind):
     encoder = load(make_model("bert"), 0.0, 0.1 if kind == "adapter" else None)

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 from wandb.errors import CommError
+from wandb.sdk.artifacts.staging import get_staging_dir
 
 from simcse_pl.evaluation.results import Result, SuiteResults
 from simcse_pl.lab.figures import encoder_figures, figure_files
@@ -56,9 +57,12 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
 
     Raises:
         UserError: `online` without a login, or a damaged file in the folder.
+        PermissionError: W&B's folder in the user's home cannot be written to.
     """
     folder = Path(folder)
     resolved = _mode(mode)
+    if resolved != "disabled":
+        get_staging_dir()  # an error if W&B cannot write tables: now, and not after training
     before = remembered_run(folder)
     if name and len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 1]}…"

@@ -90,6 +90,15 @@ def test_results_have_tables_figures_scores_and_the_encoder(tmp_path, measured):
     assert json.loads(model.metadata) == expected | {"test": {"spearman": None}}
 
 
+def test_a_home_where_no_table_can_be_written_is_an_error_before_training(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WANDB_DATA_DIR", f"{tmp_path}/file/data")
+    with pytest.raises(PermissionError, match="set WANDB_DATA_DIR to a directory"):
+        start(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert start_run(tmp_path).disabled
+
+
 @pytest.mark.parametrize("encoder", ["run/checkpoints/best.ckpt", "elsewhere/encoder"])
 def test_an_evaluation_is_logged_to_the_run_that_trained_the_encoder(encoder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
