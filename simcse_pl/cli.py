@@ -4,10 +4,12 @@ This file imports neither torch nor Lightning, which take seconds: --help and mo
 a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`.
 """
 
+import atexit
 import difflib
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -252,7 +254,9 @@ def disable_hydra_output_on_other_ranks() -> None:
         return
     sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
     if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
-        sys.argv.append(f"hydra.run.dir={tempfile.gettempdir()}/simcse_pl-ranks-{os.getuid()}")
+        folder = tempfile.mkdtemp(prefix="simcse_pl-rank-")  # where nobody else can have put a link
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        sys.argv.append(f"hydra.run.dir={folder}")
 
 
 def _is_interrupt(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ import logging
 import shlex
 import signal
 import sys
+import tempfile
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +78,17 @@ def test_only_ranks_and_jobs_of_a_sweep_end_with_their_parent(ends, monkeypatch)
     for options in ([], ["hydra.job.num=1"]):
         ends(lambda: raise_(UserError("stop here")), *options)
     assert ending == [["hydra.job.num=1"]]
+
+
+def test_a_rank_of_torchrun_writes_to_a_new_folder_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("RANK", "1")
+    for number in (1, 2):
+        monkeypatch.setattr(sys, "argv", ["train.py"])
+        entry_point.disable_hydra_output_on_other_ranks()
+        folders = [*tmp_path.iterdir()]
+        assert len(folders) == number and sys.argv[-1].removeprefix("hydra.run.dir=") in map(str, folders)
+        assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
 
 
 def as_lightning_ends():
