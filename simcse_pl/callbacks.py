@@ -2,10 +2,11 @@
 
 import logging
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import RichProgressBar
 from rich.console import Console
@@ -39,7 +40,7 @@ class SeedEveryStep(Callback):
     draws its own.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: Annotated[int, Field(ge=0, lt=2**32)]) -> None:
         self.seed = seed
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import hydra
 import yaml
+from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -113,6 +114,11 @@ def main(command: str = "train") -> None:
         if printed := _printed_config(command, options, flags):
             print(printed)
             return
+        for flag in get_args_parser().parse_known_args()[1][:1]:
+            name = flag.strip("-").partition("=")[0]
+            raise UserError(
+                f"no flag {flag}: options have no dashes, but NAME=VALUE (simcse options {name} finds names)"
+            )
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
     except BaseException as error:
@@ -206,7 +212,7 @@ def _for_hydra(option: str) -> str:
     """
     group, assigned, choice = option.partition("=")
     if assigned and (group == "local" or (CONF / group).is_dir()):
-        return f"{group}=" + ",".join("[]" if part == "null" else part for part in choice.split(","))
+        return f"{group}=" + ",".join("[]" if part in ("null", "[null]") else part for part in choice.split(","))
     if not assigned or _is_readable(option):
         return option
     return next(filter(_is_readable, (f"{group}={quoted}" for quoted in _quotings(choice))), option)
@@ -298,7 +304,9 @@ def _message_of_hydra(error: Exception, command: str) -> str | None:
 
     text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
     if isinstance(error, OverrideParseException):
-        name, _, value = error.override.partition("=")
+        name, assigned, value = error.override.partition("=")
+        if not assigned:
+            return f"'{name}' is no option, which is NAME=VALUE; if it is a variable of the shell, set it"
         return f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
     if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
         option, names = f"{missing[1]}={missing[2]}", missing[3].split()

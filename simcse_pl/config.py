@@ -14,6 +14,7 @@ Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
 import functools
 import inspect
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,7 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import cache_folder
 
+log = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parent
 # A wheel contains the configs; in a clone they are beside the package.
 _IN_WHEEL = _PACKAGE / "conf"
@@ -288,6 +290,8 @@ def _check_sources(hydra: Any) -> None:
     if choices.get("setting") and choices.data == "nli_sample" and "data" not in given:
         hint = "add data=wiki, data=nli or data=text data.train=FILE; in a config, override /data, too"
         raise UserError(f"setting={choices.setting}: no data is chosen: {hint}")
+    if [name for name in given if name.startswith(("model", "method", "experiment"))] == ["model.name"]:
+        log.warning("model.name: its pooling and length are those of model=%s: add model=checkpoint", choices.model)
     known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}
     for option in hydra.overrides.task:
         if option.startswith("run_dir="):
@@ -310,6 +314,7 @@ def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
     """
     name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
     options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]
+    options = [path for path in options if not path.startswith(("sweep.", "search."))]
     if not name or len(options) != 1 or (not place and name in config):
         return message
     return _as_written(config, options[0]) + message[len(name) :]

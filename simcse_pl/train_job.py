@@ -122,7 +122,7 @@ def train_here(
 def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     """Return the trainer with the callbacks of the config and further ones, and make its GPU the current one."""
     plain = partial(instantiate, _convert_="all")  # Lightning reads a duration from a dict alone
-    callbacks = [*plain(config.get("callbacks") or {}).values(), *callbacks]
+    callbacks = [*filter(None, plain(config.get("callbacks") or {}).values()), *callbacks]
     trainer: pl.Trainer = plain(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
     if trainer.strategy.root_device.type == "cuda":
@@ -181,7 +181,7 @@ def start_loggers(
     trainer: pl.Trainer, config: DictConfig, options: Mapping[str, Any], settings: Mapping[str, str]
 ) -> None:
     """Give the trainer the loggers of the config, and log the options and the settings."""
-    trainer.loggers = list(instantiate(config.get("logger") or {}).values())
+    trainer.loggers = list(filter(None, instantiate(config.get("logger") or {}).values()))
     for logger in trainer.loggers:
         logger.log_hyperparams({**options, "settings": settings})
     for name, value in settings.items():

@@ -111,8 +111,9 @@ def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
 
 
 def test_null_deselects_a_group():
-    options = ["queue=null", "queue=momentum,null", "model.dropout=null"]
-    assert [*map(entry_point._for_hydra, options)] == ["queue=[]", "queue=momentum,[]", "model.dropout=null"]
+    options = ["queue=null", "queue=momentum,null", "views=[null]", "model.dropout=null"]
+    read = ["queue=[]", "queue=momentum,[]", "views=[]", "model.dropout=null"]
+    assert [*map(entry_point._for_hydra, options)] == read
 
 
 @pytest.mark.parametrize(
@@ -206,6 +207,10 @@ MISTAKES = {  # the command's options, and what the line says
     "data.columns=[sent0,nothing]": "no column nothing in ",
     "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
+    "seed=-1": "seed=-1: it should be greater than or equal to 0",
+    "seed=4294967296": "seed=4294967296: it should be less than 4294967296",
+    "'' model=minilm": "'' is no option, which is NAME=VALUE; if it is a variable of the shell, set it",
+    "--lr 3": "no flag --lr: options have no dashes, but NAME=VALUE (simcse options lr finds names)",
     "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
     "method=simsce": "method=simsce: there is no such choice; did you mean simcse or esimcse? (method has angle, ",
     "experiment=sup_roberta_large": "; write model=roberta_large data=nli (",

@@ -122,11 +122,19 @@ def test_a_new_option_at_the_top_of_the_config_is_an_error():
         check_options(composed("run_dir=x"))
 
 
+@pytest.mark.parametrize(("more", "count"), [([], 1), (["model.pooling=cls"], 0), (["model=checkpoint"], 0)])
+def test_a_model_of_another_kind_with_the_options_of_the_default_is_warned_of(more, count, caplog):
+    check_options(composed("model.name=mine", *more))
+    what = "model.name: its pooling and length are those of model=minilm_cls: add model=checkpoint"
+    assert [record.message for record in caplog.records if record.name == "simcse_pl.config"] == [what] * count
+
+
 NAMES = {
     "val_every": 3,
     "trainer": {"interval": "${val_every}"},
     "objective": {"temperature": 1, "groups": 2, "queue": 3},
     "auxiliary": {"mlm": {"temperature": 2}},
+    "sweep": {"rows": {"5 groups": {"objective": {"groups": 5}}}},
 }
 
 
