@@ -20,7 +20,6 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 from pytorch_lightning.loggers import WandbLogger
 from wandb.errors import CommError
-from wandb.sdk.artifacts.staging import get_staging_dir
 
 from simcse_pl.evaluation.results import Result, SuiteResults
 from simcse_pl.lab.figures import encoder_figures, figure_files
@@ -33,7 +32,7 @@ from simcse_pl.results import TrainingRun, logged
 from simcse_pl.runs import RESOLVED_CONFIG, WANDB_FILE
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.files import without_nan, write_text
-from simcse_pl.utils.private import summary_of, wandb_settings
+from simcse_pl.utils.private import make_wandb_staging, summary_of, wandb_settings
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tables import Table
 
@@ -62,7 +61,7 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
     folder = Path(folder)
     resolved = _mode(mode)
     if resolved != "disabled":
-        get_staging_dir()  # an error if W&B cannot write tables: now, and not after training
+        make_wandb_staging()
     before = remembered_run(folder)
     if name and len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 1]}…"

@@ -139,6 +139,13 @@ def wandb_settings(**settings: Any) -> Any:
     return wandb.Settings(x_transaction_log_flush_interval=1.0, **settings)
 
 
+def make_wandb_staging() -> None:
+    """Make the folder where W&B collects tables, which has no public name: an error now, and not after training."""
+    from wandb.sdk.artifacts.staging import get_staging_dir
+
+    get_staging_dir()
+
+
 def summary_of(run: Any) -> dict[str, Any]:
     """Return the summary of a W&B run as plain values."""
     return {name: value for name, value in run.summary._as_dict().items() if not name.startswith("_")}

@@ -182,6 +182,12 @@ def test_datasets_asks_no_hub_while_it_is_offline(monkeypatch):
     assert datasets.config.HF_HUB_OFFLINE is False
 
 
+def test_wandb_has_a_folder_for_tables(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path))
+    private.make_wandb_staging()
+    assert list(tmp_path.rglob("*"))
+
+
 def test_wandb_flushes_soon_and_has_the_summary_as_plain_values(tmp_path):
     settings = private.wandb_settings(silent=True)
     assert settings.silent is True and settings.x_transaction_log_flush_interval == 1.0
