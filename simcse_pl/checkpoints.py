@@ -38,7 +38,7 @@ _NOT_DECIDING = {
     *("name", "train", "validation", "test"),
     *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
-_NEW = ("segmenter", "the content", "module.bf16_weights")  # what checkpoints of version 0.3.0 do not have
+_NEW = ("segmenter", "the content", "module.half_weights")  # what checkpoints of version 0.3.0 do not have
 _EQUAL_ON_RANKS = ("max_steps", "max_epochs", "gradient_clip_val", "precision", "val_check_interval")  # of the trainer
 
 

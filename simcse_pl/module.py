@@ -103,8 +103,8 @@ class SimCSEModule(EncoderModule):
         gradient_checkpointing: recompute the activations inside layers in the backward pass.
         freeze_layers: freeze the word embeddings and this many layers; None to train all. Parameters
             that no loss depends on are always frozen.
-        bf16_weights: compute in bfloat16 throughout the backbone, with copies of its weights (see
-            speed/bf16_weights.py), where autocast converts them for each layer. The weights remain in float32.
+        half_weights: compute in bfloat16 throughout the backbone, with copies of its weights (see
+            speed/half_weights.py), where autocast converts them for each layer. The weights remain in float32.
         cuda_graph: capture whole training steps as CUDA graphs (see speed/captured.py); `auto`: where that is possible.
         compile: compile the backbone for training with torch.compile, once for all lengths and batch sizes; or a mode
             of torch.compile, such as `reduce-overhead` (a CUDA graph for each shape). Lengths are then multiples of 8.
@@ -133,7 +133,7 @@ class SimCSEModule(EncoderModule):
         gradient_checkpointing: bool = False,
         freeze_layers: NonNegativeInt | None = None,
         compile: bool | str = False,
-        bf16_weights: bool = False,
+        half_weights: bool = False,
         cuda_graph: bool | Literal["auto"] = False,
     ) -> None:
         super().__init__(encoder)
@@ -153,7 +153,7 @@ class SimCSEModule(EncoderModule):
         self.optimizer, self.scheduler = optimizer, scheduler
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
         self.cuda_graph: bool | str = cuda_graph
-        self.bf16_weights = bf16_weights
+        self.half_weights = half_weights
         self.captured: CapturedSteps | None = None
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
@@ -212,8 +212,8 @@ class SimCSEModule(EncoderModule):
             if data and data.templates is not templates and (templates.texts or templates.with_sentence_mask):
                 raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
             self.prepare(data.rows if data else None)
-        if stage == "fit" and self.bf16_weights:
-            optional("speed.bf16_weights.use_bf16_weights")(self, self.trainer)
+        if stage == "fit" and self.half_weights:
+            optional("speed.half_weights.use_half_weights")(self, self.trainer)
         if stage == "fit" and self.cuda_graph:
             self.captured = optional("speed.captured.captured_steps")(self, self.trainer)
 

@@ -26,16 +26,16 @@ Way = Callable[[StepClock], None]
 MAX_LENGTH = 32  # tokens per sentence in training
 _MATRIX_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "_addmm_activation")
 # The parts of a step on a GPU, alone and together; a CPU has no graphs, and compiles for minutes.
-_GRAPH, _BF16, _COMPILE = {"cuda_graph": True}, {"bf16_weights": True}, {"compile": True}
+_GRAPH, _BF16, _COMPILE = {"cuda_graph": True}, {"half_weights": True}, {"compile": True}
 _PARTS: dict[str, dict[str, Any]] = {
-    "bf16_weights": _BF16,
+    "half_weights": _BF16,
     "cuda_graph": _GRAPH,
-    "cuda_graph bf16_weights": _GRAPH | _BF16,
+    "cuda_graph half_weights": _GRAPH | _BF16,
 }
 _COMPILED = {
     "compile=reduce-overhead": {"compile": "reduce-overhead"},
     "cuda_graph compile": _GRAPH | _COMPILE,
-    "cuda_graph compile bf16_weights": _GRAPH | _COMPILE | _BF16,
+    "cuda_graph compile half_weights": _GRAPH | _COMPILE | _BF16,
 }
 _SHOWN = 12  # operators of a profile
 
@@ -98,7 +98,7 @@ def training(device: str, tiny: bool) -> Iterator[Record]:
             ways["plain loop"] = partial(plain_loop, tokens, options, encoder=bench.encoder, bf16=True)
             ours = partial(simcse_pl, tokens, options, encoder=bench.encoder, precision="bf16-mixed")
             ways["simcse_pl"] = ours
-            parts = _PARTS if device != "cpu" else {"bf16_weights": _BF16}
+            parts = _PARTS if device != "cpu" else {"half_weights": _BF16}
             ways |= {name: partial(ours, **given) for name, given in parts.items()}
             case = f"{batch_size} rows of {views} sentences{'' if full else ' of up to 32 tokens'}"
             yield bench.compared(case, tokens, ways, bench.rounds)
@@ -186,7 +186,7 @@ def profiles(device: str, tiny: bool) -> Iterator[Record]:
         bench = Bench(device, tiny, folder)
         ways: dict[str, dict[str, Any]] = {"simcse_pl": {}}
         if device != "cpu":
-            ways["cuda_graph bf16_weights"] = _GRAPH | _BF16
+            ways["cuda_graph half_weights"] = _GRAPH | _BF16
         for batch_size, (name, parts) in product(bench.batch_sizes, ways.items()):
             clock = StepClock(bench.steps, device, bench.warm_up)
             _, tokens = bench.rows(batch_size, 2, further=bench.steps + 1)

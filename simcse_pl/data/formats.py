@@ -42,9 +42,9 @@ csv.field_size_limit(2**28)  # a quotation mark that is not closed would fill th
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
 _SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
-_SEPARATORS = (",", ";", "\t", "|", "||")
+_SEPARATORS = (",", ";", "\t", "|", "||", "|||")
 _USUAL = {".csv": ",", ".tsv": "\t"}
-_IN_TEXT = ("\t", "||")  # what separates cells in files that end in .txt; sentences have commas and semicolons
+_IN_TEXT = ("\t", "||", "|||")  # what separates cells in files that end in .txt; sentences have commas and semicolons
 _SHARE_OF_ROWS = 0.8  # of equal width, for another separator than the usual one
 
 
@@ -183,7 +183,8 @@ def split(lines: Sequence[str], separator: str) -> list[list[str]]:
     if not is_quoted(lines, separator):
         return [line.split(separator) for line in lines if line.strip()]
     with suppress(csv.Error):
-        return [cells for cells in csv.reader((line + "\n" for line in lines), delimiter=separator) if cells]
+        rows = csv.reader((line + "\n" for line in lines), delimiter=separator, skipinitialspace=separator != "\t")
+        return [cells for cells in rows if cells]
     return []
 
 

@@ -23,7 +23,10 @@ Warn = Callable[[str], None]
 _ROWS_CHECKED = 100  # for columns without sentences
 _MOST_LABELS = 5
 _ID = re.compile(r"[!-~]*\d[!-~]*")  # such as q-17 or item_3.jpg
-_ID_NAME = re.compile(r"(?i:|unnamed.*|(.*[\W_])?([qp]?id\d?|idx|index|[gu]uid|编号|序号))|.*[a-z]I[dD]")  # '': pandas
+NAMED = {  # columns that are no sentences, by their names; pandas has '' and Unnamed
+    "ids": re.compile(r"(?i:|unnamed.*|(.*[\W_])?([qp]?id\d?|idx|index|[gu]uid|编号|序号))|.*[a-z]I[dD]"),
+    "labels": re.compile(r"(?i:(gold[\W_]?)?labels?|class(es)?|category|scores?|标签|类别)"),
+}
 
 
 def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
@@ -194,11 +197,14 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows
     judged = len(head) == _ROWS_CHECKED and not chosen
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
         name, kinds = table.name(i), set(sentences)
+        named = (
+            "" if name in chosen else next((what for what, names in NAMED.items() if names.fullmatch(str(name))), "")
+        )
         few = judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
-        ids = (name not in chosen and _ID_NAME.fullmatch(str(name))) or (judged and all(map(_ID.fullmatch, kinds)))
+        ids = judged and all(map(_ID.fullmatch, kinds))
         numbers = None not in map(as_number, sentences)
-        if few or ids or numbers:
-            what = f"only {', '.join(sorted(kinds))}" if few else "numbers" if numbers else "ids"
+        if named or few or ids or numbers:
+            what = f"only {', '.join(sorted(kinds))}" if few else "numbers" if numbers else named or "ids"
             raise UserError(
                 f"{table.source}: column {name} has {what}, not sentences: choose the columns of sentences by "
                 "columns=[...]; in training, data.label_column is one of classes, and data.score_column one of scores"

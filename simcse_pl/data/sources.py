@@ -109,6 +109,8 @@ def files_of(source: Source) -> list[Path] | str:
             raise UserError(f"{', '.join(source) or 'an empty list'}: a list of sources is a list of files")
         return [path for place in several if not isinstance(place, str) for path in place]
     name = str(source)
+    if not name.strip():  # an empty variable of the shell; a path would be the current folder
+        raise UserError("the name of a file is empty: give data.train=FILE")
     if name.startswith(HUB):
         owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
         repository = f"{owner}/{repository}"

@@ -50,7 +50,9 @@ def rows_of_table(path: Path, lines: Iterable[str], separator: str, quoted: bool
 
 
 def _csv_records(path: Path, lines: Iterable[str], separator: str) -> Iterator[tuple[str, list[str]]]:
-    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
+    reader = csv.reader(
+        (line + "\n" for line in lines), delimiter=separator, strict=True, skipinitialspace=separator != "\t"
+    )
     while True:
         place = f"line {reader.line_num + 1}"
         try:
@@ -67,9 +69,13 @@ def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row of a table has the columns' names.
 
     Each cell must be short, and neither a number nor a sentence. Besides, the usual words for columns make up half of
-    the cells; or a column has numbers below; or all cells are single words, and most cells of a column are not.
+    the cells; or a column has numbers below; or all cells are single words, and most cells of a column are not. Pandas
+    numbers columns without names from 0.
     """
     cells = [cell.strip() for cell in first]
+    named = cells[cells[:1] == [""] :]  # without pandas' index
+    if named == [*map(str, range(len(named)))]:
+        return any(as_number(cell) is None for row in others for cell in row[-len(named) :][:1])
     if not any(cells) or any(_is_sentence(cell) or as_number(cell) is not None for cell in cells):
         return False
     if 2 * sum(map(_is_usual_name, cells)) >= len(cells):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.methods.cosent import cosent_loss
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix, unit_vectors
 
 
@@ -25,8 +26,10 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     the released code: the pair with the higher score gets the higher value.
 
     Args:
-        first, second: [n, dim], with an even dim.
+        first, second: [n, dim], with an even dim; otherwise UserError is raised.
     """
+    if first.shape[-1] % 2:
+        raise UserError(f"AnglE needs an even number of dimensions, not {first.shape[-1]}")
     a, b = unit_vectors(first).chunk(2, dim=-1)
     c, d = unit_vectors(second).chunk(2, dim=-1)
     return (a * c + b * d + b * c - a * d).sum(dim=-1).abs()

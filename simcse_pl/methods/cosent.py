@@ -21,7 +21,7 @@ def cosent_loss(similarities: Tensor, scores: Tensor, temperature: float) -> Ten
         temperature: t, above 0.
     """
     differences = (similarities[:, None] - similarities) / temperature
-    terms = differences.masked_fill(scores[:, None] >= scores, -math.inf).flatten()
+    terms = differences.masked_fill(~(scores[:, None] < scores), -math.inf).flatten()
     return F.pad(terms, (1, 0)).logsumexp(dim=0)
 
 

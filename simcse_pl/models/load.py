@@ -3,6 +3,7 @@
 Fingerprints tell encoders apart: `simcse export` finds their results by them, and the cache their vectors.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,19 @@ from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.tensors import hash_tensors
 
 Encoder = SentenceEncoder | AveragedVectors
+# Entries of a config that change no vector; nor do the rates of dropout.
+_NO_EFFECT = {
+    *(
+        "_name_or_path",
+        "architectures",
+        "chunk_size_feed_forward",
+        "dtype",
+        "finetuning_task",
+        "gradient_checkpointing",
+    ),
+    *("id2label", "initializer_range", "label2id", "output_attentions", "output_hidden_states", "problem_type"),
+    *("return_dict", "tie_word_embeddings", "transformers_version", "use_cache"),
+}
 
 
 def load_encoder(
@@ -57,6 +71,15 @@ def load_encoder(
     )
 
 
+def computation(encoder: SentenceEncoder) -> str:
+    """Return what decides vectors beside weights and settings, as JSON: the backbone's config and the tokenizer."""
+    config, tokenizer = encoder.backbone.config.to_dict(), encoder.tokenizer
+    known = {name: value for name, value in config.items() if name not in _NO_EFFECT and "drop" not in name}
+    words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else tokenizer.get_vocab()
+    kept = {name: value for name, value in words.items() if name not in ("padding", "truncation")}
+    return json.dumps([known, kept, tokenizer.truncation_side], sort_keys=True, default=str)
+
+
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:
     """Return a hash of the weights, settings and post-processing, which determine an encoder's vectors.
 
@@ -71,6 +94,7 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
     for place, step in enumerate(filter(None, (encoder.postprocess, postprocess))):
         tensors |= {f"{step.name}.{place}.{name}": tensor for name, tensor in step.tensors().items()}
     settings = [encoder.pooling, encoder.max_length, encoder.normalize, *encoder.templates.texts[:1]]
+    settings.append(computation(encoder))
     others = {
         "without the template's bias": encoder.template_bias == "always",
         "template as text": encoder.template_as_text != "never",

@@ -45,7 +45,8 @@ _IDENTITY = "torch.nn.modules.linear.Identity"
 _ON_VECTORS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 # The values of a module's options that a SentenceEncoder can reproduce; they are the library's defaults.
 _SUPPORTED: dict[str, dict[str, Any]] = {
-    "Transformer": {"transformer_task": "feature-extraction", "do_lower_case": False},
+    "Transformer": {"transformer_task": "feature-extraction", "do_lower_case": False, "processing_kwargs": {}}
+    | dict.fromkeys(("query_length", "document_length", "query_expansion")),
     "Pooling": {},
     "Dense": {"activation_function": _TANH, "bias": True, "use_residual": False, **_ON_VECTORS},
     "Normalize": _ON_VECTORS,
@@ -128,7 +129,7 @@ def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
     files = _TRANSFORMER_FILES if kind == "Transformer" else ["config.json"]
     config = next((content for file in files if (content := read_object(source, folder, file))), {})
     for option, supported in _SUPPORTED[kind].items():
-        if (value := config.get(option, supported)) != supported:
+        if (value := config.get(option)) is not None and value != supported:
             _unsupported(source, f"a module {kind} with {option}={value}")
     return config
 
@@ -174,6 +175,7 @@ def unsupported_option(
         f"prompts={settings.prompts}": len(no_prefix) > (None in no_prefix),
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
+        "truncation_side=left": templates.tokenizer.truncation_side == "left" and any(templates.prefixes.values()),
         "head=transform": settings.head == "transform",
         f"postprocess={postprocess and postprocess.name}": postprocess is not None and not postprocess.is_affine,
     }

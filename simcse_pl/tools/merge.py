@@ -11,6 +11,7 @@ from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.models.adapters import merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.load import computation
 from simcse_pl.results import VALIDATION
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.utils.errors import UserError
@@ -23,8 +24,8 @@ def difference(first: SentenceEncoder, other: SentenceEncoder) -> str | None:
     shapes, others = ({name: x.shape for name, x in encoder.state_dict().items()} for encoder in (first, other))
     if type(first.backbone) is not type(other.backbone) or shapes != others:
         return "the names or shapes of their weights"
-    if first.tokenizer.get_vocab() != other.tokenizer.get_vocab():
-        return "their tokenizers"
+    if computation(first) != computation(other):
+        return "their configs, such as attention and activation, or their tokenizers"
     if first.postprocess or other.postprocess:
         return "their post-processing, which belongs to the vectors of one encoder"
     of_other = vars(other.settings)

@@ -13,7 +13,7 @@ from torch import Tensor
 from simcse_pl.data.formats import DETECTED, Layout
 from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import Encoder, load_encoder
+from simcse_pl.models.load import Encoder, computation, load_encoder
 from simcse_pl.tools.sentence_index import SentenceIndex
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, hash_tensors, unit_vectors
@@ -266,6 +266,7 @@ class SimCSE:
         if isinstance(encoder, SentenceEncoder):
             settings, tensors = asdict(encoder.settings), encoder.state_dict()
             tensors |= encoder.postprocess.tensors() if encoder.postprocess else {}
+            settings["computation"] = hash_tensors({}, computation(encoder))
         return settings | {"weights": hash_tensors(tensors)}
 
     def _built(self) -> SentenceIndex:

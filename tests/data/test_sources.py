@@ -13,7 +13,7 @@ from simcse_pl.utils.errors import UserError
 @pytest.fixture
 def folder(tmp_path):
     for i in range(3):
-        (tmp_path / f"{i}.tsv").write_text(f"text\tlabel\nA dog {i}.\tx{i}\n")
+        (tmp_path / f"{i}.tsv").write_text(f"text\ttitle\nA dog {i}.\tx{i}\n")
     (tmp_path / "README.md").write_text("No data.")
     return tmp_path
 
@@ -26,10 +26,10 @@ def test_a_list_a_pattern_and_a_folder_are_the_rows_of_all_files(folder):
         assert fingerprint(source) == fingerprint(files)
     assert fingerprint(files) not in (fingerprint(files[:2]), fingerprint(files[::-1]))
     (folder / "1.tsv").write_text("text\nA dog.\n")
-    with pytest.raises(UserError, match="1.tsv has 1 column, .* text, but the first file has 2 columns, .*label"):
+    with pytest.raises(UserError, match="1.tsv has 1 column, .* text, but the first file has 2 columns, .*title"):
         read_rows(folder)
-    (folder / "1.tsv").write_text("text\tlabel\nA dog.\t\n")
-    with pytest.raises(UserError, match="3 files, 1.tsv, line 2: column label is empty"):
+    (folder / "1.tsv").write_text("text\ttitle\nA dog.\t\n")
+    with pytest.raises(UserError, match="3 files, 1.tsv, line 2: column title is empty"):
         read_rows(folder)
     with pytest.raises(UserError, match="no files .*[*].csv"):
         read_rows(str(folder / "*.csv"))
@@ -46,6 +46,6 @@ def test_a_checksum_is_computed_once_and_again_if_a_file_may_have_changed(folder
     assert len(computed) == 9
     path = folder / "1.tsv"
     times = path.stat()
-    path.write_text("text\tlabel\nA cat 1.\tx1\n")  # of the same size
+    path.write_text("text\ttitle\nA cat 1.\tx1\n")  # of the same size
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert fingerprint(folder) != first and computed[9:] == ["1.tsv"]

@@ -127,6 +127,12 @@ def test_a_first_column_of_ids_is_not_measured(make, write):
     assert set(make(test=file, columns=["en", "de"]).sentences(TEST)) == expected
 
 
+def test_a_column_of_ids_has_no_scores(write):
+    file = write(("sentence1", "sentence2", "idx", "score"), ("A b.", "C d.", "0", "5"), ("E f.", "G h.", "1", "2"))
+    with pytest.raises(UserError, match="column idx has ids, not scores"):
+        ScoredPairs(test=file)
+
+
 def test_published_sets_are_read_in_their_own_splits_and_columns(monkeypatch):
     rows = [{"sentence1": f"하나 {score}", "sentence2": "둘", "score": score} for score in (1.0, 4.0)]
     nested = [{**row, "labels": {"label": row["score"], "binary-label": 0}} for row in rows]

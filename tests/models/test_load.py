@@ -9,13 +9,40 @@ from safetensors.torch import save_file
 from transformers import AutoModel
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import load_encoder
+from simcse_pl.models.load import fingerprint, load_encoder
 from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.tools.merge import difference
+from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint
 from tests.tiny_models import train_tokenizers
+
+
+def test_a_fingerprint_tells_configs_and_tokenizers_apart(make_model, tmp_path):
+    """Two models of equal weights, whose vectors differ."""
+
+    def saved(name, file, **changed):
+        shutil.copytree(make_model("bert"), tmp_path / name)
+        content = json.loads((tmp_path / name / file).read_text())
+        content.update(changed)
+        (tmp_path / name / file).write_text(json.dumps(content))
+        return SentenceEncoder.from_pretrained(tmp_path / name, "mean")
+
+    tokenizer = json.loads((make_model("bert") / "tokenizer.json").read_text())
+    plain, relu = saved("plain", "config.json"), saved("relu", "config.json", hidden_act="relu")
+    cased = saved("cased", "tokenizer.json", normalizer=None if tokenizer["normalizer"] else {"type": "Lowercase"})
+    same = saved("dropout", "config.json", hidden_dropout_prob=0.3)
+    plain.save_pretrained(tmp_path / "again")
+    again = SentenceEncoder.from_pretrained(tmp_path / "again")
+    assert fingerprint(plain) == fingerprint(same) == fingerprint(again)
+    for other in (relu, cased):
+        assert not torch.equal(other.encode(SENTENCES), plain.encode(SENTENCES))
+        assert fingerprint(other) != fingerprint(plain)
+        assert "configs" in difference(plain, other)
+    relu, plain = (SimCSE(tmp_path / name, pooling="mean").settings() for name in ("relu", "plain"))
+    assert {name for name in plain if plain[name] != relu[name]} == {"computation"}
 
 
 @pytest.mark.parametrize("name", ["folder.ckpt", "folder.txt", "best.ckpt"])

@@ -251,6 +251,8 @@ def test_prompts_that_the_pooling_excludes_are_left_out_with_a_warning(prompts, 
         ([TRANSFORMER, POOLING, NORMALIZE], {MODEL: {"truncate_dim": 8}}, "truncate_dim=8 after a module Normalize"),
         ([TRANSFORMER | {"path": "../other"}, POOLING], {}, "a folder outside of it, ../other, which is not read$"),
         ([TRANSFORMER | {"path": "/etc"}, POOLING], {}, "a folder outside of it, /etc, which is not read$"),
+        ([], {"sentence_bert_config": {"processing_kwargs": {"text": {"max_length": 8}}}}, "with processing_kwargs="),
+        ([], {"sentence_bert_config": {"query_length": 6}}, "a module Transformer with query_length=6"),
         ([], {"modules": "[{}]"}, "its sentence-transformers files are damaged"),
     ],
 )

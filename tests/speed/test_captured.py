@@ -74,7 +74,7 @@ OPTIONS = {
     "mlm": {"auxiliary": lambda: {"mlm": MaskedLanguageModeling(weight=0.1, head="new")}},
     "queue": {"queue": lambda: MomentumQueue(size=8)},
     "bf16": {"precision": "bf16-mixed"},
-    "bf16 weights": {"precision": "bf16-mixed", "bf16_weights": lambda: True},
+    "bf16 weights": {"precision": "bf16-mixed", "half_weights": lambda: True},
 }
 
 

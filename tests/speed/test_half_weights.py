@@ -13,7 +13,7 @@ from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.speed.bf16_weights import use_bf16_weights
+from simcse_pl.speed.half_weights import use_half_weights
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, quiet_trainer
 from tests.forks import on_ranks
@@ -25,7 +25,7 @@ def load(folder, **options):
     """Return an encoder without dropout in training mode, and one that computes with bfloat16 weights."""
     encoder = SentenceEncoder.from_pretrained(folder, "mean", **options)
     module = SimCSEModule(copy.deepcopy(encoder), ContrastiveLoss(), adamw())
-    use_bf16_weights(module, ON)
+    use_half_weights(module, ON)
     return encoder.train(), module.encoder
 
 
@@ -76,7 +76,7 @@ def test_chunks_have_the_gradients_of_the_whole_batch_and_evaluation_is_in_float
 @pytest.mark.parametrize(
     ("options", "precision", "message"),
     [
-        ({}, "32-true", "module.bf16_weights: it needs trainer.precision=bf16-mixed, not 32-true"),
+        ({}, "32-true", "module.half_weights: it needs trainer.precision=bf16-mixed, not 32-true"),
         ({"gradient_checkpointing": True}, "bf16-mixed", "layers cannot be recomputed"),
     ],
 )
@@ -85,14 +85,14 @@ def test_what_would_compute_otherwise_is_refused(options, precision, message, ma
         SentenceEncoder.from_pretrained(make_model("bert"), "cls"), ContrastiveLoss(), adamw(), **options
     )
     with pytest.raises(UserError, match=message):
-        use_bf16_weights(module, SimpleNamespace(precision=precision))
+        use_half_weights(module, SimpleNamespace(precision=precision))
 
 
 def _one_rank(number, results, model, sentences, pairs):
     encoder = SentenceEncoder.from_pretrained(model, pooling="cls", num_layers=1)
     scored = {"evaluators": {"sts": ScoredPairs}, "validation": str(pairs)}
     data = SentenceDataModule(encoder.tokenizer, sentences, batch_size=4, max_length=8, **scored)
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), bf16_weights=True)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), half_weights=True)
     how = {"strategy": "ddp", "devices": 2, "max_steps": 2, "limit_val_batches": 0, "use_distributed_sampler": False}
     quiet_trainer(precision="bf16-mixed", callbacks=[SeedEveryStep(1)], **how).fit(module, data)
     results[number] = torch.cat([weight.detach().flatten() for weight in module.parameters()]).tolist()

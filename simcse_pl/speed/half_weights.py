@@ -19,19 +19,19 @@ from simcse_pl.utils.types import Backbone
 _FLOAT32 = "weights_in_float32"  # of a backbone in a pass: where they belong, and whether there was autocast
 
 
-def use_bf16_weights(module: SimCSEModule, trainer: Trainer) -> None:
+def use_half_weights(module: SimCSEModule, trainer: Trainer) -> None:
     """Let the training passes of a module's encoders compute with bfloat16 weights. Their output is float32.
 
     Raises:
         UserError: the precision is not bf16-mixed, or the layers are sharded, or recomputed after the pass.
     """
     if trainer.precision != "bf16-mixed":
-        raise UserError(f"module.bf16_weights: it needs trainer.precision=bf16-mixed, not {trainer.precision}")
+        raise UserError(f"module.half_weights: it needs trainer.precision=bf16-mixed, not {trainer.precision}")
     if module.sharded:
-        raise UserError("module.bf16_weights: trainer=fsdp computes with bfloat16 weights anyway: set it to false")
+        raise UserError("module.half_weights: trainer=fsdp computes with bfloat16 weights anyway: set it to false")
     for encoder in module.encoders:
         if recomputes_layers(encoder.backbone):
-            raise UserError("module.bf16_weights: layers cannot be recomputed: set module.gradient_checkpointing=false")
+            raise UserError("module.half_weights: layers cannot be recomputed: set module.gradient_checkpointing=false")
         if _FLOAT32 not in vars(encoder.backbone):
             vars(encoder.backbone)[_FLOAT32] = None
             encoder.backbone.register_forward_pre_hook(_replace_weights, with_kwargs=True)
