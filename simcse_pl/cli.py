@@ -33,7 +33,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.__main__ import find_command
 from simcse_pl.config import CONF, check_options, config_folders, name_in_full, with_row
-from simcse_pl.runs import best_score
+from simcse_pl.runs import CURVES_FILE, best_score
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
@@ -183,8 +183,9 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
 def _run_job(config: DictConfig) -> float | None:
     """Run a job of the command line, and print an error as `main` does.
 
-    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. A SweepError ends the multirun,
-    as does an error on one of several ranks, because the others would wait.
+    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. These end the multirun: a
+    SweepError; a mistake that the first job finds before it trains, as the others probably have it, too; and an error
+    on one of several ranks, because the others would wait.
     """
     _ignore_expected_warnings()  # before the filters of modules imported since
     if not is_first_process():
@@ -200,7 +201,9 @@ def _run_job(config: DictConfig) -> float | None:
         readable = _readable(error, command, config)
         status = report_error(readable, config.debug is True, _DEBUG_OPTION)
         if runtime.mode == RunMode.MULTIRUN and not is_one_of_several() and not isinstance(error, SweepError):
-            return None
+            first = command == "train" and runtime.job.num == 0 and not Path(config.run_dir, CURVES_FILE).exists()
+            if not first or status != USER_ERROR_STATUS:
+                return None
         sys.exit(status)
 
 

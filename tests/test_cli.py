@@ -25,7 +25,7 @@ from omegaconf import OmegaConf
 import simcse_pl.train_job
 from simcse_pl import cli as entry_point
 from simcse_pl.data.rows import iterate_rows
-from simcse_pl.utils.errors import SweepError, UserError
+from simcse_pl.utils.errors import SweepError, UserError, WriteError
 from simcse_pl.utils.files import cached_rows
 from tests.conftest import tiny
 
@@ -36,13 +36,12 @@ CONFIG = OmegaConf.create({"seed": 1, "debug": False})
 def job(monkeypatch):
     """Pretend that a command composes CONFIG and does something else than to train."""
 
-    def job_(work, mode=RunMode.RUN):
-        runtime = SimpleNamespace(
-            mode=mode, job=SimpleNamespace(config_name="train"), overrides=SimpleNamespace(task=[])
-        )
+    def job_(work, mode=RunMode.RUN, number=1, folder="nowhere"):
+        one = SimpleNamespace(config_name="train", num=number)
+        runtime = SimpleNamespace(mode=mode, job=one, overrides=SimpleNamespace(task=[]))
         monkeypatch.setattr(entry_point.HydraConfig, "get", lambda: runtime)
         monkeypatch.setattr(entry_point, "_run", lambda command, config: work())
-        return entry_point._run_job(CONFIG)
+        return entry_point._run_job(OmegaConf.merge(CONFIG, {"run_dir": str(folder)}))
 
     return job_
 
@@ -108,6 +107,15 @@ def test_only_a_sweep_error_ends_a_multirun(error, ends, job, capsys):
     with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as end:
         assert job(lambda: raise_(error), RunMode.MULTIRUN) is None
     assert capsys.readouterr().err == f"error: {error}\n" and (not ends or end.value.code == 2)
+
+
+@pytest.mark.parametrize(("error", "trained"), [(UserError, False), (UserError, True), (WriteError, False)])
+def test_a_mistake_that_the_first_job_finds_before_it_trains_ends_a_multirun(error, trained, job, tmp_path):
+    if trained:
+        (tmp_path / "metrics.csv").touch()
+    ends = error is UserError and not trained
+    with pytest.raises(SystemExit) if ends else contextlib.nullcontext():
+        assert job(lambda: raise_(error("no")), RunMode.MULTIRUN, 0, tmp_path) is None
 
 
 def test_null_deselects_a_group():
@@ -181,7 +189,8 @@ def test_python_trains_in_a_thread_and_leaves_the_process_as_it_was(sentences, p
     def state():
         names = ("pytorch_lightning", "lightning_fabric", "lightning_fabric.strategies.launchers")
         levels = [logging.getLogger(name).level for name in names]
-        handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1)
+        handlers = [signal.getsignal(number) for number in numbers]
         return levels, handlers, torch.get_float32_matmul_precision(), list(warnings.filters)
 
     given = [*tiny(make_model("bert")), "data=text", f"data.train={sentences}", f"data.validation={pairs}"]
