@@ -11,7 +11,7 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from simcse_pl.results import TrainingRun
+from simcse_pl.results import TEST, TrainingRun
 from simcse_pl.utils.errors import Stopped, reraise_as
 from simcse_pl.utils.files import atomic_open
 
@@ -20,7 +20,12 @@ class StepsDone:
     """A base of loggers, whose steps are optimizer steps done. Lightning's do not count a training step yet."""
 
     def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-        """Log metrics at the number of steps done when they were measured."""
+        """Log metrics at the number of steps done when they were measured; those of a test without an epoch.
+
+        At the end of a run, Lightning's epoch depends on whether the run was resumed.
+        """
+        if any(name.startswith(f"{TEST}/") for name in metrics):
+            metrics = {name: value for name, value in metrics.items() if name != "epoch"}
         of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
         super().log_metrics(metrics, step + of_training if step is not None else None)  # type: ignore[misc]
 

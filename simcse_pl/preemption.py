@@ -1,4 +1,4 @@
-"""Stop on Ctrl-C or SIGTERM: write a checkpoint, and requeue the job under SLURM."""
+"""Stop on Ctrl-C, SIGTERM or SIGUSR1: write a checkpoint, and requeue the job under SLURM."""
 
 import logging
 import os
@@ -19,12 +19,13 @@ from simcse_pl.utils.private import ignore_lightnings_sigterm
 from simcse_pl.utils.processes import is_first_process, submitits_signal
 
 log = logging.getLogger(__name__)
+_STOPS = (signal.SIGTERM, signal.SIGUSR1)  # `#SBATCH --signal=USR1@90` sends the second before the time limit
 
 
 class Preemption(Callback):
-    """On Ctrl-C or SIGTERM, write a checkpoint after the current batch and end all ranks.
+    """On Ctrl-C, SIGTERM or SIGUSR1, write a checkpoint after the current batch and end all ranks.
 
-    A second Ctrl-C does not wait for the batch. On SIGTERM, a SLURM job is requeued. Submitit sends
+    A second Ctrl-C does not wait for the batch. On the others, a SLURM job is requeued. Submitit sends
     its jobs another signal (SIGUSR2, or SUBMITIT_PREEMPT_SIGNAL) and requeues them itself.
     """
 
@@ -42,8 +43,8 @@ class Preemption(Callback):
         ignore_lightnings_sigterm(trainer)
         if current_thread() is not main_thread():
             return  # Python allows no handlers there
-        signal.signal(signal.SIGINT, self._note)
-        signal.signal(signal.SIGTERM, self._note)
+        for number in (signal.SIGINT, *_STOPS[: 1 if submitits_signal() else 2]):
+            signal.signal(number, self._note)
         if submitits := submitits_signal():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as submitit does
             before = signal.signal(submitits, self._note)
@@ -51,9 +52,10 @@ class Preemption(Callback):
                 self._requeue = partial(before, submitits, None)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let SIGTERM stop the run at once before and after training, when there is nothing to save."""
+        """Let signals stop the run at once before and after training, when there is nothing to save."""
         if trainer.state.fn != "fit" and not submitits_signal() and current_thread() is main_thread():
-            signal.signal(signal.SIGTERM, _stop_at_once)
+            for number in _STOPS:
+                signal.signal(number, _stop_at_once)
 
     on_test_start = on_validation_start
 

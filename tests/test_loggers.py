@@ -29,6 +29,14 @@ def test_an_existing_file_is_continued(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 
 
+def test_the_test_has_no_epoch_which_depends_on_whether_the_run_was_resumed(tmp_path):
+    logger = curves(tmp_path)
+    logger.log_metrics({"val/spearman": 0.5, "epoch": 2}, step=5)
+    logger.log_metrics({"test/spearman": 0.25, "epoch": 3}, step=5)
+    logger.save()
+    assert pandas.read_csv(tmp_path / "metrics.csv")["epoch"].fillna(-1).tolist() == [2, -1]
+
+
 @pytest.mark.filterwarnings("ignore:.*num_workers", "ignore:.*have no `val_dataloader`")
 def test_each_row_is_in_the_file_at_once_so_that_none_before_a_checkpoint_is_lost(tmp_path):
     rows = []

@@ -44,28 +44,34 @@ def stopped_by(number, preemption, trainer):
     return stopped.value.code
 
 
-def test_outside_training_sigterm_stops_at_once(preemption, trainer, monkeypatch):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 138)])
+def test_outside_training_a_signal_stops_at_once(number, status, preemption, trainer, monkeypatch):
     monkeypatch.setattr("simcse_pl.preemption._requeue", lambda: trainer.done.append("requeued"))
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(number)
     preemption.on_validation_start(trainer, MODULE)
-    assert signal.getsignal(signal.SIGTERM) is before, "in training"
+    assert signal.getsignal(number) is before, "in training"
     trainer.state.fn = "validate"
     preemption.on_validation_start(trainer, MODULE)
     with pytest.raises(Stopped) as stopped:
-        signal.raise_signal(signal.SIGTERM)
-    assert stopped.value.code == 143 and trainer.done == ["requeued"]
+        signal.raise_signal(number)
+    assert stopped.value.code == status and trainer.done == ["requeued"]
 
 
 @pytest.mark.parametrize(
-    ("variables", "requeued"),
-    [({}, None), ({"SLURM_JOB_ID": "12", "SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "3"}, "requeue 9_3")],
+    ("number", "variables", "requeued"),
+    [
+        (signal.SIGTERM, {}, None),
+        (signal.SIGUSR1, {}, None),
+        (signal.SIGTERM, {"SLURM_JOB_ID": "12"}, "requeue 12"),
+        (signal.SIGUSR1, {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "3"}, "requeue 9_3"),
+    ],
 )
-def test_sigterm_saves_and_requeues_the_slurm_job(preemption, trainer, variables, requeued, monkeypatch, capsys):
+def test_signals_save_and_requeue_the_slurm_job(number, variables, requeued, preemption, trainer, monkeypatch, capsys):
     ran = []
     monkeypatch.setattr(subprocess, "run", lambda words, check: ran.append(" ".join(words)))
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert stopped_by(signal.SIGTERM, preemption, trainer) == 143
+    assert stopped_by(number, preemption, trainer) == 143
     assert trainer.done == ["curves", preemption.path] and capsys.readouterr().err == LINE
     assert ran == ([f"scontrol {requeued}"] if requeued else [])
 

@@ -80,7 +80,7 @@ class Jobs:
         If several jobs run at once, the output of each goes to a file in its folder.
         """
         self._wait_until(lambda: self._is_free(share))
-        for number in filter(None, (signal.SIGINT, signal.SIGTERM, submitits_signal())):
+        for number in (signal.SIGINT, signal.SIGTERM, submitits_signal() or signal.SIGUSR1):
             self._handlers.setdefault(number, signal.getsignal(number))
             signal.signal(number, self._forward)
         taken = Counter(gpu for job in self._running for gpu in job.gpus)
@@ -133,7 +133,7 @@ class Jobs:
     def _forward(self, number: int, frame: Any) -> None:
         self._received.append(number)
         for job in self._running:
-            job.send_signal(signal.SIGTERM if number == submitits_signal() else number)
+            job.send_signal(number if number == signal.SIGINT else signal.SIGTERM)
         if any(job.output for job in self._running):  # otherwise the job says it
             os.write(2, b"\ninterrupted: the jobs stop after this batch; Ctrl-C again stops them now\n")
 
