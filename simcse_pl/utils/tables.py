@@ -12,6 +12,7 @@ from rich.text import Text
 _MISSING = "–"
 _NAMES = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
 _LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()})
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(14, 32), *range(127, 160))}  # terminals obey them
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,10 @@ class Table:
         for heading, cells in (shown := self.shown()).items():
             widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
-            table.add_column(Text(heading), justify=justify, overflow="fold", min_width=widest)
+            table.add_column(_text(heading), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
-            table.add_row(*map(Text, row))
-        notes = [Text(note, style="dim") for note in self.notes]
-        return Group(Text(self.title, style="italic"), table, *notes)
+            table.add_row(*map(_text, row))
+        return Group(_text(self.title, "italic"), table, *(_text(note, "dim") for note in self.notes))
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""
@@ -81,6 +81,10 @@ class Table:
         """Return the content of each file by its name."""
         forms = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(text.translate(_CONTROLS), style)
 
 
 def _one_line(text: str) -> str:

@@ -28,6 +28,16 @@ def table():
     return Table("sts", "STS_x 100 %", frame, {"STS-B": 2, "share >= 0": 4, "pairs": 0}, ["a note: 5 %\nmore"])
 
 
+def test_no_control_character_reaches_the_terminal():
+    """ESC and U+009B begin commands, such as one that renames the window."""
+    frame = pd.DataFrame({"a\x1b": ["\x1b]0;title\x07", "\x9b31m语"]})
+    console = Console(width=60, file=io.StringIO())
+    console.print(Table("t", "T\x1b", frame, notes=["n\x1b"]).printed())
+    shown = console.file.getvalue()
+    assert all(char.isprintable() or char == "\n" for char in shown)
+    assert shown.count("\\x1b") == 4 and "\\x9b31m语" in shown
+
+
 def test_the_terminal_shows_rounded_numbers_and_dashes_below_a_title_that_may_be_wider(table):
     table = replace(table, title=f"STS_x 100 %, {'long/' * 20}path")
     console = Console(width=200, record=True, file=io.StringIO())
