@@ -123,12 +123,8 @@ class RunMetadata(Callback):
             of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in _EQUAL_ON_RANKS}
             torch.distributed.all_gather_object(ranks, self.trained_with | of_trainer)
         for number, of_rank in enumerate(ranks[1:], 1):
-            if different := ranks[0].items() ^ of_rank.items():
-                name = min(different)[0]
-                raise UserError(
-                    f"{name} is {ranks[0].get(name)} on rank 0, and {of_rank.get(name)} on rank {number}: "
-                    "start all ranks with the same options and data"
-                )
+            message = f"{{}} is {{}} on rank 0, {{}} on rank {number}: start all ranks with the same options and data"
+            _check_equal(ranks[0], of_rank, message)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
@@ -141,13 +137,15 @@ class RunMetadata(Callback):
         before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
         new = {name for name in self.trained_with if name.startswith(_NEW)} - before.keys()
         now = {name: value for name, value in self.trained_with.items() if name not in new}
-        if different := before.items() ^ now.items():
-            name = min(different)[0]
-            raise UserError(
-                f"resume: {name} is {now.get(name)}, and was {before.get(name)} when the checkpoint was written: "
-                "restore it, or start another run"
-            )
+        message = "resume: {} is {}, and was {} when the checkpoint was written: restore it, or start another run"
+        _check_equal(now, before, message)
         self.before = state_dict["before"]
+
+
+def _check_equal(first: Mapping[str, str], second: Mapping[str, str], message: str) -> None:
+    """Raise UserError with the name and both values of the first option that differs."""
+    for name, _ in sorted(first.items() ^ second.items())[:1]:
+        raise UserError(message.format(name, first.get(name), second.get(name)))
 
 
 @contextmanager
@@ -255,7 +253,7 @@ def _step_of(checkpoint: Path) -> int:
         case {"global_step": int(step), "callbacks": {"run": {"before": dict(), "trained_with": dict()}}}:
             return step
         case _:
-            raise UserError(f"{checkpoint} is not a checkpoint to resume from: choose a last.ckpt")
+            raise UserError(f"{checkpoint} is not a checkpoint to resume from: choose a last.ckpt of 0.3.0 or later")
 
 
 def _cut_curves(path: Path, steps: int) -> None:

@@ -4,12 +4,10 @@ This file imports neither torch nor Lightning, which take seconds: --help and mo
 a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`.
 """
 
-import atexit
 import difflib
 import logging
 import os
 import re
-import shutil
 import signal
 import sys
 import tempfile
@@ -115,10 +113,7 @@ def main(command: str = "train") -> None:
             print(printed)
             return
         for flag in get_args_parser().parse_known_args()[1][:1]:
-            name = flag.strip("-").partition("=")[0]
-            raise UserError(
-                f"no flag {flag}: options have no dashes, but NAME=VALUE (simcse options {name} finds names)"
-            )
+            raise UserError(f"no flag {flag}: an option is NAME=VALUE without dashes (simcse options WORD finds names)")
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
     except BaseException as error:
@@ -183,9 +178,8 @@ def _run(command: str, config: DictConfig) -> dict[str, Any]:
 def _run_job(config: DictConfig) -> float | None:
     """Run a job of the command line, and print an error as `main` does.
 
-    In a multirun, the other jobs still run, and MultirunReport lists the job as failed. These end the multirun: a
-    SweepError; a mistake that the first job finds before it trains, as the others probably have it, too; and an error
-    on one of several ranks, because the others would wait.
+    In a multirun, the other jobs still run, and MultirunReport lists the job as failed; but it ends at a SweepError, a
+    mistake of the first job before training, and an error on one of several ranks, because the others would wait.
     """
     _ignore_expected_warnings()  # before the filters of modules imported since
     if not is_first_process():
@@ -263,9 +257,7 @@ def disable_hydra_output_on_other_ranks() -> None:
         return
     sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
     if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
-        folder = tempfile.mkdtemp(prefix="simcse_pl-rank-")  # where nobody else can have put a link
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        sys.argv.append(f"hydra.run.dir={folder}")
+        sys.argv.append(f"hydra.run.dir={tempfile.mkdtemp(prefix='simcse_pl-rank-')}")  # where nobody can put a link
 
 
 def _is_interrupt(error: BaseException) -> bool:

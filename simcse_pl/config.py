@@ -33,7 +33,6 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import cache_folder
 
-log = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parent
 # A wheel contains the configs; in a clone they are beside the package.
 _IN_WHEEL = _PACKAGE / "conf"
@@ -291,7 +290,8 @@ def _check_sources(hydra: Any) -> None:
         hint = "add data=wiki, data=nli or data=text data.train=FILE; in a config, override /data, too"
         raise UserError(f"setting={choices.setting}: no data is chosen: {hint}")
     if [name for name in given if name.startswith(("model", "method", "experiment"))] == ["model.name"]:
-        log.warning("model.name: its pooling and length are those of model=%s: add model=checkpoint", choices.model)
+        warning = f"model.name: its pooling and length are those of model={choices.model}: add model=checkpoint"
+        logging.getLogger(__name__).warning(warning)
     known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}
     for option in hydra.overrides.task:
         if option.startswith("run_dir="):

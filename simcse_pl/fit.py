@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytorch_lightning as pl
-from pytorch_lightning import callbacks
 
 from simcse_pl.checkpoints import BestCheckpoint, RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
@@ -31,32 +30,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NO_NEGATIVES = "it adds no negatives to a batch; set module.chunk_size instead"
-_CHANGE_WEIGHTS = callbacks.WeightAveraging, callbacks.StochasticWeightAveraging, callbacks.ModelPruning
-_REFUSED_CALLBACKS = (
-    (_CHANGE_WEIGHTS, "the saved encoder would not have the weights that it makes: remove it"),
-    ((callbacks.LearningRateFinder, callbacks.BatchSizeFinder), "it cannot set the option: compare values by -m"),
-    (callbacks.BackboneFinetuning, "set module.freeze_layers instead"),
-    (callbacks.GradientAccumulationScheduler, _NO_NEGATIVES),
-)
-_REFUSED_OPTIONS = (  # with another value than the usual one
-    ("accumulate_grad_batches", 1, _NO_NEGATIVES),
-    ("fast_dev_run", False, "it saves no encoder: set trainer.max_steps=1 instead"),
-    ("overfit_batches", 0, "set experiment=overfit instead"),
-)
+_OTHER_WEIGHTS = "the saved encoder would not have the weights that it makes: remove it"
+_REFUSED = {  # callbacks, and arguments of the trainer
+    **dict.fromkeys(("WeightAveraging", "StochasticWeightAveraging", "ModelPruning"), _OTHER_WEIGHTS),
+    **dict.fromkeys(("GradientAccumulationScheduler", "trainer.accumulate_grad_batches"), _NO_NEGATIVES),
+    **dict.fromkeys(("LearningRateFinder", "BatchSizeFinder"), "it cannot set the option: compare values by -m"),
+    "BackboneFinetuning": "set module.freeze_layers instead",
+    "trainer.fast_dev_run": "it saves no encoder: set trainer.max_steps=1 instead",
+    "trainer.overfit_batches": "set experiment=overfit instead",
+    "trainer.max_epochs=-1": "the schedule needs a last step: set trainer.max_steps",
+}
 _WORSE = "the saved encoder scores worse than before training; lower optimizer.lr, or keep the one you had"
 
 
 def check_trainer(trainer: pl.Trainer) -> None:
     """Raise UserError if a trainer cannot train SimCSE."""
     best = trainer.checkpoint_callback
-    refused = [(f"trainer.{name}", why) for name, usual, why in _REFUSED_OPTIONS if getattr(trainer, name) != usual]
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        name = type(callback).__name__
-        refused += [(f"callbacks: {name}", why) for kind, why in _REFUSED_CALLBACKS if isinstance(callback, kind)]
-    if trainer.max_epochs == trainer.max_steps == -1:
-        refused += [("trainer.max_epochs=-1", "the schedule needs a last step: set trainer.max_steps")]
-    for place, why in refused:
-        raise UserError(f"{place}: {why}")
+    used = {kind.__name__ for callback in trainer.callbacks for kind in type(callback).__mro__}  # type: ignore[attr-defined]
+    usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0}
+    used |= {f"trainer.{name}" for name, value in usual.items() if getattr(trainer, name) != value}
+    used |= {"trainer.max_epochs=-1"} if trainer.max_epochs == trainer.max_steps == -1 else set()
+    for name in used & _REFUSED.keys():
+        raise UserError(f"{name}: {_REFUSED[name]}")
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if best.mode == "max" and lower_is_better(best.monitor or ""):
@@ -132,10 +127,7 @@ def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -
 def run_settings(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return what names, `auto` and -1 in the options became, and warn of values that train nothing or have no effect.
-
-    `choices` are the files of Hydra's config groups.
-    """
+    """Return what names, `auto` and -1 in the options became, and warn of useless values; `choices` are Hydra's."""
     encoder, config = module.encoder, module.encoder.backbone.config
     steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
     parts = [choices.get("objective"), *module.auxiliary, choices.get("queue")]
@@ -194,8 +186,7 @@ def task_scores(measured: "SuiteResults", suite: "Suite") -> dict[str, Any]:
 def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
     if math.isnan(best[monitor]) and is_first_process():
         log.warning("%s was NaN at every validation, so it did not choose the saved checkpoint", monitor)
-    if monitor not in before:
-        return  # the run continues one with other evaluators
-    worse = before[monitor] > best[monitor] if mode == "max" else before[monitor] < best[monitor]
+    known = before.get(monitor, best[monitor])  # the run may continue one with other evaluators
+    worse = known > best[monitor] if mode == "max" else known < best[monitor]
     if worse and is_first_process():
         log.warning("training has changed %s from %.4f to %.4f: %s", monitor, before[monitor], best[monitor], _WORSE)

@@ -20,10 +20,7 @@ class StepsDone:
     """A base of loggers, whose steps are optimizer steps done. Lightning's do not count a training step yet."""
 
     def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-        """Log metrics at the number of steps done when they were measured; those of a test without an epoch.
-
-        At the end of a run, Lightning's epoch depends on whether the run was resumed.
-        """
+        """Log metrics at the number of steps done; those of a test without the epoch, which a resumption changes."""
         if any(name.startswith(f"{TEST}/") for name in metrics):
             metrics = {name: value for name, value in metrics.items() if name != "epoch"}
         of_training = any(name.startswith(("train/", "speed/")) for name in metrics)

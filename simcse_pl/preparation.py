@@ -1,7 +1,6 @@
 """What is done before training: recomputed activations, frozen parameters, the optimizer, and a check of views."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -38,11 +37,9 @@ def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, fre
     backbone = encoder.backbone
     if encoder.postprocess:
         raise UserError("this encoder has a post-processing, which training would invalidate: give one without it")
-    entries, words = len(encoder.tokenizer), getattr(backbone.get_input_embeddings(), "num_embeddings", math.inf)
-    if entries > words:
-        raise UserError(
-            f"model.name: its tokenizer has {entries} entries, but the model {words} embeddings: resize them"
-        )
+    entries = len(encoder.tokenizer)
+    if entries > (words := getattr(backbone.get_input_embeddings(), "num_embeddings", entries)):
+        raise UserError(f"model.name: its tokenizer has {entries} entries, the model {words} embeddings: resize them")
     if getattr(backbone, "is_quantized", False) and not has_adapter(backbone):
         raise UserError("quantization: quantized weights cannot be trained: add model/adapter=lora")
     if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in backbone.parameters()):
@@ -104,12 +101,10 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingRows]) -
     for dataset in sets:
         batch = dataset.batch([(0, row) for row in range(min(2, len(dataset.chosen)))])
         inputs = {name: x[:, :2].to(encoder.device) for name, x in batch.items() if getattr(x, "ndim", 0) == 3}
-        views = inputs["input_ids"].unbind(dim=1)
-        if len(views) < 2 or not torch.equal(*views):
-            continue
+        ids = inputs["input_ids"]
         with torch.random.fork_rng(devices=[]), torch.compiler.set_stance("force_eager"):
-            views = encoder.pool_views(inputs).unbind(dim=1)
-        if torch.equal(*views):
+            vectors = encoder.pool_views(inputs)
+        if ids.shape[1] == 2 and torch.equal(ids[:, 0], ids[:, 1]) and torch.equal(vectors[:, 0], vectors[:, 1]):
             raise UserError(
                 f"model.dropout: the two views of a sentence of {dataset.train} have equal vectors without dropout: "
                 "set model.attention_dropout=0.1, model.dropout=0.1 or model/adapter=lora"

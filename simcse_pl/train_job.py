@@ -105,7 +105,7 @@ def train_here(
 
     with closing_run():
         settings = run_settings(trainer, module, data, description["choices"])
-        start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
+        places = start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
         tested = train_and_test(trainer, module, data, metadata, checkpoint)
         run = TrainingRun(**description, settings=settings, **tested)
         if trainer.is_global_zero:
@@ -113,7 +113,6 @@ def train_here(
             if trial:
                 run = run.model_copy(update={"trial": trial.tell(run.best_score)})
             run = log_results(run, suite, module)
-        places = dashboards(trainer)
     if trainer.is_global_zero:
         write_results(config, run, places, started)
     return run.content()
@@ -121,9 +120,8 @@ def train_here(
 
 def build_trainer(config: DictConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     """Return the trainer with the callbacks of the config and further ones, and make its GPU the current one."""
-    plain = partial(instantiate, _convert_="all")  # Lightning reads a duration from a dict alone
-    callbacks = [*filter(None, plain(config.get("callbacks") or {}).values()), *callbacks]
-    trainer: pl.Trainer = plain(config.trainer, logger=False, callbacks=callbacks)
+    callbacks = [*filter(None, instantiate(config.get("callbacks") or {}, _convert_="all").values()), *callbacks]
+    trainer: pl.Trainer = instantiate(config.trainer, logger=False, callbacks=callbacks)
     check_trainer(trainer)
     if trainer.strategy.root_device.type == "cuda":
         torch.cuda.set_device(trainer.strategy.root_device)  # for what is loaded before training
@@ -179,15 +177,17 @@ def write_config(folder: Path, config: DictConfig) -> None:
 
 def start_loggers(
     trainer: pl.Trainer, config: DictConfig, options: Mapping[str, Any], settings: Mapping[str, str]
-) -> None:
-    """Give the trainer the loggers of the config, and log the options and the settings."""
+) -> list[str]:
+    """Give the trainer the loggers of the config, log the options and the settings, and return where W&B's runs are."""
     trainer.loggers = list(filter(None, instantiate(config.get("logger") or {}).values()))
     for logger in trainer.loggers:
         logger.log_hyperparams({**options, "settings": settings})
     for name, value in settings.items():
         log.info("%-13s %s", name, value)
-    for place in dashboards(trainer):
+    places = [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
+    for place in places:
         log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
+    return places
 
 
 def read_test_tasks(config: DictConfig) -> "Suite | None":
@@ -205,25 +205,20 @@ def read_test_tasks(config: DictConfig) -> "Suite | None":
 
     suite = load_suite(tasks, config.senteval_dir, classifier=config.transfer.classifier)
     if suite.failed:
-        raise UserError(f"test_tasks: {failures(suite.failed)}")
+        raise UserError("test_tasks: " + "; ".join(map(": ".join, suite.failed.items())))
     return suite
-
-
-def dashboards(trainer: pl.Trainer) -> list[str]:
-    """Return where the runs of W&B are; on rank 0, the only one that knows."""
-    return [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
 
 
 def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule) -> TrainingRun:
     """Measure the saved encoder on the tasks, and print, log and return all results."""
     loggers = module.trainer.loggers if math.isfinite(run.best_score) else []
     measured = measure(module, suite, with_stsb=any(hasattr(logger, "place") for logger in loggers))
+    tables = []
     if suite and measured:
         run = run.model_copy(update=task_scores(measured, suite))
-    show(run_table(run).printed())
-    if suite and measured:
-        for table in optional("lab.tables.task_tables")(run, measured):
-            show(table.printed())
+        tables = optional("lab.tables.task_tables")(run, measured)
+    for table in [run_table(run), *tables]:
+        show(table.printed())
     for logger in loggers:
         if hasattr(logger, "log_results"):
             logger.log_results(run, measured)
@@ -231,10 +226,9 @@ def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule) -
 
 
 def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str], started: float) -> None:
-    """Write results.json, remove checkpoints, and print where everything is.
+    """Write results.json, with which a run is complete, remove checkpoints, and print where everything is.
 
-    A run with results.json is not resumed, so all else that it leaves is there by then. `started` is the time of
-    `time.monotonic` when the run started.
+    `started` is the time of `time.monotonic` when the run started.
     """
     folder = Path(config.run_dir)
     write_json(folder / RESULTS_FILE, run.content())
@@ -242,7 +236,7 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
         remove_checkpoints(folder)
     show(run_places(folder, time.monotonic() - started, dashboards))
     if run.failed:
-        raise UserError(failures(run.failed))
+        raise UserError("; ".join(map(": ".join, run.failed.items())))
 
 
 def measure(module: SimCSEModule, suite: "Suite | None", with_stsb: bool) -> "SuiteResults | None":
@@ -251,8 +245,3 @@ def measure(module: SimCSEModule, suite: "Suite | None", with_stsb: bool) -> "Su
     stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
     shown = next(filter(None, stsb), None) if with_stsb else None
     return measure_tasks(module.encoder, suite, shown) if suite or shown else None
-
-
-def failures(failed: Mapping[str, str]) -> str:
-    """Return the tasks that failed, and why, in one line."""
-    return "; ".join(f"{task}: {why}" for task, why in failed.items())

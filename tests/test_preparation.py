@@ -62,7 +62,7 @@ def test_a_tokenizer_with_more_entries_than_the_model_has_embeddings_is_an_error
     encoder.tokenizer.add_tokens([f"new{number}" for number in range(words - len(encoder.tokenizer))])
     SimCSEModule(encoder, ContrastiveLoss(), adamw())
     encoder.tokenizer.add_tokens(["onemore"])
-    with pytest.raises(UserError, match=f"tokenizer has {words + 1} entries, but the model {words} embeddings"):
+    with pytest.raises(UserError, match=f"tokenizer has {words + 1} entries, the model {words} embeddings"):
         SimCSEModule(encoder, ContrastiveLoss(), adamw())
 
 

@@ -73,8 +73,8 @@ def _one_of_different_ranks(number, results, options):
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ([{"optimizer": {"lr": 0.1}}, {"optimizer": {"lr": 0.2}}], "optimizer.lr is 0.1 on rank 0, and 0.2 on rank 1"),
-        ([{}, {"trainer": {"max_steps": 2}}], "trainer.max_steps is 1 on rank 0, and 2 on rank 1"),
+        ([{"optimizer": {"lr": 0.1}}, {"optimizer": {"lr": 0.2}}], "optimizer.lr is 0.1 on rank 0, 0.2 on rank 1"),
+        ([{}, {"trainer": {"max_steps": 2}}], "trainer.max_steps is 1 on rank 0, 2 on rank 1"),
     ],
 )
 def test_ranks_that_would_train_with_different_options_are_an_error_on_all(options, what):

@@ -56,7 +56,6 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
 
     Raises:
         UserError: `online` without a login, or a damaged file in the folder.
-        PermissionError: W&B's folder in the user's home cannot be written to.
     """
     folder = Path(folder)
     resolved = _mode(mode)

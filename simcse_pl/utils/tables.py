@@ -44,13 +44,14 @@ class Table:
     def printed(self) -> Group:
         """Return the table for the terminal, with the title and the notes in lines of its full width."""
         table = rich.table.Table()
-        for heading, cells in (shown := self.shown()).items():
+        for heading, cells in (shown := self.shown().map(lambda cell: cell.translate(_CONTROLS))).items():
             widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
-            table.add_column(_text(heading), justify=justify, overflow="fold", min_width=widest)
+            table.add_column(Text(heading.translate(_CONTROLS)), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
-            table.add_row(*map(_text, row))
-        return Group(_text(self.title, "italic"), table, *(_text(note, "dim") for note in self.notes))
+            table.add_row(*map(Text, row))
+        notes = [Text(note.translate(_CONTROLS), style="dim") for note in self.notes]
+        return Group(Text(self.title.translate(_CONTROLS), style="italic"), table, *notes)
 
     def markdown(self) -> str:
         """Return the title, a pipe table, and the notes."""
@@ -81,10 +82,6 @@ class Table:
         """Return the content of each file by its name."""
         forms = {"md": self.markdown(), "csv": self.csv(), "tex": self.latex()}
         return {f"{self.name}.{ending}": text.encode() for ending, text in forms.items()}
-
-
-def _text(text: str, style: str = "") -> Text:
-    return Text(text.translate(_CONTROLS), style)
 
 
 def _one_line(text: str) -> str:
