@@ -18,7 +18,7 @@ from simcse_pl.config import in_sweep
 from simcse_pl.loggers import read_curve_rows, write_curve_rows
 from simcse_pl.results import TEST, VALIDATION, split_and_metric
 from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, WANDB_FILE
-from simcse_pl.utils.distributed import world_size
+from simcse_pl.utils.distributed import of_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.processes import is_first_process
@@ -39,7 +39,6 @@ _NOT_DECIDING = {
     *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
 _NEW = ("segmenter", "the content", "module.half_weights")  # what checkpoints of version 0.3.0 do not have
-_EQUAL_ON_RANKS = ("max_steps", "max_epochs", "gradient_clip_val", "precision", "val_check_interval")  # of the trainer
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -118,10 +117,8 @@ class RunMetadata(Callback):
         for name, part in pl_module.named_modules():
             if hasattr(part, "content"):  # a FrozenEncoder
                 self.trained_with[f"the content of {name}"] = str(part.content)
-        ranks: list[Any] = [None] * world_size()
-        if len(ranks) > 1:
-            of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in _EQUAL_ON_RANKS}
-            torch.distributed.all_gather_object(ranks, self.trained_with | of_trainer)
+        of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in ("max_steps", "precision")}
+        ranks = of_ranks(self.trained_with | of_trainer)
         for number, of_rank in enumerate(ranks[1:], 1):
             message = f"{{}} is {{}} on rank 0, {{}} on rank {number}: start all ranks with the same options and data"
             _check_equal(ranks[0], of_rank, message)

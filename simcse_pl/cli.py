@@ -20,7 +20,6 @@ from typing import Any
 
 import hydra
 import yaml
-from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -112,8 +111,6 @@ def main(command: str = "train") -> None:
         if printed := _printed_config(command, options, flags):
             print(printed)
             return
-        for flag in get_args_parser().parse_known_args()[1][:1]:
-            raise UserError(f"no flag {flag}: an option is NAME=VALUE without dashes (simcse options WORD finds names)")
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
     except BaseException as error:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NO_NEGATIVES = "it adds no negatives to a batch; set module.chunk_size instead"
-_OTHER_WEIGHTS = "the saved encoder would not have the weights that it makes: remove it"
 _REFUSED = {  # callbacks, and arguments of the trainer
-    **dict.fromkeys(("WeightAveraging", "StochasticWeightAveraging", "ModelPruning"), _OTHER_WEIGHTS),
+    **dict.fromkeys(("WeightAveraging", "StochasticWeightAveraging", "ModelPruning"), "its weights would not be saved"),
     **dict.fromkeys(("GradientAccumulationScheduler", "trainer.accumulate_grad_batches"), _NO_NEGATIVES),
     **dict.fromkeys(("LearningRateFinder", "BatchSizeFinder"), "it cannot set the option: compare values by -m"),
     "BackboneFinetuning": "set module.freeze_layers instead",

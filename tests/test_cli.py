@@ -219,7 +219,6 @@ MISTAKES = {  # the command's options, and what the line says
     "seed=-1": "seed=-1: it should be greater than or equal to 0",
     "seed=4294967296": "seed=4294967296: it should be less than 4294967296",
     "'' model=minilm": "'' is no option, which is NAME=VALUE; if it is a variable of the shell, set it",
-    "--lr 3": "no flag --lr: an option is NAME=VALUE without dashes",
     "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
     "method=simsce": "method=simsce: there is no such choice; did you mean simcse or esimcse? (method has angle, ",
     "experiment=sup_roberta_large": "; write model=roberta_large data=nli (",

@@ -34,9 +34,9 @@ def test_a_run_warns_if_its_best_score_is_worse_than_before_training(mode, worse
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"callbacks": EMAWeightAveraging()}, "WeightAveraging: the saved encoder would not have"),
-        ({"callbacks": StochasticWeightAveraging(1e-3)}, "StochasticWeightAveraging: the saved encoder"),
-        ({"callbacks": ModelPruning("l1_unstructured")}, "ModelPruning: the saved encoder would not have"),
+        ({"callbacks": EMAWeightAveraging()}, "WeightAveraging: its weights would not be saved"),
+        ({"callbacks": StochasticWeightAveraging(1e-3)}, "StochasticWeightAveraging: its weights would not be saved"),
+        ({"callbacks": ModelPruning("l1_unstructured")}, "ModelPruning: its weights would not be saved"),
         ({"callbacks": GradientAccumulationScheduler({0: 2})}, "GradientAccumulationScheduler: it adds no"),
         ({"callbacks": LearningRateFinder()}, "LearningRateFinder: it cannot set"),
         ({"callbacks": BatchSizeFinder()}, "BatchSizeFinder: it cannot set"),

@@ -56,6 +56,14 @@ def barrier() -> None:
         dist.barrier()
 
 
+def of_ranks(value: Any) -> list[Any]:
+    """Return the values that the ranks give, of any type, in rank order."""
+    values = [value] * world_size()
+    if len(values) > 1:
+        dist.all_gather_object(values, value)
+    return values
+
+
 @dataclass(frozen=True)
 class BatchSplit:
     """How the rows of a batch are split over the ranks.
