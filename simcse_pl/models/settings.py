@@ -8,6 +8,7 @@ from torch import Tensor
 
 from simcse_pl.models.pooling import Head
 from simcse_pl.models.templates import TemplateAsText, TemplateBias
+from simcse_pl.utils.errors import UserError
 
 if TYPE_CHECKING:
     from simcse_pl.postprocessing.post_process import PostProcess
@@ -57,6 +58,8 @@ class EncoderSettings:
     def __post_init__(self) -> None:  # a config has lists and mappings of its own kind
         if self.template is not None and not isinstance(self.template, str):
             object.__setattr__(self, "template", list(self.template))
+        if self.truncate_dim is not None and self.truncate_dim < 1:  # a slice would cut the others off
+            raise UserError(f"truncate_dim={self.truncate_dim}: it is 1 or more, or null for all dimensions")
         object.__setattr__(self, "prompts", dict(self.prompts) if self.prompts else None)
 
 

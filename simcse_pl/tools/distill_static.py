@@ -6,13 +6,14 @@ import torch
 
 from simcse_pl.models.static_embeddings import distill
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
+from simcse_pl.utils.terminal import positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, computes=False)
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     text = "dimensions: the first principal components of the tokens' vectors (default: %(default)s)"
-    parser.add_argument("--dim", type=int, default=256, metavar="N", help=text)
+    parser.add_argument("--dim", type=positive, default=256, metavar="N", help=text)
     text = "a in the weight a / (a + frequency) of a token (default: %(default)s)"
     parser.add_argument("--sif", type=float, default=1e-4, metavar="A", help=text)
 

@@ -27,7 +27,7 @@ from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import STANDARD, atomic_open, remove_half_written, write_text
 from simcse_pl.utils.tensors import cosine_similarity
-from simcse_pl.utils.terminal import counter
+from simcse_pl.utils.terminal import counter, positive
 
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -122,7 +122,7 @@ class Search:
         parser.add_argument("queries", nargs="*", metavar="QUERY", help=text)
         add_column(parser)
         text = "largest number of sentences per query (default: %(default)s)"
-        parser.add_argument("--top-k", type=int, default=5, metavar="N", help=text)
+        parser.add_argument("--top-k", type=positive, default=5, metavar="N", help=text)
         text = "minimum cosine similarity (default: no minimum)"
         parser.add_argument("--threshold", type=float, metavar="X", help=text)
 

@@ -19,7 +19,7 @@ from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, unit_vectors
-from simcse_pl.utils.terminal import tracked
+from simcse_pl.utils.terminal import positive, tracked
 
 NEAREST, RANDOM = "nearest", "random"
 _MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
@@ -234,7 +234,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", metavar="FILE", help=text)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
     text = "negatives per pair (default: %(default)s)"
-    parser.add_argument("--negatives", type=int, default=1, metavar="N", help=text)
+    parser.add_argument("--negatives", type=positive, default=1, metavar="N", help=text)
     text = "leave out the N nearest sentences, which are often unlabelled positives (default: %(default)s)"
     parser.add_argument("--skip-top", type=int, default=0, metavar="N", help=text)
     text = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
@@ -247,13 +247,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=text)
     text = "choose among the nearest sentences that an index of FAISS finds, such as IVF1024,Flat:nprobe=32, or Flat"
     parser.add_argument("--faiss", metavar="INDEX", help=text)
-    parser.add_argument("--nearest", type=int, default=100, metavar="N", help="how many (default: %(default)s)")
+    parser.add_argument("--nearest", type=positive, default=100, metavar="N", help="how many (default: %(default)s)")
     text = "score the candidates by this cross-encoder, a sequence classifier with one logit, and write the scores"
     parser.add_argument("--rescore", metavar="MODEL", help=text)
     text = "with --rescore, leave out candidates that score above the positive minus X (default: %(default)s)"
     parser.add_argument("--rescore-margin", type=float, default=0.0, metavar="X", help=text)
     text = "with --rescore, how many candidates of a pair are scored (default: %(default)s)"
-    parser.add_argument("--candidates", type=int, default=10, metavar="N", help=text)
+    parser.add_argument("--candidates", type=positive, default=10, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")
 
 

@@ -16,7 +16,7 @@ import rich.progress
 from simcse_pl.tools.conversion import USED, ConversionStats
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_open, check_is_file
-from simcse_pl.utils.terminal import progress_bar, show
+from simcse_pl.utils.terminal import positive, progress_bar, show
 
 _PAGES_A_TASK = 64
 _NOT_PROSE = tuple("=*#:;|!{}")  # first characters of headings, lists, indented lines and tables
@@ -181,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--script", choices=SCRIPTS, help=text)
     cores = os.cpu_count() or 1
     text = "number of processes (default: all cores)"
-    parser.add_argument("--processes", type=int, default=cores, metavar="N", help=text)
+    parser.add_argument("--processes", type=positive, default=cores, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

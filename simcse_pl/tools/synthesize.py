@@ -30,7 +30,7 @@ from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines, reraise_write_errors
 from simcse_pl.utils.tensors import Encode, paired_similarity
-from simcse_pl.utils.terminal import show, tracked
+from simcse_pl.utils.terminal import positive, show, tracked
 
 POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
 _SHOTS = 5  # examples in a conversation
@@ -173,7 +173,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="MODEL", help=text)
     text = "settings of a request, added to temperature 0.7 and max_tokens 128; null removes one"
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON", help=text)
-    parser.add_argument("--workers", type=int, default=8, metavar="N", help="requests at a time (default: %(default)s)")
+    text = "requests at a time (default: %(default)s)"
+    parser.add_argument("--workers", type=positive, default=8, metavar="N", help=text)
     text = "file of instructions, to be written like the default, simcse_pl/tools/prompts.yaml"
     parser.add_argument("--prompts", default=PROMPTS, metavar="FILE", help=text)
     text = "file of triplets, of which five, drawn by --seed, show the model what is wanted (default: none)"

@@ -76,6 +76,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR_STATUS, f"error: {message} (--help lists all)\n")
 
 
+def positive(text: str) -> int:
+    """Return a number of the command line, which is 1 or more."""
+    if not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
+    return int(text)
+
+
 def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
     """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

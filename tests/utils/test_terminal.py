@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.terminal import hydra_option, report_error, run
+from simcse_pl.utils.terminal import hydra_option, positive, report_error, run
 
 
 def raised(error, cause=None):
@@ -34,6 +34,13 @@ def raised(error, cause=None):
 def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
     assert report_error(error, debug=False, debug_option="--debug") == status
     assert capfd.readouterr().err == f"error: {line}\n"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "2.5", "two"])
+def test_a_count_is_1_or_more(text):
+    assert positive("12") == 12
+    with pytest.raises(argparse.ArgumentTypeError, match=f"^{text} is not a number of 1 or more$"):
+        positive(text)
 
 
 def test_a_terminated_command_leaves_no_half_written_files(tmp_path):
