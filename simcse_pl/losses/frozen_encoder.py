@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,7 +80,7 @@ class FrozenEncoder(Frozen):
             self.dim, self.normalize = file.shape[-1], bool(np.allclose(lengths, 1, atol=1e-3))
         self._stored: dict[str, tuple[Vectors, list[int]]] = {}  # of a data set: vectors, and the column of each view
 
-    @property
+    @cached_property
     def content(self) -> str | None:
         """A hash of what decides the vectors, which a resumed run reads again."""
         from simcse_pl.models.load import fingerprint  # imports what most runs do not need
