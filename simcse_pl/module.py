@@ -61,17 +61,17 @@ class TrainingStep:
 
     def send(self) -> None:
         """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""
-        numbers = torch.stack([x.float() for x in (self.loss, self.norm, self.asked) if x is not None])
-        streams = numbers.device.type not in ("cpu", "mps")
-        self._numbers = numbers.to("cpu", non_blocking=streams)
-        self.sent = torch.get_device_module(numbers.device).current_stream().record_event() if streams else None
+        self._numbers: Any = [x for x in (self.loss, self.norm, self.asked) if x is not None]
+        self.sent = None
+        if (device := self.loss.device).type not in ("cpu", "mps"):
+            self._numbers = torch.stack([x.float() for x in self._numbers]).to("cpu", non_blocking=True)
+            self.sent = torch.get_device_module(device).current_stream().record_event()
 
     def read(self) -> list[float]:
         """Wait for the numbers: the loss, the norm, and whether one of several devices was asked to stop."""
         if self.sent:
             self.sent.synchronize()
-        numbers: list[float] = self._numbers.tolist()
-        return numbers
+        return [float(x) for x in self._numbers]
 
 
 def logs_step(trainer: Trainer) -> bool:
