@@ -54,11 +54,16 @@ class SeedEveryStep(Callback):
 
 
 class CountSteps(Callback):
-    """Log curves at the number of steps done, and validate after the last step too.
+    """Log curves at the number of steps done, and validate after the last step too, which may be an early one.
 
     The step that Lightning logs is one too high after resuming between epochs, and too low in validation. There is no
     public way to correct it: a logged value named `step` would become a metric too.
     """
+
+    def on_train_start(self, trainer: Trainer, *_: Any) -> None:
+        """Train no further if the checkpoint is that of a run which was stopped early."""
+        early: Any = trainer.early_stopping_callback
+        trainer.should_stop |= bool(early and early.wait_count >= early.patience)
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         """Correct the step that is logged."""

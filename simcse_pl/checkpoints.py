@@ -202,6 +202,8 @@ def find_start(given: str | None, folder: Path, search: bool = False) -> Start:
     Raises:
         UserError: if the checkpoint is missing or damaged, or the folder holds another run.
     """
+    if not isinstance(given, str | None):
+        raise UserError(f"resume={given}: it is auto, or the path of a last.ckpt")
     resume, last = resume_option(given), folder / LAST_CHECKPOINT
     interrupted = last.is_file() and not search and not (folder / RESULTS_FILE).exists()
     if resume == "auto":

@@ -217,6 +217,7 @@ MISTAKES = {  # the command's options, and what the line says
     "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
     "seed=-1": "seed=-1: it should be greater than or equal to 0",
+    "resume=true": "resume=True: it is auto, or the path of a last.ckpt",
     "seed=4294967296": "seed=4294967296: it should be less than 4294967296",
     "'' model=minilm": "'' is no option, which is NAME=VALUE; if it is a variable of the shell, set it",
     "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
@@ -269,3 +270,8 @@ def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs,
         for name, own in [("first", short), ("second", resumed), ("whole", resumed[:1])]
     ]
     assert {name: results["steps"] for name, results in runs} == {"first": 2, "second": 3, "whole": 3}
+    killed = [*given, *resumed[:1], "keep_checkpoints=true", f"hydra.run.dir={tmp_path}/killed"]
+    results = simcse_pl.train(killed)
+    (tmp_path / "killed" / "results.json").unlink()  # the last file that it wrote
+    again = simcse_pl.train([*killed, "resume=auto"])
+    assert (again["steps"], again["best"]) == (3, results["best"])
