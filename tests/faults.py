@@ -10,6 +10,7 @@ import pkgutil
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -80,7 +81,14 @@ def _signal_in_step(number: int, n: int) -> None:
     """Send this process a signal in the n-th training step."""
     from simcse_pl.module import SimCSEModule
 
-    _in_call(SimCSEModule, "training_step", n, lambda *_: os.kill(os.getpid(), number))
+    send = _die if number == signal.SIGKILL else lambda *_: os.kill(os.getpid(), number)
+    _in_call(SimCSEModule, "training_step", n, send)
+
+
+def _die(*_: Any) -> None:
+    """Kill this process, and do nothing more until the signal has arrived, which takes a moment in some containers."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
 
 
 kill_in_step = partial(_signal_in_step, signal.SIGKILL)
@@ -94,7 +102,7 @@ def kill_while_saving(n: int) -> None:
     def half(content: Any, file: Any) -> None:
         file.write(b"PK half of a checkpoint")
         file.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
+        _die()
 
     _in_call(torch, "save", n, half)
 
@@ -105,4 +113,4 @@ def kill_encoding(shard_size: int, owner: str, name: str, n: int) -> None:
 
     encode.CHUNK_SIZE = shard_size
     if n:
-        _in_call(pkgutil.resolve_name(owner), name, n, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        _in_call(pkgutil.resolve_name(owner), name, n, _die)
