@@ -62,8 +62,9 @@ class CountSteps(Callback):
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:
         """Train no further if the checkpoint is that of a run which was stopped early."""
-        early: Any = trainer.early_stopping_callback
-        trainer.should_stop |= bool(early and early.wait_count >= early.patience)
+        stopped = any(early.stopping_reason.value for early in trainer.early_stopping_callbacks)
+        best: Any = trainer.checkpoint_callback
+        trainer.should_stop |= stopped and bool(getattr(best, "best_metrics", None))  # not so in another folder
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         """Correct the step that is logged."""

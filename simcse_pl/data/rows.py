@@ -23,7 +23,7 @@ Warn = Callable[[str], None]
 _ROWS_CHECKED = 100  # for columns without sentences
 _MOST_LABELS = 5
 _ID = re.compile(r"[!-~]*\d[!-~]*")  # such as q-17 or item_3.jpg
-NAMED = {  # columns that are no sentences, by their names; pandas has '' and Unnamed
+_NAMED = {  # columns that are no sentences, by their names; pandas has '' and Unnamed
     "ids": re.compile(r"(?i:|unnamed.*|(.*[\W_])?([qp]?id\d?|idx|index|[gu]uid|编号|序号))|.*[a-z]I[dD]"),
     "labels": re.compile(r"(?i:(gold[\W_]?)?labels?|class(es)?|category|scores?|标签|类别)"),
 }
@@ -178,13 +178,20 @@ def _row(
         raise ValueError(cells)
     if len(cells) != table.width:
         raise ValueError(f"{len(cells)} columns where there should be {table.width}")
-    if table.header and [str(cell).strip('\ufeff" ') for cell in cells] == table.header:
+    if table.header and all(
+        str(cell).strip('\ufeff" ') == name for cell, name in zip(cells, table.header, strict=True)
+    ):
         raise ValueError("the columns' names again")
     row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])
     label = read_label(cells) if read_label else None
     if not any(row):
         raise ValueError("no sentence")
     return row, label
+
+
+def what_is_named(column: int | str) -> str:
+    """Return what a column has by its name, `ids` or `labels`; empty if it may have sentences."""
+    return next((what for what, names in _NAMED.items() if names.fullmatch(str(column))), "")
 
 
 def _is_unseen(text: str) -> bool:
@@ -197,9 +204,7 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows
     judged = len(head) == _ROWS_CHECKED and not chosen
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
         name, kinds = table.name(i), set(sentences)
-        named = (
-            "" if name in chosen else next((what for what, names in NAMED.items() if names.fullmatch(str(name))), "")
-        )
+        named = "" if name in chosen or i in chosen else what_is_named(name)
         few = judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
         ids = judged and all(map(_ID.fullmatch, kinds))
         numbers = None not in map(as_number, sentences)

@@ -74,7 +74,7 @@ def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
     """
     cells = [cell.strip() for cell in first]
     named = cells[cells[:1] == [""] :]  # without pandas' index
-    if named == [*map(str, range(len(named)))]:
+    if named and named == [*map(str, range(len(named)))]:
         return any(as_number(cell) is None for row in others for cell in row[-len(named) :][:1])
     if not any(cells) or any(_is_sentence(cell) or as_number(cell) is not None for cell in cells):
         return False

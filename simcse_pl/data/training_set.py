@@ -261,6 +261,8 @@ class TrainingSet:
     def _warn_of_equal(self, rows: TrainingRows) -> None:
         """Warn of columns that teach nothing, by some rows from all of the source."""
         places = [int(row) for row in rows.chosen[:: -(-len(rows.chosen) // _ROWS_TRIED)]]
+        if len(places) < 2:
+            return
         texts = zip(*(rows.cache[place] for place in places), strict=True)
         columns: dict[str, Sequence[Any]] = {f"sentence {i}": column for i, column in enumerate(texts, 1)}
         columns |= {"the label": [rows.cache.label(place) for place in places]} if rows.labels else {}

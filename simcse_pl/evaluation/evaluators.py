@@ -12,7 +12,7 @@ import torch
 
 from simcse_pl.config import check_arguments
 from simcse_pl.data.formats import Layout, OpenedTable
-from simcse_pl.data.rows import NAMED, LabelledRows, rows_of
+from simcse_pl.data.rows import LabelledRows, rows_of, what_is_named
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
@@ -52,8 +52,12 @@ class EvaluationFile(Layout):
         table, columns = open_source(self.file, self, self.split, self.columns or ()), self.columns or range(2 + score)
         if len(columns) < 2 + score:
             raise UserError(f"{self.file}: columns={[*columns]}: name two of sentences{' and one of scores' * score}")
-        if score and not self.columns and table.width > 2 and NAMED["ids"].fullmatch(str(table.name(2))):
-            raise UserError(f"{self.file}: column {table.name(2)} has ids, not scores: choose by columns=[...]")
+        for i in range(min(len(columns), table.width)) if not self.columns else ():
+            what, wanted = what_is_named(table.name(i)), "sentences" if i < 2 else "scores"
+            if what == "ids" or (what and i < 2):
+                raise UserError(
+                    f"{self.file}: column {table.name(i)} has {what}, not {wanted}: choose by columns=[...]"
+                )
         if self.columns:  # rows may differ in the others
             table = _resized(table, table.width)
         options: dict[str, Any] = {"score_column": columns[2], "label_names": self.label_names} if score else {}

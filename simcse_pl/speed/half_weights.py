@@ -4,6 +4,7 @@ Autocast converts each weight, and the input of each layer, by a kernel of its o
 weights, and the activations stay in bfloat16.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,7 +47,10 @@ def _replace_weights(
     places = [(own_tensors(part)[0], name) for part in backbone.modules() for name in own_tensors(part)[0]]
     places = [(own, name) for own, name in places if own[name] is not None and own[name].dtype == torch.float32]
     weights = {id(own[name]): own[name] for own, name in places}  # one may be in several places
-    halves = dict(zip(weights, _InBFloat16.apply(*weights.values()), strict=True))  # type: ignore[no-untyped-call]
+    halves: dict[int, Tensor] = {}
+    for trained, convert in ((True, _InBFloat16.apply), (False, partial(_converted, dtype=torch.bfloat16))):
+        some = {place: weight for place, weight in weights.items() if weight.requires_grad == trained}
+        halves |= zip(some, convert(*some.values()), strict=True)  # type: ignore[no-untyped-call]
     device = backbone.device.type
     vars(backbone)[_FLOAT32] = [(own, name, own[name]) for own, name in places], torch.is_autocast_enabled(device)
     for own, name in places:
@@ -79,16 +83,17 @@ class _InBFloat16(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        return tuple(_converted(weights, torch.bfloat16))
+        return _converted(*weights, dtype=torch.bfloat16)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        converted = iter(_converted([x for x in gradients if x is not None], torch.float32))
+        converted = iter(_converted(*(x for x in gradients if x is not None), dtype=torch.float32))
         return tuple(None if x is None else next(converted) for x in gradients)
 
 
-def _converted(tensors: Any, dtype: torch.dtype) -> list[Tensor]:
-    copies = [torch.empty_like(x, dtype=dtype) for x in tensors]
+@torch.no_grad()
+def _converted(*tensors: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    copies = tuple(torch.empty_like(x, dtype=dtype) for x in tensors)
     if copies:
-        torch._foreach_copy_(copies, list(tensors))
+        torch._foreach_copy_(copies, tensors)
     return copies

@@ -140,14 +140,19 @@ def atomic_write(
 
 def finish_write(folder: str | Path, last: str = "") -> None:
     """Move the files of an `atomic_write` with a `last` one into place; readers call it, as a process may be killed."""
-    for new in Path(folder).glob(f"{_SAVED}*"):
-        with suppress(FileNotFoundError):  # another process does the same
+    folder = Path(folder)
+    for new in folder.glob(f"{_SAVED}*"):
+        with suppress(FileNotFoundError):  # here and below: another process does the same
             for name in (new / _STALE).read_text().splitlines():
-                Path(folder, Path(name).name).unlink(missing_ok=True)  # no file outside, whoever wrote the list
-            files = [path for path in new.rglob("*") if path.is_file() and path.name != _STALE]
-            for file in sorted(files, key=lambda path: path.name == last):
-                os.replace(file, Path(folder, file.relative_to(new)))
-            shutil.rmtree(new)
+                (folder / Path(name).name).unlink(missing_ok=True)
+        files = [path for path in new.rglob("*") if path.is_file() and path.name != _STALE]
+        for file in sorted(files, key=lambda path: path.name == last):
+            target = folder / file.relative_to(new)
+            if not target.parent.resolve().is_relative_to(folder.resolve()):  # by a link in a folder of others
+                raise UserError(f"{target} leads out of its folder: remove {new}")
+            with suppress(FileNotFoundError):
+                os.replace(file, target)
+        shutil.rmtree(new, ignore_errors=True)
 
 
 @contextmanager
@@ -231,7 +236,7 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
 def _decoded(path: Path, reader: IO[Any]) -> Iterator[str]:
     """Yield lines of UTF-8, or of the reader's own encoding."""
     for number, line in enumerate(iter(partial(reader.readline, _LONGEST), reader.readline(0)), 1):
-        if len(line) == _LONGEST:  # a few kB of a .gz would fill the memory
+        if len(line) == _LONGEST and (str(path) == STANDARD or path.suffix == ".gz"):  # a few kB would fill the memory
             raise UserError(f"{path}, line {number}: it has over {_LONGEST // 10**6} MB: give shorter lines")
         if number == 1 and isinstance(line, bytes) and 3 * line.count(0) > len(line):  # every second byte of English
             raise UserError(f"{path}: not UTF-8 (NUL bytes); if it is utf_16_le, say so by {_ENCODING_OPTION}")

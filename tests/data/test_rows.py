@@ -55,6 +55,14 @@ def test_names_that_are_not_those_of_ids(names, write_file):
     assert read_rows(path, layout=Layout(header=True)) == rows
 
 
+def test_a_column_that_is_named_as_labels_is_one_of_sentences_if_it_is_chosen(write_file):
+    path = write_file("d.csv", "category,title\na b,c d\n")
+    for columns in ([0, 1], ["category", 1]):
+        assert read_rows(path, columns) == [("a b", "c d")]
+    with pytest.raises(UserError, match="column category has labels"):
+        read_rows(path)
+
+
 def test_a_column_is_read_once(write_file):
     path = write_file("d.csv", "text,title,score,text\na b,c,1,d\ne f,g,0,h\n")
     for columns, scores in (([0, 0], None), (["title", 1], None), ([0, 1], [2, "score"]), ([0, 1], [1, 2]), ([], None)):

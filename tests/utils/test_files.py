@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from simcse_pl.utils.errors import WriteError
+from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_open, atomic_write, finish_write, remove_half_written, write_json, write_text
 from tests.helpers import killed_while_moving
 
@@ -104,3 +104,16 @@ def test_nan_and_infinity_are_null_in_the_file(tmp_path):
     write_json(tmp_path / "results.json", {"best": {"spearman": float("nan")}, "sts": [float("inf"), 0.5], "é": None})
     text = (tmp_path / "results.json").read_text(encoding="utf-8")
     assert json.loads(text, parse_constant=pytest.fail) == {"best": {"spearman": None}, "sts": [None, 0.5], "é": None}
+
+
+def test_a_replacement_does_not_leave_its_folder(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "rc").write_text("mine")
+    saved = tmp_path / "model" / ".saved-x" / "sub"
+    saved.mkdir(parents=True)
+    (saved / "rc").write_text("theirs")
+    (saved.parent / ".stale").write_text("../home/rc")
+    (tmp_path / "model" / "sub").symlink_to(tmp_path / "home")
+    with pytest.raises(UserError, match="leads out of its folder"):
+        finish_write(tmp_path / "model")
+    assert (tmp_path / "home" / "rc").read_text() == "mine"
