@@ -141,9 +141,15 @@ def rows_of_parquet(path: Path) -> Opened:
 
     damaged = f"{path} cannot be read"
     with reraise_as(damaged):
-        streamed = path.suffix.lower() == ".arrow"  # of Dataset.save_to_disk
-        file = pyarrow.ipc.open_stream(str(path)) if streamed else pyarrow.parquet.ParquetFile(path)
-        schema = file.schema if streamed else file.schema_arrow
+        with path.open("rb") as start:
+            begin = start.read(6)
+        if begin == b"ARROW1":
+            file = pyarrow.ipc.open_file(str(path))
+            schema, batches = file.schema, map(file.get_batch, range(file.num_record_batches))
+        elif path.suffix.lower() == ".arrow":  # a stream, as Dataset.save_to_disk writes it
+            schema, batches = (stream := pyarrow.ipc.open_stream(str(path))).schema, stream
+        else:
+            schema, batches = (file := pyarrow.parquet.ParquetFile(path)).schema_arrow, file.iter_batches()
         about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     names = [name for name in schema.names if not re.fullmatch(r"__index_level_\d+__", name)]  # pandas wrote no name
     kinds = [about.get(name) or {} for name in names]
@@ -151,7 +157,7 @@ def rows_of_parquet(path: Path) -> Opened:
 
     def rows() -> Iterator[Sequence[Any]]:
         with reraise_as(damaged):
-            for batch in file if streamed else file.iter_batches():
+            for batch in batches:
                 for cells in zip(*(column.to_pylist() for column in batch.select(names).columns), strict=True):
                     yield with_words([*cells], words) if words else cells
 

@@ -4,6 +4,7 @@ Fingerprints tell encoders apart: `simcse export` finds their results by them, a
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,14 @@ from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.tensors import hash_tensors
 
 Encoder = SentenceEncoder | AveragedVectors
-# Entries of a config that change no vector; nor do the rates of dropout.
+# Entries of a config that change no vector; nor do rates of dropout, the pooler, and values that stand for a default.
 _NO_EFFECT = {
-    *(
-        "_name_or_path",
-        "architectures",
-        "chunk_size_feed_forward",
-        "dtype",
-        "finetuning_task",
-        "gradient_checkpointing",
-    ),
-    *("id2label", "initializer_range", "label2id", "output_attentions", "output_hidden_states", "problem_type"),
-    *("return_dict", "tie_word_embeddings", "transformers_version", "use_cache"),
+    *("_name_or_path", "architectures", "chunk_size_feed_forward", "directionality", "dtype", "finetuning_task"),
+    *("gradient_checkpointing", "id2label", "initializer_range", "label2id", "output_attentions", "output_past"),
+    *("output_hidden_states", "problem_type", "return_dict", "tie_word_embeddings", "torchscript"),
+    *("transformers_version", "use_cache"),
 }
+_DEFAULTS = (None, "absolute")
 
 
 def load_encoder(
@@ -74,10 +70,11 @@ def load_encoder(
 def computation(encoder: SentenceEncoder) -> str:
     """Return what decides vectors beside weights and settings, as JSON: the backbone's config and the tokenizer."""
     config, tokenizer = encoder.backbone.config.to_dict(), encoder.tokenizer
-    known = {name: value for name, value in config.items() if name not in _NO_EFFECT and "drop" not in name}
+    kept = {name for name, value in config.items() if value not in _DEFAULTS and not re.search("drop|^pooler_", name)}
+    known = {name: config[name] for name in kept - _NO_EFFECT}
     words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else tokenizer.get_vocab()
-    kept = {name: value for name, value in words.items() if name not in ("padding", "truncation")}
-    return json.dumps([known, kept, tokenizer.truncation_side], sort_keys=True, default=str)
+    of_words = {name: value for name, value in words.items() if name not in ("padding", "truncation")}
+    return json.dumps([known, of_words, tokenizer.truncation_side], sort_keys=True, default=str)
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:

@@ -7,6 +7,7 @@ import re
 
 import datasets
 import pandas
+import pyarrow
 import pytest
 
 from simcse_pl.data.formats import Layout, open_table
@@ -297,6 +298,10 @@ def test_tables_of_datasets_have_the_words_of_labels_and_those_of_pandas_no_inde
     assert [cells for _, cells in open_source(tmp_path / "saved" / "train").records] == expected
     with pytest.raises(UserError, match="no files .*saved .of the folders in a folder, give one"):
         open_source(tmp_path / "saved")
-    pandas.DataFrame({"a": ["x"], "b": ["y"]}, index=["i"]).to_parquet(tmp_path / "pandas.parquet")
-    table = open_table(tmp_path / "pandas.parquet")
-    assert table.header == ["a", "b"] and [[*cells] for _, cells in table.records] == [["x", "y"]]
+    frame = pandas.DataFrame({"a": ["x"], "b": ["y"]}, index=["i"])
+    frame.to_parquet(tmp_path / "pandas.parquet")
+    with pyarrow.ipc.new_file(str(tmp_path / "d.arrow"), (arrow := pyarrow.Table.from_pandas(frame)).schema) as file:
+        file.write_table(arrow)
+    for name in ("pandas.parquet", "d.arrow"):
+        table = open_table(tmp_path / name)
+        assert table.header == ["a", "b"] and [[*cells] for _, cells in table.records] == [["x", "y"]]
