@@ -289,9 +289,8 @@ def _check_sources(hydra: Any) -> None:
     if choices.get("setting") and choices.data == "nli_sample" and "data" not in given:
         hint = "add data=wiki, data=nli or data=text data.train=FILE; in a config, override /data, too"
         raise UserError(f"setting={choices.setting}: no data is chosen: {hint}")
-    if [name for name in given if name.startswith(("model", "method", "experiment"))] == [
-        "model.name"
-    ] and choices.model != "checkpoint":
+    of_model = [name for name in given if name.startswith(("model", "method", "experiment"))]
+    if of_model == ["model.name"] and choices.model != "checkpoint":
         warning = f"model.name: its pooling and length are those of model={choices.model}: add model=checkpoint"
         logging.getLogger(__name__).warning(warning)
     known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}

@@ -49,7 +49,7 @@ def check_trainer(trainer: pl.Trainer) -> None:
     usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0}
     used |= {f"trainer.{name}" for name, value in usual.items() if getattr(trainer, name) != value}
     used |= {"trainer.max_epochs=-1"} if trainer.max_epochs == trainer.max_steps == -1 else set()
-    for name in used & _REFUSED.keys():
+    for name in sorted(used & _REFUSED.keys()):
         raise UserError(f"{name}: {_REFUSED[name]}")
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
