@@ -113,9 +113,9 @@ def rows_of(
         positions = [i for i in range(table.width) if i not in of_labels]
     else:
         positions = [position_of(table, column) for column in columns]
-    if len({*positions, *of_labels}) < len(positions) + len(of_labels) or (table.width and not positions):
-        labels = f", and other than {', '.join(map(str, given))}, which has the labels" if given else ""
-        raise UserError(f"data.columns: {table.source} needs columns of sentences, each once{labels}")
+    if (table.width and not positions) or not {*positions}.isdisjoint(of_labels):
+        labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ""
+        raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
     read_label: ReadLabel | None = None
     if given:
         from simcse_pl.data.labels import LabelReader  # what most runs do not need
