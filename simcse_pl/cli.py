@@ -37,7 +37,7 @@ from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.processes import end_with_parent, is_first_process, is_one_of_several
 from simcse_pl.utils.terminal import accept_any_text, hydra_option, hydra_text, report_error
 
-_DEBUG_OPTION = "debug=true"
+DEBUG_OPTION = "debug=true"
 _WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
@@ -119,8 +119,8 @@ def main(command: str = "train") -> None:
             sys.exit(128 + signal.SIGINT)
         if not isinstance(error, Exception):
             raise
-        readable = _readable(error, command)
-        sys.exit(report_error(readable, _DEBUG_OPTION in sys.argv, _DEBUG_OPTION))
+        shown = readable(error, command)
+        sys.exit(report_error(shown, DEBUG_OPTION in sys.argv, DEBUG_OPTION))
 
 
 def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) -> str | None:
@@ -145,7 +145,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
         try:
             return _run(command, config) | {"folder": Path(HydraConfig.get().runtime.output_dir)}
         except Exception as error:
-            return _readable(error, command, config)
+            return readable(error, command, config)
 
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():
@@ -153,7 +153,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
             run = GlobalHydra.instance().hydra.run  # type: ignore[union-attr]
             done = run(command, results_or_error, options, with_log_configuration=False).return_value
     except Exception as error:
-        done = _readable(error, command)
+        done = readable(error, command)
     if isinstance(done, Exception):
         raise done from done.__cause__
     results: dict[str, Any] = done
@@ -189,8 +189,8 @@ def _run_job(config: DictConfig) -> float | None:
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None  # ends a multirun too
-        readable = _readable(error, command, config)
-        status = report_error(readable, config.debug is True, _DEBUG_OPTION)
+        shown = readable(error, command, config)
+        status = report_error(shown, config.debug is True, DEBUG_OPTION)
         if runtime.mode == RunMode.MULTIRUN and not is_one_of_several() and not isinstance(error, SweepError):
             first = command == "train" and runtime.job.num == 0 and not Path(config.run_dir, CURVES_FILE).exists()
             if not first or status != USER_ERROR_STATUS:
@@ -262,16 +262,16 @@ def _is_interrupt(error: BaseException) -> bool:
     return any(isinstance(cause, KeyboardInterrupt) for cause in exception_chain(error))
 
 
-def _readable(error: Exception, command: str, config: DictConfig | None = None) -> Exception:
+def readable(error: Exception, command: str, config: DictConfig | None = None) -> Exception:
     """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, OSError):
         return error.__cause__
     text = _message_of_class(error, config) or _message_of_hydra(error, command)
     if text is None:
         return error
-    readable = UserError(text)
-    readable.__cause__ = error
-    return readable
+    shown = UserError(text)
+    shown.__cause__ = error
+    return shown
 
 
 def _message_of_class(error: Exception, config: DictConfig | None) -> str | None:

@@ -6,7 +6,6 @@ types, arguments of other commands parse, and targets of make, extras and test f
 
 import argparse
 import csv
-import itertools
 import re
 import runpy
 import shlex
@@ -15,12 +14,12 @@ import tomllib
 
 import pytest
 import yaml
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import simcse_pl
 from simcse_pl.cli import _for_hydra
 from simcse_pl.config import check_options
+from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.terminal import Parser
 from tests.conftest import ROOT
 from tests.helpers import composed
@@ -50,12 +49,6 @@ COMMANDS = [
     if SCRIPT["reason_not_to_run"](command)
     for words in [words_of(command)]
 ]
-
-
-def jobs_of(overrides):
-    """Return the options of each job of a sweep."""
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    return itertools.chain.from_iterable(BasicSweeper.split_arguments(parsed, max_batch_size=None))
 
 
 class ParsedError(Exception):
@@ -91,7 +84,7 @@ def test_commands_are_valid(words, monkeypatch):
             sweeps = "-m" in options
             options = [option for option in options if option != "-m" and not (sweeps and option.startswith("seed="))]
             options = [_for_hydra(option) for option in options]
-            for job in jobs_of(options) if sweeps else [options]:
+            for job in jobs_of_sweep(OverridesParser.create().parse_overrides(options)) if sweeps else [options]:
                 check_options(composed(*job, config=name))
         case ["python", "docs/findings.py" | "docs/fidelity.py", *_]:
             return  # it would write the page again

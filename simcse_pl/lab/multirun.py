@@ -13,14 +13,43 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
 
+from simcse_pl.cli import DEBUG_OPTION, readable
+from simcse_pl.config import check_options, with_row
 from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal
+from simcse_pl.utils.terminal import report_error
 
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
 _NOT_INHERITED = (*_RANK_VARIABLES, "SUBMITIT_EXECUTOR")
+
+
+def check_jobs(config: DictConfig) -> None:
+    """Check each value that the jobs of a sweep have for an option, before the first job starts; exit at an error.
+
+    Hydra checks only that the jobs can be composed, and one of the last ones may fail hours later.
+    """
+    loader, values = GlobalHydra.instance().config_loader(), set[str]()
+    given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
+    for options in jobs_of_sweep(overrides):
+        if not values.issuperset(options):
+            values.update(options)
+            job = loader.load_sweep_config(config, options)
+            job.hydra.job.num, job.hydra.runtime.output_dir = 0, config.hydra.sweep.dir
+            HydraConfig.instance().set_config(job)
+            own = OmegaConf.masked_copy(job, [name for name in job if name != "hydra"])
+            try:
+                check_options(with_row(own))
+            except Exception as error:
+                error = readable(error, config.hydra.job.config_name, own)
+                sys.exit(report_error(error, config.debug is True, DEBUG_OPTION))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,14 @@ class MultirunReport(Callback):
     """
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Print the folder of a sweep, and how to continue it."""
+        """Check the options of all jobs, and print the folder of a sweep and how to continue it.
+
+        The exit status is 2 if a value is wrong.
+        """
+        from simcse_pl.lab.multirun import check_jobs
+
+        if config.hydra.runtime.choices["hydra/sweeper"] == "basic":
+            check_jobs(config)
         if config.hydra.job.config_name == "train":
             again = hydra_option("hydra.sweep.dir", folder := config.hydra.sweep.dir)
             print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)

@@ -1,4 +1,4 @@
-"""The private parts of Lightning, torch, transformers, datasets and W&B that the project reads or replaces.
+"""The private parts of Hydra, Lightning, torch, transformers, datasets and W&B that the project reads or replaces.
 
 Each has a function here that says why, and a test in tests/utils/test_private.py that fails when a version of the
 library moves it. A library is imported when it is needed, because light commands import this file.
@@ -7,6 +7,13 @@ library moves it. A library is imported when it is needed, because light command
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+
+def jobs_of_sweep(overrides: Any) -> list[list[str]]:
+    """Return the options of each job of Hydra's basic sweeper, which tells them to no callback."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+
+    return BasicSweeper.split_arguments(overrides, None)[0]
 
 
 def ignore_lightnings_sigterm(trainer: Any) -> None:

@@ -15,10 +15,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 from safetensors.torch import load_file
 
 from simcse_pl.cli import disable_hydra_output_on_other_ranks
-from simcse_pl.lab.multirun import Jobs, Share, share_of_job
+from simcse_pl.config import CONF
+from simcse_pl.lab.multirun import Jobs, Share, check_jobs, share_of_job
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.files import read_json
 from tests.conftest import ROOT, environment, tiny
@@ -133,6 +137,22 @@ def run_jobs(tmp_path, monkeypatch):
 
 
 UUIDS = ["GPU-1e4d", "GPU-77b0", "MIG-3c21", "MIG-9a05"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["optimizer.lr=1e-5,fast"], "error: optimizer.lr=fast: it should be a valid number"),
+        (["sweep=table_3_dropout", "size=mini", "sweep.row='0.1',9"], "error: sweep.row=9: choose one of 0.0, "),
+        (["sweep=table_3_dropout", "size=mini"], ""),
+    ],
+)
+def test_the_options_of_all_jobs_are_checked_before_the_first_starts(options, message, capsys):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = GlobalHydra.instance().hydra.compose_config("train", [*options, "seed=1,2"], RunMode.MULTIRUN)
+        with pytest.raises(SystemExit) if message else contextlib.nullcontext():
+            check_jobs(config)
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_jobs_of_one_two_and_four_gpus_never_share_one(run_jobs):

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 import wandb
 from datasets import Dataset
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from peft import LoraConfig
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from torch import nn
@@ -32,6 +33,11 @@ def one_rank():
         yield
     finally:
         dist.destroy_process_group()
+
+
+def test_the_jobs_of_a_sweep_have_each_pair_of_values():
+    overrides = OverridesParser.create().parse_overrides(["a=1,2", "b=3", "c=range(4,6)"])
+    assert private.jobs_of_sweep(overrides) == [[f"a={a}", "b=3", f"c={c}"] for a in (1, 2) for c in (4, 5)]
 
 
 def test_lightning_asks_no_rank_for_its_signals_in_a_step():
