@@ -4,10 +4,12 @@ This file imports neither torch nor Lightning, which take seconds: --help and mo
 a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`.
 """
 
+import atexit
 import difflib
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -254,7 +256,9 @@ def disable_hydra_output_on_other_ranks() -> None:
         return
     sys.argv += ["hydra.output_subdir=null", f"hydra.job.name=rank_{rank}"]
     if not any(argument.startswith("hydra.run.dir=") for argument in sys.argv):  # the default has the rank's own time
-        sys.argv.append(f"hydra.run.dir={tempfile.mkdtemp(prefix='simcse_pl-rank-')}")  # where nobody can put a link
+        folder = tempfile.mkdtemp(prefix="simcse_pl-rank-")  # where nobody can put a link
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        sys.argv.append(f"hydra.run.dir={folder}")
 
 
 def _is_interrupt(error: BaseException) -> bool:
@@ -266,6 +270,9 @@ def readable(error: Exception, command: str, config: DictConfig | None = None) -
     """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, OSError):
         return error.__cause__
+    if is_one_of_several() and re.search("gloo|nccl|c10d", str(error), re.I):
+        where = "its own error is printed above, or in its log of torchrun or SLURM"
+        return RuntimeError(f"another rank has ended; {where}: {first_line(error)}")
     text = _message_of_class(error, config) or _message_of_hydra(error, command)
     if text is None:
         return error
@@ -300,6 +307,8 @@ def _message_of_hydra(error: Exception, command: str) -> str | None:
         if not assigned:
             return f"'{name}' is no option, which is NAME=VALUE; if it is a variable of the shell, set it"
         return f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
+    if group := re.match(r"Error resolving interpolation '\${(\w+)}", text):
+        return f"{group[1]}: give one choice, no list or null; without the option there is none"
     if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
         option, names = f"{missing[1]}={missing[2]}", missing[3].split()
         hint = replacement(option) or did_you_mean(missing[2], names)

@@ -118,6 +118,14 @@ def test_a_mistake_that_the_first_job_finds_before_it_trains_ends_a_multirun(err
         assert job(lambda: raise_(error("no")), RunMode.MULTIRUN, 0, tmp_path) is None
 
 
+def test_a_rank_whose_connection_breaks_names_another_one_as_the_cause(job, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit) as end:
+        job(lambda: raise_(RuntimeError("[gloo/pair.cc:537] Read error")))
+    said = capsys.readouterr().err
+    assert end.value.code == 1 and "another rank has ended; its own error" in said and "Read error" in said
+
+
 def test_null_deselects_a_group():
     options = ["queue=null", "queue=momentum,null", "views=[null]", "model.dropout=null"]
     read = ["queue=[]", "queue=momentum,[]", "views=[]", "model.dropout=null"]
@@ -222,6 +230,7 @@ MISTAKES = {  # the command's options, and what the line says
     "'' model=minilm": "'' is no option, which is NAME=VALUE; if it is a variable of the shell, set it",
     "views=crop views.crop.role=positve": "views.crop.role=positve: it should be ",
     "method=simsce": "method=simsce: there is no such choice; did you mean simcse or esimcse? (method has angle, ",
+    "method=[simcse]": "method: give one choice, no list or null",
     "experiment=sup_roberta_large": "; write model=roberta_large data=nli (",
     "sweep=table_4_supervised_data sweep.pairs=all": "no option sweep.pairs; write 'sweep.row=ROW, sampled' or ",
     "experiment=gs_infonce_bert_base": "; write method=gs_infonce model=bert (",

@@ -183,7 +183,9 @@ def test_the_data_in_a_config_come_first(tmp_path):
 
 
 def test_evaluators_with_a_metric_of_the_same_name_are_an_error(pairs):
-    both = make_evaluators({"sts": ScoredPairs, "other": ScoredPairs}, validation=str(pairs), test=None)
+    both = make_evaluators(
+        {"sts": ScoredPairs, "other": ScoredPairs, "left out": None}, validation=str(pairs), test=None
+    )
     with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
         measure(both, lambda given: torch.randn(len(given), 3), VALIDATION)
     assert source_of(both, VALIDATION) == "pairs.tsv" and source_of(both, TEST) == ""
