@@ -11,7 +11,9 @@ from simcse_pl import datamodule
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.view import Dropout
 from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.evaluation.ranking import Retrieval
 from simcse_pl.evaluation.sts import load_sample
+from simcse_pl.models.templates import Templates
 from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import default_roles
@@ -155,6 +157,23 @@ def test_training_sentences_in_an_evaluation_set_are_a_warning(make_data, caplog
     messages = [message for message in caplog.messages if "too high" in message]
     for message, count, split in zip(messages, (1, 2), (VALIDATION, TEST), strict=True):
         assert f"{count} sentences of {data.sets[''].train} are in the {split} set" in message
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"), [(None, ["query", "document"]), ([None], [None, None]), (["document"], ["document"] * 2)]
+)
+def test_pairs_are_trained_with_the_prompts_of_their_validation(prompts, expected, tokenizer, tmp_path):
+    (tmp_path / "rows.tsv").write_text("a man\ta guitar\non the street\tdogs\n")
+    templates = Templates(tokenizer, prompts={"query": "snow ", "document": "rose "})
+    files = {"train": str(tmp_path / "rows.tsv"), "validation": str(tmp_path / "rows.tsv")}
+    data = SentenceDataModule(
+        tokenizer, evaluators={"retrieval": Retrieval}, templates=templates, prompts=prompts, batch_size=2, **files
+    )
+    data.setup()
+    (batch,) = data.train_dataloader()
+    words = tokenizer.convert_ids_to_tokens(batch["input_ids"][0, :, 1].tolist())
+    own = {"query": "snow", "document": "rose"}
+    assert [own.get(name) for name in expected] == [word if word in own.values() else None for word in words]
 
 
 def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets):

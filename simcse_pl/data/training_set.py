@@ -51,7 +51,7 @@ class TrainingSet:
             order, and for scores as numbers or words that are known (see labels.label_number).
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
         prompts: the name of each column's prompt, one of the encoder's `prompts`, or None for its template or none;
-            further columns and views have the last name. None for the template in all of them.
+            further columns and views have the last name. None for those of a retrieval's validation, or the template.
         limit: the number of rows to train on, chosen at random from those that are not held out, and kept in order;
             None for all of them.
         hold_out: the share of the rows to hold out, or their number if it is 1 or more, chosen at random. They are not
@@ -136,6 +136,7 @@ class TrainingSet:
         evaluated: Mapping[str, Collection[str]] | None = None,
         templates: Templates | None = None,
         segment: Segmenter | None = None,
+        validated: Sequence[str | None] = (),
     ) -> TrainingRows:
         """Read and tokenize the rows.
 
@@ -145,6 +146,7 @@ class TrainingSet:
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
+            validated: the prompts in validation, which rows of several sentences have without `prompts` of their own.
 
         Raises:
             UserError: the data cannot be read or trained on.
@@ -153,6 +155,12 @@ class TrainingSet:
         for name in self.prompts or ():
             templates.check_prompt(name)
         cache, stream = self._open(Tokenize(tokenizer, max_length, self.labels), seed)
+        prompts = self.prompts
+        if prompts is None and len(cache[0]) > 1 and validated:
+            prompts = validated
+            log.info(
+                "%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, ", ".join(map(str, prompts))
+            )
         views, width, roles, columns = self._views_of(len(cache[0]))
         numbers = self._class_numbers(cache)
         label_range = None if self.score_column is None or stream else cache.score_range()
@@ -176,7 +184,7 @@ class TrainingSet:
             width=width,
             columns=columns,
             class_numbers=numbers,
-            collate=ViewCollator(tokenizer, max_length, templates, segment, self.prompts or ()),
+            collate=ViewCollator(tokenizer, max_length, templates, segment, prompts or ()),
         )
         self._check(rows, evaluated or {})
         return replace(rows, examples=[row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])])

@@ -116,7 +116,7 @@ def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any
     for name, make in makers.items():
         if isinstance(make, Evaluator):
             raise UserError(f"evaluators.{name}: its config needs `_partial_: true`")
-    made = {name: make(**files | getattr(make, "keywords", {})) for name, make in makers.items() if make}
+    made = {name: make(**files | getattr(make, "keywords", {})) for name, make in makers.items() if make is not None}
     dev, test = ({text for each in made.values() for text in each.sentences(split)} for split in (VALIDATION, TEST))
     if test and test <= dev:
         log.warning("data.test: data.validation has all its sentences too, so the scores of the test may be too high")

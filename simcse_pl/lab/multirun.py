@@ -44,7 +44,7 @@ def check_jobs(config: DictConfig) -> None:
             job = loader.load_sweep_config(config, options)
             job.hydra.job.num, job.hydra.runtime.output_dir = 0, config.hydra.sweep.dir
             HydraConfig.instance().set_config(job)
-            own = OmegaConf.masked_copy(job, [name for name in job if name != "hydra"])
+            own = OmegaConf.masked_copy(job, [str(name) for name in job if name != "hydra"])
             try:
                 check_options(with_row(own))
             except Exception as error:

@@ -14,7 +14,7 @@ from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Head, Pooling, PoolingFunction, find_pooling, name_of, projection_head
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
-from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches
+from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches, with_newlines
 from simcse_pl.models.tokenization import match_inputs
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import BatchSplit
@@ -142,7 +142,8 @@ class SentenceEncoder(nn.Module):
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
             max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text, prompts:
-                replace the saved settings. The template "{sentence}" removes the saved one.
+                replace the saved settings. The template "{sentence}" removes the saved one. In templates and prompts, a
+                backslash and an n are a newline.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
                 simcse_unsup.pt; see tensors.load_bare_weights.
             options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter.
@@ -153,6 +154,7 @@ class SentenceEncoder(nn.Module):
         settings: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
         settings |= {"template": template, "template_bias": template_bias, "final_period": final_period}
         settings |= {"truncate_dim": truncate_dim, "template_as_text": template_as_text, "prompts": prompts}
+        settings |= {name: with_newlines(settings[name]) for name in ("template", "prompts")}
         return load_saved(cls, str(name), settings, backbone, options)
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:

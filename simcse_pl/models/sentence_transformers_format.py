@@ -87,7 +87,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             prompts = {}
         else:
             templates = Templates(load_tokenizer(source, modules["Transformer"]), template, prompts=prompts)
-            as_text = None in templates.prefixes.values()  # one text also has the library's tokens
+            as_text = templates.prefixes[None] is None  # one text also has the library's tokens
             max_length = max_length and max_length - templates.longest_around
         settings = EncoderSettings(
             pooling=_pooling(source, configs["Pooling"]),

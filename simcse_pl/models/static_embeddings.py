@@ -118,7 +118,7 @@ def distill(encoder: SentenceEncoder, dim: int = 256, sif: float = 1e-4) -> Stat
     parts = []
     for start in tracked(range(0, len(kept), _BATCH_SIZE), "encoding tokens"):
         tokens = [[*before, row, *after] for row in kept[start : start + _BATCH_SIZE]]
-        parts.append(encoder(to_device(encoder.templates.batch(tokens), encoder.device)).float().cpu())
+        parts.append(encoder(to_device(encoder.templates.batch(tokens, 1), encoder.device)).float().cpu())
     vectors = torch.cat(parts)
     if encoder.postprocess:
         vectors = encoder.postprocess.transform(vectors)

@@ -1,7 +1,8 @@
 """Templates: prompts around a sentence, such as 'This sentence : "{sentence}" means [MASK] .' (PromptBERT, Jiang et al.
 2022). They are added after truncation, so that a long sentence never loses its prompt: to token ids, or to the text of
 these ids. A template may have the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend
-to all of the first. Prompts with names, such as `query`, take the place of the template where they are asked for.
+to all of the first. Prompts with names, such as `query`, take the place of the template where they are asked for; one
+that has other ids with a sentence than apart is added to the text, as sentence-transformers does.
 """
 
 import functools
@@ -12,8 +13,9 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,10 +40,19 @@ _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark 
 
 @dataclass(frozen=True, eq=False)
 class _Template:
-    """The texts before, between and after the occurrences of the sentence, and their tokens."""
+    """The texts before, between and after the occurrences of the sentence, their tokens, and when they are joined."""
 
     texts: Sequence[str] = ("", "")
     parts: Sequence[Tokens] = (np.empty(0, np.int64),) * 2
+    as_text: TemplateAsText = "never"
+
+    @property
+    def is_prefix(self) -> bool:
+        return [*self.texts[1:]] == [""]
+
+    def joins(self, in_training: bool) -> bool:
+        """Return whether template and sentence are tokenized as one text."""
+        return self.as_text == "always" or (self.as_text == "test_only" and not in_training)
 
 
 _PLAIN = _Template()
@@ -58,7 +69,7 @@ class Templates:
         with_sentence_mask: whether all batches have a `sentence_mask`, of the last occurrence of the sentence. With
             several templates, batches of several views always have one.
         final_period: whether `tokens_of` appends a period to sentences that do not end in one (see `_ends`).
-        as_text: when template and sentence are tokenized as one text, not apart.
+        as_text: when a template and the sentence are tokenized as one text, not apart.
         prompts: by name, texts before the sentence, or templates.
 
     Attributes:
@@ -83,14 +94,16 @@ class Templates:
         self.texts = [] if template is None else [template] if isinstance(template, str) else list(template)
         self.with_sentence_mask, self.final_period = with_sentence_mask, final_period
         self.multiple_of = 1
-        self._of_views = [self._template(text) for text in self.texts]
-        self._of_prompts: dict[str | None, _Template] = {None: self._of_views[0] if self.texts else _PLAIN}
-        for name, text in self.prompts.items():
-            self._of_prompts[name] = self._template(text if SENTENCE in text else text + SENTENCE)
-        self._all = [*self._of_views[1:], *self._of_prompts.values()]
         empty, word = tokenize(tokenizer, ["", "a"], 512)
         leading = [*map(operator.eq, empty, word), False].index(False)
         self.special = leading, len(empty) - leading
+        self._of_views = [self._template(text) for text in self.texts]
+        self._of_prompts: dict[str | None, _Template] = {None: self._of_views[0] if self.texts else _PLAIN}
+        for name, text in self.prompts.items():
+            prompt = self._template(text if SENTENCE in text else text + SENTENCE)
+            joined = prompt.is_prefix and self._has_other_ids(prompt)
+            self._of_prompts[name] = replace(prompt, as_text="always") if joined else prompt
+        self._all = [*self._of_views[1:], *self._of_prompts.values()]
 
     def _template(self, text: str) -> _Template:
         if SENTENCE not in text:
@@ -101,7 +114,13 @@ class Templates:
         *before, last = _MASK.sub(mask or "", text).split(SENTENCE)
         parts = [*(part.rstrip() for part in before), last]
         tokens = [np.array(self.tokenizer(part, add_special_tokens=False)["input_ids"], np.int64) for part in parts]
-        return _Template([*before, last], tokens)
+        return _Template([*before, last], tokens, self.as_text)
+
+    def _has_other_ids(self, template: _Template) -> bool:
+        """Return whether a prefix and a sentence have other ids as one text than apart."""
+        joined = tokenize(self.tokenizer, [template.texts[0] + sentence for sentence in _EXAMPLES], 512)
+        apart = tokenize(self.tokenizer, _EXAMPLES, 512)
+        return joined != [np.concatenate(self._applied(ids, template)).tolist() for ids in apart]
 
     def check_prompt(self, name: str | None) -> None:
         """Raise UserError unless a prompt has this name; None is the template, or none."""
@@ -124,19 +143,17 @@ class Templates:
     def prefixes(self) -> dict[str | None, str | None]:
         """The prefix of each prompt by its name, and under None that of the first template.
 
-        It is None if text follows the sentence, or if prefix and sentence have other ids together than apart.
+        It is None if text follows the sentence, or if both are tokenized apart and have other ids as one text.
         """
-        return {name: self._prefix(template) for name, template in self._of_prompts.items()}
+        return {
+            name: one.texts[0] if one.is_prefix and (one.joins(False) or not self._has_other_ids(one)) else None
+            for name, one in self._of_prompts.items()
+        }
 
-    def _prefix(self, template: _Template) -> str | None:
-        before, *after = template.texts
-        if after != [""]:
-            return None
-        if not before or self.as_text != "never":
-            return before
-        joined = tokenize(self.tokenizer, [before + sentence for sentence in _EXAMPLES], 512)
-        apart = tokenize(self.tokenizer, _EXAMPLES, 512)
-        return before if joined == [np.concatenate(self._applied(ids, template)).tolist() for ids in apart] else None
+    @property
+    def reads_text(self) -> bool:
+        """Whether training turns the tokens of a sentence into text again, to join it with a template."""
+        return any(one.joins(in_training=True) for one in self._all)
 
     @property
     def longest_around(self) -> int:
@@ -145,7 +162,7 @@ class Templates:
 
     def most_kinds(self, sentences: int, width: int) -> int:
         """Return the most pairs of a template and a length of the sentence in a batch [sentences, width]."""
-        if self.as_text != "never":  # a template's tokens depend on the sentence
+        if any(one.as_text != "never" for one in self._all):  # a template's tokens depend on the sentence
             return sentences
         longest = (width - sum(self.special) - sum(map(len, template.parts)) for template in self._all)
         return min(sentences, sum(max(0, length + 1) for length in longest))
@@ -153,7 +170,7 @@ class Templates:
     def longest_sentence(self, limit: int) -> int:
         """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
         special = sum(self.special)
-        limit -= _JOINED * (self.as_text != "never")
+        limit -= _JOINED * any(one.as_text != "never" and not one.is_prefix for one in self._all)
         parts = (template.parts for template in self._all)
         return special + min((limit - special - sum(map(len, tokens))) // (len(tokens) - 1) for tokens in parts)
 
@@ -172,19 +189,29 @@ class Templates:
         return max_length
 
     def tokens_of(self, sentences: Sequence[str], max_length: int, prompt_name: str | None = None) -> list[list[int]]:
-        """Return the token ids of sentences that are not for training; with its prompt, each has the same limit."""
+        """Return the token ids of sentences that are not for training; with its prompt, each has the same limit.
+
+        They include a prefix that is tokenized with the sentence.
+        """
         if self.final_period:
             sentences = [text if _ends(text) else f"{text}." for text in sentences]
-        parts = self._of_prompts[prompt_name].parts
-        spare = self.longest_around - sum(map(len, parts)) if len(parts) == 2 else 0
-        tokens = tokenize(self.tokenizer, list(sentences), max_length + spare)
+        tokens = self._tokens_of(sentences, max_length, prompt_name)
         if unknown := unknown_text(self.tokenizer, tokens):
             _warn_once(unknown)
         return tokens
 
     def examples(self, max_length: int) -> Batch:
         """Return a batch of two sentences of different length, to find out what an encoder does with them."""
-        return self.batch(tokenize(self.tokenizer, list(EXAMPLES), min(max_length, 64)))
+        return self.batch(self._tokens_of(EXAMPLES, min(max_length, 64)))
+
+    def _tokens_of(self, sentences: Sequence[str], max_length: int, prompt_name: str | None = None) -> list[list[int]]:
+        template = self._of_prompts[prompt_name]
+        if template.is_prefix and template.joins(in_training=False):
+            texts, spare = [template.texts[0] + sentence for sentence in sentences], self.longest_around
+        else:
+            texts, parts = list(sentences), template.parts
+            spare = self.longest_around - sum(map(len, parts)) if len(parts) == 2 else 0
+        return tokenize(self.tokenizer, texts, max_length + spare)
 
     def batch(
         self,
@@ -196,7 +223,7 @@ class Templates:
 
         Args:
             tokens: of each sentence, truncated, including special tokens. Sentence i is view i % views of its row.
-            views: the number of views in a row of training; None for sentences that are not for training.
+            views: the number of views in a row of training; None for sentences of `tokens_of`.
             prompts: the name of each view's prompt, or without `views` of each sentence's, in place of its template;
                 further ones have the last. A name None is the first template.
         """
@@ -212,8 +239,8 @@ class Templates:
         pieces: Sequence[Tokens | Sequence[int]] = tokens
         if chosen != [_PLAIN]:
             templates = [chosen[number] for number in which.tolist()]
-            if self.as_text == "always" or (self.as_text == "test_only" and views is None):
-                pieces = self._applied_as_text(tokens, templates)
+            if any(one.joins(in_training=views is not None) for one in chosen):
+                pieces = self._joined(tokens, templates, views is not None)
                 lengths = np.array([*map(len, pieces)])
             else:
                 pieces = [*itertools.chain.from_iterable(map(self._applied, tokens, templates))]
@@ -244,16 +271,35 @@ class Templates:
             parts += [tokens[start:end], part]
         return [*parts, tokens[end:]]
 
-    def _applied_as_text(
-        self, tokens: Sequence[Tokens | Sequence[int]], templates: Sequence[_Template]
-    ) -> list[list[int]]:
-        """Put the text of each sentence, without the space that some tokenizers add, into its template; tokenize it."""
-        before, after = self.special
-        inner: list[list[int]] = [[*ids[before : len(ids) - after]] for ids in tokens]
-        sentences = self.tokenizer.batch_decode(inner, clean_up_tokenization_spaces=False)
-        texts = [text.lstrip().join(template.texts) for text, template in zip(sentences, templates, strict=True)]
-        ids: list[list[int]] = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"]
-        return ids
+    def _joined(
+        self, tokens: Sequence[Tokens | Sequence[int]], templates: Sequence[_Template], in_training: bool
+    ) -> list[Tokens | Sequence[int]]:
+        """Return the tokens of sentences in their templates, of which some are tokenized with the sentence.
+
+        The text of a sentence is that of its tokens, without the space that some tokenizers add. The joined text of a
+        prefix is truncated as that of `tokens_of`, to which it has been added before.
+        """
+        (before, after), pieces = self.special, list(tokens)
+        as_text = [i for i, one in enumerate(templates) if one.joins(in_training)]
+        for i in {*range(len(pieces))}.difference(as_text):
+            pieces[i] = np.concatenate(self._applied(tokens[i], templates[i]))
+        as_text = [i for i in as_text if in_training or not templates[i].is_prefix]
+        inner = [[*tokens[i][before : len(tokens[i]) - after]] for i in as_text]
+        decode = partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
+        texts = [str(decode(ids)).lstrip().join(templates[i].texts) for ids, i in zip(inner, as_text, strict=True)]
+        joined = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"] if texts else []
+        limit = self.tokenizer.model_max_length + self.longest_around
+        for i, ids in zip(as_text, joined, strict=True):
+            too_many = max(0, len(ids) - limit) * templates[i].is_prefix
+            pieces[i] = [*ids[: len(ids) - after - too_many], *ids[len(ids) - after :]]
+        return pieces
+
+
+def with_newlines(given: Any) -> Any:
+    """Return a text, or those of a list or mapping, with a newline for each backslash and n, as commands have it."""
+    if isinstance(given, Mapping):
+        return {name: with_newlines(text) for name, text in given.items()}
+    return given.replace(r"\n", "\n") if isinstance(given, str) else given and [*map(with_newlines, given)]
 
 
 def _ends(text: str) -> bool:

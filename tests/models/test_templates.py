@@ -95,6 +95,13 @@ def test_prompts_have_the_same_tokens_in_training_and_in_encode(architecture, as
         torch.testing.assert_close(encoder.encode([row[view]], prompt_name=name)[0], vectors[view], atol=1e-5, rtol=0)
 
 
+def test_a_newline_of_a_command_line_is_one(make_model):
+    given = {"template": ["A man:\\n{sentence}"], "prompts": {"query": "Instruct: a\\nQuery: "}}
+    encoder = SentenceEncoder.from_pretrained(make_model("roberta"), "mean", **given)
+    assert encoder.templates.texts == ["A man:\n{sentence}"]
+    assert encoder.templates.prompts == {"query": "Instruct: a\nQuery: "}
+
+
 def test_a_final_period_is_appended_in_encode_but_not_in_training(make_model):
     """PromptBERT's evaluation appends it unless the sentence ends in one of four characters, which are of English."""
     texts = ["dogs run", "dogs run!", "dogs run.", "run?", 'a "dog"', "the dogs'", "", "run. ", "跑", "é"]
