@@ -1,4 +1,4 @@
-"""Export an encoder to ONNX: a graph from tokens to the final vectors, optionally also with 8-bit weights.
+"""Export an encoder to ONNX: a graph from tokens to the states of the last layer and to the final vectors.
 
 The exporter of sentence-transformers needs optimum-onnx, which does not support transformers 5 (version 0.1.0).
 """
@@ -23,7 +23,7 @@ from simcse_pl.utils.types import Batch
 
 GRAPH_FILE = "model.onnx"  # the names that transformers.js and text-embeddings-inference look for
 INT8_FILE = "model_quantized.onnx"
-OUTPUT = "sentence_embedding"
+STATES, OUTPUT = "last_hidden_state", "sentence_embedding"  # pooling libraries read the first
 MAX_DIFFERENCE = 1e-4  # of a coordinate, relative to the largest one if that is above 1
 MIN_COSINE = 0.98
 _MAX_FILE_SIZE = 2**31 - 2**20  # bytes of a protocol buffer; larger weights go to a file beside it
@@ -34,7 +34,8 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, sentences: Sequence[str],
     """Write a graph from the tokenizer's outputs [batch, tokens] to `sentence_embedding` [batch, dim].
 
     The graph computes all of `encoder.encode`: pooling, the head if it is used at test time,
-    post-processing and normalization. It takes any batch size and length.
+    post-processing and normalization. It takes any batch size and length. Its first output is the backbone's
+    `last_hidden_state` [batch, tokens, hidden], which libraries pool themselves.
 
     Args:
         encoder: on the CPU.
@@ -98,18 +99,21 @@ def _write_int8(graph: Path, path: Path) -> None:
 
 
 class _Graph(nn.Module):
-    """Maps the tokenizer's outputs to the vectors of `encode`."""
+    """Maps the tokenizer's outputs to the backbone's last states, and to the vectors of `encode`."""
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         super().__init__()
         self.encoder = encoder
 
-    def forward(self, inputs: Batch) -> Tensor:
+    def forward(self, inputs: Batch) -> tuple[Tensor, Tensor]:
+        states: list[Tensor] = []  # of the passes; the first one has the template
+        keep = self.encoder.backbone.register_forward_hook(lambda *call: states.append(call[-1].last_hidden_state))
         vectors: Tensor = self.encoder(inputs)
+        keep.remove()
         if isinstance(post := self.encoder.postprocess, AffinePostProcess):
             vectors = post.map(vectors.double()).float()
         vectors = vectors[:, : self.encoder.truncate_dim]
-        return unit_vectors(vectors) if self.encoder.normalize else vectors
+        return states[0], unit_vectors(vectors) if self.encoder.normalize else vectors
 
 
 def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path) -> None:
@@ -121,7 +125,7 @@ def _write_graph(encoder: SentenceEncoder, sentences: Sequence[str], path: Path)
             kwargs={"inputs": inputs},
             f=path,
             input_names=list(inputs),
-            output_names=[OUTPUT],
+            output_names=[STATES, OUTPUT],
             dynamic_shapes={"inputs": {name: {0: "batch", 1: "tokens"} for name in inputs}},
             external_data=sum(p.numel() * p.element_size() for p in encoder.parameters()) > _MAX_FILE_SIZE,
             dynamo=True,

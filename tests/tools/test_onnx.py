@@ -53,6 +53,12 @@ def test_post_processing_is_part_of_the_graph(make_model, tmp_path):
     encoder.postprocess = Whitening(dim=8).fit(encoder.encode(TEXTS * 5))
     write_onnx(encoder, tmp_path, TEXTS)
     vectors = run(tmp_path / GRAPH_FILE, encoder.tokenizer, TEXTS)
+    inputs = encoder.templates.batch(encoder.templates.tokens_of(TEXTS, encoder.max_length))
+    graph = onnxruntime.InferenceSession(tmp_path / GRAPH_FILE, providers=["CPUExecutionProvider"])
+    (states,) = graph.run(["last_hidden_state"], {name: x.numpy() for name, x in inputs.items()})
+    expected = encoder.backbone(**inputs).last_hidden_state.detach()
+    kept = inputs["attention_mask"] == 1
+    torch.testing.assert_close(torch.from_numpy(states)[kept], expected[kept], atol=1e-4, rtol=0)
     assert vectors.shape == (len(TEXTS), 8)
     torch.testing.assert_close(vectors, encoder.encode(TEXTS), atol=1e-4, rtol=0)
     np.testing.assert_allclose(vectors.norm(dim=1), 1, atol=1e-5)
