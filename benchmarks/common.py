@@ -23,7 +23,7 @@ from transformers import PreTrainedConfig
 from simcse_pl.data import sample
 from simcse_pl.data.rows import Row, read_rows
 from simcse_pl.data.sample import gensim_sample
-from simcse_pl.lab.figures import COLOURS, STYLE, WIDTH, figure_files
+from simcse_pl.lab.style import COLOURS, STYLE, WIDTH, figure_files
 from simcse_pl.speed.onednn import OneDNNLinear
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.processes import onednn_is_faster

@@ -8,7 +8,7 @@ import pandas as pd
 from rich.text import Text
 
 from simcse_pl.results import CURVES, TrainingRun, by_file, decimals, factor, heading, scale_note
-from simcse_pl.runs import CURVES_FILE, RESULTS_FILE
+from simcse_pl.runs import CURVES_FIGURE, CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.tables import Table
 
 
@@ -40,7 +40,8 @@ def run_table(run: TrainingRun) -> Table:
 
 def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
     """Return the time of a run, the paths of its files and `dashboards`, and code to use its encoder; never wrapped."""
-    places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "results": RESULTS_FILE}
+    places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "figure": CURVES_FIGURE}
+    places["results"] = RESULTS_FILE
     where = [f"{what:<13}{folder / path}" for what, path in places.items() if (folder / path).exists()]
     where += [f"{'W&B':<13}{place}" for place in dashboards]
     code = f'from simcse_pl import SimCSE; vectors = SimCSE("{folder / "encoder"}").encode(["A sentence."])'

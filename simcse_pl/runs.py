@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 RESULTS_FILE = "results.json"
 CURVES_FILE = "metrics.csv"
+CURVES_FIGURE = "curves.png"
 WANDB_FILE = "wandb_run.json"  # the id of the folder's W&B run
 RESOLVED_CONFIG = Path("config") / "resolved.yaml"  # config.yaml with all interpolations resolved
 OF_TWO_GROUPS = ("setting/model", "method/model", "size/sweep")  # what the choices of two groups have together
@@ -26,6 +27,12 @@ def job_folders(folder: Path) -> list[Path]:
 def run_label(folder: Path) -> str:
     """Return the default label of a run: the last two parts of its path."""
     return "/".join(folder.absolute().parts[-2:])
+
+
+def encoder_label(name: str) -> str:
+    """Return the default label of an encoder: that of the run which saved it, or its name."""
+    path = Path(name)
+    return run_label(path.parent) if path.name == "encoder" and path.is_dir() else name
 
 
 def describe_job(config: "DictConfig", hydra: Any) -> dict[str, Any]:

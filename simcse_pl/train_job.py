@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,6 +232,8 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
     """
     folder = Path(config.run_dir)
     write_json(folder / RESULTS_FILE, run.content())
+    with suppress(ModuleNotFoundError):  # matplotlib is not there
+        optional("lab.curves.save_curves")(folder, run)
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
     show(run_places(folder, time.monotonic() - started, dashboards))

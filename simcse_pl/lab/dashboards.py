@@ -22,9 +22,10 @@ from pytorch_lightning.loggers import WandbLogger
 from wandb.errors import CommError
 
 from simcse_pl.evaluation.results import Result, SuiteResults
-from simcse_pl.lab.figures import encoder_figures, figure_files
+from simcse_pl.lab.figures import encoder_figures
 from simcse_pl.lab.runs import differing, read_run
 from simcse_pl.lab.seed_groups import Sweep
+from simcse_pl.lab.style import figure_files
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.loggers import StepsDone, closing_run

@@ -26,7 +26,7 @@ from simcse_pl.lab.published import named_row
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
-from simcse_pl.runs import RESULTS_FILE, run_label
+from simcse_pl.runs import RESULTS_FILE, encoder_label
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, unit_vectors, with_prompt
@@ -216,9 +216,8 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
             fit: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["fit_columns", "fit_limit", "nli"]))
             settings["postprocess"] |= fit | {"fit_seed": config.seed}
         after = f"{postprocess.name} ({fit_on})"
-    path = Path(config.encoder)
     parts = [
-        run_label(path.parent) if path.name == "encoder" and path.is_dir() else config.encoder,  # short for a column
+        encoder_label(config.encoder),  # short for a column
         config.pooling,
         config.template and str(config.template),
         config.prompt_name and f"prompt {config.prompt_name}",

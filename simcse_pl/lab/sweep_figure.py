@@ -1,16 +1,18 @@
-"""The figure of a sweep: scores on dev by the varied option, with published ones in a panel beside them."""
+"""Figures of scores: of a sweep on dev, with published ones in a panel beside them; of encoders on own data."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simcse_pl.lab.figures import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
+from simcse_pl.evaluation.results import Result
 from simcse_pl.lab.published import Ablation
 from simcse_pl.lab.seed_groups import CONFIDENCE, Sweep, differences, margin
+from simcse_pl.lab.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
+from simcse_pl.results import factor, heading
 from simcse_pl.utils.text import as_number
 
 _SHARED_WIDTH = 110  # characters of the line above the panels
@@ -31,7 +33,21 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
     if paper and paper.rows and sweep.has_rows and sweep.comparable:
         panels[f"paper, dev ({sweep.score_name})"] = _papers(sweep, paper)
-    return _panels(panels, sweep.given, paper.varied if paper and sweep.has_rows else "")
+    return _panels(panels, sweep.given, paper.varied if paper and sweep.has_rows else "", "bars: standard deviation")
+
+
+@matplotlib.rc_context(STYLE)
+def own_data_figure(results: Sequence[Result]) -> Figure | None:
+    """Draw the metrics on own data, with a point per encoder; None for fewer than two encoders."""
+    measured = {result.label: result.own.metrics for result in results if result.own}
+    if len(measured) < 2:
+        return None
+    points = pd.DataFrame(
+        {"name": heading(metric, direction=True), "series": label, "mean": factor(metric) * value, "of": factor(metric)}
+        for label, metrics in measured.items()
+        for metric, value in metrics.items()
+    )
+    return _panels({f"score{' x 100' * (of == 100)}": own for of, own in points.groupby("of", sort=False)}, "")
 
 
 def _measured(sweep: Sweep) -> pd.DataFrame:
@@ -89,13 +105,14 @@ def _of_methods(sweep: Sweep) -> Figure | None:
     return figure
 
 
-def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") -> Figure:
+def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "", bars: str | None = None) -> Figure:
     """Draw panels side by side, by the label of their axis, with a line per name of what is varied.
 
-    The options that were given to all jobs are above them.
+    The options that were given to all jobs are above them. `bars` says in the legend what the error bars are.
     """
     drawn = list(panels.values())
-    names = list(dict.fromkeys(name for points in reversed(drawn) for name in points["name"]))  # in the paper's order
+    longest_first = sorted(drawn, key=len, reverse=True)  # the paper's, which has its rows in order
+    names = list(dict.fromkeys(name for points in longest_first for name in points["name"]))
     if all(as_number(name.partition("=")[2]) is not None for name in names):
         names.sort(key=lambda name: float(name.partition("=")[2]))
     series = [points["series"].nunique() for points in drawn]
@@ -111,8 +128,9 @@ def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "") ->
     grid[0].set_ylabel(varied)
     grid[0].set_yticks(range(len(names)), [textwrap.fill(name, LEGEND_WIDTH) for name in names])
     grid[0].set_ylim(len(names) - 0.5, -0.5)
-    if sum(series) > 1:
-        figure.legend(loc="outside lower center", ncols=2)
+    of_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)
+    if sum(series) > 1 or of_seeds:
+        figure.legend(loc="outside lower center", ncols=2, title=bars if of_seeds else None)
     return figure
 
 
@@ -127,4 +145,5 @@ def _draw(axes: Axes, points: pd.DataFrame) -> None:
         bars.lines[0].set(markersize=5, markerfacecolor=face)
         if "seeds" in series:
             dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
-            axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3)
+            label = "" if number or dots.empty else "one seed"  # once in the legend
+            axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3, label=label)

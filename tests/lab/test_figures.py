@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from simcse_pl.lab.figures import STYLE, encoder_plane, figure_files, run_plane, similarity_densities, spectra
+from simcse_pl.lab.figures import encoder_plane, run_plane, similarity_densities, spectra
 from simcse_pl.lab.runs import read
+from simcse_pl.lab.style import STYLE, figure_files
 from tests.lab.invented import make_result
 
 
