@@ -1,6 +1,7 @@
 """Tables of scores x 100, with the paper's rows where they are known; of geometry, neighbours and own data."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 
@@ -57,7 +58,7 @@ def sts_table(results: Sequence[Result], aggregation: Aggregation = "all", metri
     splits = " and ".join(sorted({s.split for r in results for s in r.sts})) or "test"
     title = f"STS, {splits}: {metric.capitalize()} x 100, {_AGGREGATIONS[aggregation]}, no regressor"
     pairs = [{_column(s): s.pairs for s in r.sts} for r in results]
-    return Table(name, title, frame, notes=_sizes("pairs", pairs, frame))
+    return Table(name, title, frame, notes=_sizes("pairs", pairs, frame), best="column")
 
 
 def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | None:
@@ -84,8 +85,8 @@ def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | 
     rows = [{task.task: task.rows for task in scored} for scored in measured.values()]
     notes += _sizes("rows", rows, frame)
     if probing:
-        return Table("probing", "Probing: accuracy x 100", frame, notes=notes)
-    return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes)
+        return Table("probing", "Probing: accuracy x 100", frame, notes=notes, best="column")
+    return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes, best="column")
 
 
 def benchmark_table(results: Sequence[Result]) -> Table | None:
@@ -102,7 +103,7 @@ def benchmark_table(results: Sequence[Result]) -> Table | None:
         types = frame.groupby(level="type").agg(lambda scores: scores.mean(skipna=False))
         frame.loc["mean of tasks", "", ""] = frame.mean(skipna=False)
         frame.loc["mean of types", "", ""] = types.mean(skipna=False)
-    return Table("mteb", "MTEB: main score x 100", frame.reset_index())
+    return Table("mteb", "MTEB: main score x 100", frame.reset_index(), best="row")
 
 
 def shared_tasks(scores: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
@@ -204,7 +205,10 @@ def retrieval_table(results: Sequence[Result]) -> Table | None:
         parts.append(part)
     if not parts:
         return None
-    corpora = {label: f"{retrieval.corpus}: {retrieval.sentences} sentences" for label, retrieval in searched.items()}
+    corpora = {
+        label: f"{Path(retrieval.corpus).name}: {retrieval.sentences} sentences"
+        for label, retrieval in searched.items()
+    }
     where, notes = _in_common(corpora, " in ")
     return Table("retrieval", f"The nearest sentences{where}", pd.concat(parts, ignore_index=True), notes=notes)
 
@@ -221,7 +225,7 @@ def own_data_table(results: Sequence[Result]) -> Table | None:
     frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)
     where, notes = _in_common({label: data.data for label, data in measured.items()})
     scale = scale_note(*metrics)
-    return Table("own_data", f"Own data{where}" + f" ({scale})" * bool(scale), frame, digits, notes)
+    return Table("own_data", f"Own data{where}" + f" ({scale})" * bool(scale), frame, digits, notes, best="column")
 
 
 def _in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:

@@ -1,5 +1,6 @@
 """A table that can be printed, and written as Markdown, CSV and LaTeX."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +12,12 @@ from rich.text import Text
 
 _MISSING = "–"
 _NAMES = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater"}
-_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()})
+_SIGNS = {"±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "×": r"$\times$", "–": "--", "…": r"\dots{}"}
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()} | _SIGNS
+)
+_STAR = "* "  # before a cell that is the best
+_MINUS = re.compile(r"(?<![\w.-])-(?=[\d.])")
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(14, 32), *range(127, 160))}  # terminals obey them
 
 
@@ -25,6 +31,7 @@ class Table:
     decimals: int | Mapping[str, int] = 2  # shown, for all columns of numbers or by column
     notes: list[str] = field(default_factory=list)
     cells: pd.DataFrame | None = None  # what is shown, if it is not the frame with rounded numbers
+    best: Literal["column", "row"] | None = None  # in bold in LaTeX: the highest number of each column or of each row
 
     def numeric(self, column: str) -> bool:
         """Return whether a column contains numbers."""
@@ -66,8 +73,10 @@ class Table:
         return str(self.frame.to_csv(index=False))
 
     def latex(self) -> str:
-        """Return a table environment, which needs booktabs, below the notes as comments."""
-        shown = self.shown().map(_latex)
+        """Return a table environment, which needs booktabs, below the notes as comments. The best cells are bold."""
+        shown, bold = self.shown(), self._bold()
+        shown = shown.map(lambda cell: _MINUS.sub("$-$", _latex(cell.removeprefix(_STAR))))
+        shown = shown.where(~bold, "\\textbf{" + shown + "}")
         numeric = [self.numeric(column) for column in shown]
         columns = ["r" if number else "l" for number in numeric]
         if not any(numeric):  # columns of sentences wrap
@@ -76,7 +85,24 @@ class Table:
         caption, label = _latex(self.title), f"tab:{self.name}"
         options = {"hrules": True, "column_format": "".join(columns), "position_float": "centering"}
         table = shown.style.hide(axis="index").to_latex(caption=caption, label=label, **options)
-        return "".join(f"% {_one_line(note)}\n" for note in self.notes) + str(table)
+        return "".join(f"% {_one_line(note).replace('*: ', 'bold: ')}\n" for note in self.notes) + str(table)
+
+    def _bold(self) -> pd.DataFrame:
+        """Return which cells are the best: those with a star, or the numbers that are highest as they are shown.
+
+        A number that is alone in its column or row is not the best, and below ↓ the lowest is.
+        """
+        shown = self.shown()
+        if self.best is None:
+            return shown.map(lambda cell: cell.startswith(_STAR))
+        numbers = shown[[name for name in shown if self.numeric(name)]].apply(pd.to_numeric, errors="coerce")
+        numbers *= [-1 if name.endswith("↓") else 1 for name in numbers]
+        if self.best == "row":
+            numbers = numbers.T
+        files = self.frame["file"] if "file" in self.frame else pd.Series(0, numbers.index)
+        groups = numbers.groupby(files)
+        best = numbers.eq(groups.transform("max")) & (groups.transform("count") > 1)
+        return (best.T if self.best == "row" else best).reindex(columns=shown.columns, fill_value=False)
 
     def files(self) -> dict[str, bytes]:
         """Return the content of each file by its name."""

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import sys
 from dataclasses import replace
 
@@ -74,7 +75,23 @@ def test_latex_is_a_booktabs_table_with_special_characters_escaped(table):
     for expected in (
         r"\caption{STS\_x 100 \%}",
         r"\begin{tabular}{lrrr}",
-        r"a\_b \& 50 \% | \{x\} & 61.19 & – & 1379 \\",
-        r"\textasciitilde{} \textbackslash{} \textasciicircum{} \# \$ \textless{}\textgreater{} & 0.33 & 0.1235 & – \\",
+        r"a\_b \& 50 \% | \{x\} & 61.19 & -- & 1379 \\",
+        r"\textasciitilde{} \textbackslash{} \textasciicircum{} \# \$ \textless{}\textgreater{} & 0.33 & 0.1235 & --",
     ):
         assert expected in text
+
+
+def test_latex_has_the_best_of_each_column_or_row_in_bold_and_signs_of_mathematics():
+    frame = pd.DataFrame({"encoder": ["x-1", "y"], "loss ↓": [-1.234, -1.236], "mrr ↑": [0.5, math.nan], "a": 1.0})
+    table = Table("t", "t", frame, best="column")
+    assert r"x-1 & $-$1.23 & 0.50 & \textbf{1.00} \\" in table.latex()
+    assert r"encoder & loss $\downarrow$ & mrr $\uparrow$ & a \\" in table.latex()
+    assert r"y & \textbf{$-$1.24} & -- & \textbf{1.00} \\" in table.latex()
+    rows = replace(table, frame=frame.drop(columns="loss ↓"), best="row").latex()
+    assert r"x-1 & 0.50 & \textbf{1.00} \\" in rows and "y & -- & 1.00" in rows
+    by_file = replace(table, frame=frame.assign(file=["de", "en"]))
+    assert "textbf" not in by_file.latex() and "textbf" not in replace(table, best=None).latex()
+    cells = pd.DataFrame({"dev": ["* 81.60 ± 0.27 (5)", "+1.33 [-0.10, +2.77]"]})
+    of_seeds = Table("t", "t", pd.DataFrame({"dev": [81.6, 80.0]}), cells=cells, notes=["seeds; *: best"]).latex()
+    assert r"\textbf{81.60 $\pm$ 0.27 (5)}" in of_seeds and "+1.33 [$-$0.10, +2.77]" in of_seeds
+    assert of_seeds.startswith("% seeds; bold: best\n")
