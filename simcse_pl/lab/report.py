@@ -6,36 +6,47 @@ from dataclasses import replace
 from pathlib import Path
 
 from simcse_pl.evaluation.results import AGGREGATIONS, Aggregation, Result
+from simcse_pl.lab.curves import curves_figure
 from simcse_pl.lab.figures import encoder_figures, save
-from simcse_pl.lab.runs import is_sweep, read, read_results
+from simcse_pl.lab.runs import is_sweep, read, read_curves, read_results
 from simcse_pl.lab.seed_groups import Sweep, read_sweeps
-from simcse_pl.lab.sweep_figure import sweep_figure
+from simcse_pl.lab.sweep_figure import own_data_figure, sweep_figure
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.run_table import run_table
-from simcse_pl.runs import CURVES_FILE
+from simcse_pl.runs import CURVES_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import show
 
 
 def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> list[Sweep]:
-    """Save tables and figures of pairs of a label and a folder, print tables and names of files, and return sweeps."""
-    sweeps = {label: folder for label, folder in folders if is_sweep(folder)}
+    """Save tables and figures of pairs of a label and a folder, print tables and names of files, and return sweeps.
+
+    Several runs and sweeps are compared in one table and one figure, unless they repeat tables of the paper.
+    """
     single = [(label, folder, read(folder)) for label, folder in folders if not is_sweep(folder)]
-    results = [result.model_copy(update={"label": label}) for label, _, result in single if isinstance(result, Result)]
-    runs = [(folder, replace(run, label=label)) for label, folder, run in single if not isinstance(run, Result)]
-    tables = encoder_tables(results, aggregation)
-    figures = encoder_figures(results, [run for _, run in runs], aggregation)
-    for number, (folder, run) in enumerate(runs, 1):
-        if results_of_run := read_results(Path(folder)):
-            table = run_table(results_of_run)
-            tables.append(replace(table, name=f"run_{number}", title=f"{run.label}: {table.title}"))
-    compared = read_sweeps(sweeps)
+    encoders = [one.model_copy(update={"label": label}) for label, _, one in single if isinstance(one, Result)]
+    paths = [replace(one, label=label) for label, _, one in single if not isinstance(one, Result)]
+    of_runs = {folder: read_results(Path(folder)) for _, folder, one in single if not isinstance(one, Result)}
+    runs = {folder: run for folder, run in of_runs.items() if run}  # without unfinished ones
+    trained = {label: folder for label, folder in folders if is_sweep(folder) or folder in runs}
+    curves = {label: read_curves(Path(folder)) for label, folder in trained.items() if folder in runs}
+    tables = encoder_tables(encoders, aggregation)
+    figures = encoder_figures(encoders, paths, aggregation)
+    further = {
+        "curves": curves_figure(curves, {label: runs[trained[label]] for label in curves}),
+        "own_data": own_data_figure(encoders),
+    }
+    compared = read_sweeps(trained) if len(trained) > len(runs) or len(runs) > 1 else []
     for number, sweep in enumerate(compared, 1):
-        name = "sweep" if len(compared) == 1 else f"sweep_{number}"
+        name = "comparison" if sweep.compares_folders else "sweep"
+        name += f"_{number}" * (len(compared) > 1)
         tables.append(sweep_table(sweep, name))
-        if figure := sweep_figure(sweep):
-            figures[name] = figure
+        further[name] = sweep_figure(sweep)
+    for label, folder in trained.items() if not compared else ():
+        table = run_table(runs[folder])
+        tables.append(replace(table, title=f"{label}: {table.title}"))
+    figures |= {name: figure for name, figure in further.items() if figure}
     files = save(output, tables, figures)
     for table in tables:
         show(table.printed())
@@ -44,8 +55,8 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
 
 
 def default_label(folder: str) -> str:
-    """Return the label of an evaluation, the last two parts of the path of a run, or the path of a sweep."""
-    return folder if is_sweep(folder) else read(folder).label
+    """Return the label of an evaluation, or the last two parts of the path of a run or a sweep."""
+    return run_label(Path(folder)) if is_sweep(folder) else read(folder).label
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     labels = arguments.labels or [default_label(folder) for folder in arguments.folders]
-    is_run = [(Path(folder) / CURVES_FILE).is_file() for folder in arguments.folders]
-    if len(labels) != len(is_run) or len({*zip(labels, is_run, strict=True)}) < len(labels):
+    trained = [is_sweep(folder) or (Path(folder) / CURVES_FILE).is_file() for folder in arguments.folders]
+    if len(labels) != len(trained) or len({*zip(labels, trained, strict=True)}) < len(labels):
         given = ", ".join(labels)
         raise UserError(f"labels are {given}: give one per folder by --labels, and each encoder, run or sweep its own")
     folders = list(zip(labels, arguments.folders, strict=True))

@@ -12,13 +12,13 @@ from scipy.stats import t
 from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.lab.runs import Job, differing, keys_of, read_job
+from simcse_pl.lab.runs import Job, differing, is_sweep, keys_of, read_job
 from simcse_pl.lab.tables import shared_tasks
-from simcse_pl.results import SPEARMAN, Place, TrainingRun, decimals, score_name
+from simcse_pl.results import CURVES, SPEARMAN, Place, TrainingRun, decimals, factor, score_name
 from simcse_pl.runs import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text import without_folders
 
-SCORES = ("dev", "test", "sts", "alignment", "uniformity", "transfer")
 ROW = "sweep.row"
 CONFIDENCE = 0.95  # of intervals
 METHOD = "method"
@@ -30,15 +30,15 @@ _OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints"
 class Sweep:
     """Jobs that are compared with each other, at least one of which has results, in groups.
 
-    `runs` has a row per finished job, by its name: `row` (spelled as in the paper; empty without rows), `column`,
-    `options`, `seed`, `setting`, and SCORES: correlations and shares x 100, NaN if not measured. dev and test are the
-    monitored metric.
+    `runs` has a row per finished job, by its name: `row` (spelled as in the paper, or the label of the folder if
+    several are compared; otherwise empty), `column`, `options`, `seed`, `setting`, and `scores`: correlations and
+    shares x 100, NaN if not measured. dev and test are the monitored metric.
 
-    `groups` has a row per group: `label`, `keys`, and for each of SCORES the mean `X`, `X std` (the sample standard
+    `groups` has a row per group: `label`, `keys`, and for each of `scores` the mean `X`, `X std` (the sample standard
     deviation) and `X n`. With rows of the paper, it has all of its rows in its order; of methods, SimCSE first.
     """
 
-    label: str
+    label: str  # of the folders
     table: str | None
     size: str | None
     jobs: list[Job]  # in the order of their numbers
@@ -47,6 +47,7 @@ class Sweep:
     keys: list[str]  # the columns of `runs` that distinguish the groups
     runs: pd.DataFrame
     groups: pd.DataFrame
+    scores: list[str]  # dev, test, sts, the other metrics on dev, transfer
     tasks: Mapping[str, list[str]]  # of `sts` and `transfer`: those that all runs with scores of some of them have
 
     @property
@@ -71,7 +72,8 @@ class Sweep:
         jobs = [job for job in self.jobs if job.run]
         values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
         same = {name: of_jobs.pop() for name, of_jobs in values.items() if len(of_jobs) == 1 and name not in _IN_TITLES}
-        return " ".join(f"{name}={value}" for name, value in same.items() if name.partition(".")[0] not in _OF_LOGS)
+        shown = {name: without_folders(value) for name, value in same.items()}
+        return " ".join(f"{name}={value}" for name, value in shown.items() if name.partition(".")[0] not in _OF_LOGS)
 
     @property
     def score_name(self) -> str:
@@ -94,6 +96,11 @@ class Sweep:
         return bool(self.groups["row"].any())
 
     @property
+    def compares_folders(self) -> bool:
+        """Whether the rows are the labels of folders."""
+        return self.has_rows and not self.table
+
+    @property
     def compares_methods(self) -> bool:
         """Whether the groups are of several methods."""
         return METHOD in self.options
@@ -106,7 +113,9 @@ class Sweep:
 
 
 def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
-    """Read Hydra's multirun folders. Jobs of several folders with the same table and size form one sweep.
+    """Read folders of multiruns or of single runs. Those with the same table and size form one sweep.
+
+    So do those of no table with the same monitored metric. They are compared: their labels are the rows.
 
     Args:
         folders: paths by label. With several, the label of its folder precedes a job's name.
@@ -114,26 +123,35 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
     Raises:
         UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
     """
-    sweeps: dict[tuple[str | None, ...], tuple[str, Place, list[Job]]] = {}
+    sweeps: dict[tuple[str | None, ...], tuple[Place, list[tuple[str, Job]]]] = {}
     for label, path in folders.items():
-        prefix = f"{label}/" if len(folders) > 1 else ""
+        prefix, single = f"{label}/" if len(folders) > 1 else "", not is_sweep(path)
         jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
+        jobs = [read_job(Path(path), label)] if single else jobs
         first = next((job.run for job in jobs if job.run), None)
         if first is None:
             raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
             place = (job.run or first).sweep or Place()
-            key = (place.table, place.size) if place.table else (label,)
-            sweeps.setdefault(key, (label, place, []))[2].append(job)
+            key = (place.table, place.size) if place.table else (None, first.monitor)
+            sweeps.setdefault(key, (place, []))[1].append((label, job))
     return [_grouped(*sweep) for sweep in sweeps.values()]
 
 
-def _grouped(label: str, place: Place, jobs: list[Job]) -> Sweep:
+def _grouped(place: Place, labelled: list[tuple[str, Job]]) -> Sweep:
     """Group the finished jobs of a sweep by row, column and the other options that differ."""
+    labels, jobs = list(dict.fromkeys(label for label, _ in labelled)), [job for _, job in labelled]
     finished = [job for job in jobs if job.run]
     paper = ablation(place.table) if place.table else None
     options = [name for name in differing(finished) if name not in ("seed", ROW)]
-    runs = pd.DataFrame([_described(job, options, paper) for job in finished], index=[job.name for job in finished])
+    results = [job.run for job in finished if job.run]
+    left_out = {*CURVES, *(run.monitor for run in results)}
+    others = [name for name in keys_of(run.before or run.best for run in results) if name not in left_out]
+    others = [name for name in others if "/" not in name]  # no metrics of single files
+    described = [_described(job, options, paper, others) for job in finished]
+    runs = pd.DataFrame(described, index=[job.name for job in finished])
+    if not place.table and len(labels) > 1:
+        runs["row"] = [label for label, job in labelled if job.run]
     tasks: dict[str, list[str]] = {}
     for score, name, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
         scores = pd.DataFrame([getattr(job.run, name) for job in finished], index=runs.index, dtype=float)
@@ -146,23 +164,24 @@ def _grouped(label: str, place: Place, jobs: list[Job]) -> Sweep:
     if METHOD in options:
         keys += ["setting"] * ("setting" not in keys)
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
-    groups = _over_seeds(runs, keys)
+    scores = ["dev", "test", "sts", *others, "transfer"]
+    groups = _over_seeds(runs, keys, scores)
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
-    return Sweep(label, place.table, place.size, jobs, paper, options, keys, runs, groups, tasks)
+    return Sweep(", ".join(labels), place.table, place.size, jobs, paper, options, keys, runs, groups, scores, tasks)
 
 
-def _over_seeds(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return a row per group, with the mean, the standard deviation and the number of each of SCORES."""
+def _over_seeds(runs: pd.DataFrame, keys: list[str], scores: list[str]) -> pd.DataFrame:
+    """Return a row per group, with the mean, the standard deviation and the number of each score."""
     grouped = runs.groupby(keys, sort=False)
-    scores = grouped[[*SCORES]].agg(["mean", "std", "count"])
+    means = grouped[scores].agg(["mean", "std", "count"])
     endings = {"mean": "", "std": " std", "count": " n"}
-    scores.columns = pd.Index([f"{score}{endings[kind]}" for score, kind in scores.columns])
-    return scores.join(grouped[["is_baseline", "published", "published difference"]].first()).reset_index()
+    means.columns = pd.Index([f"{score}{endings[kind]}" for score, kind in means.columns])
+    return means.join(grouped[["is_baseline", "published", "published difference"]].first()).reset_index()
 
 
-def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict[str, Any]:
+def _described(job: Job, options: Sequence[str], paper: Ablation | None, metrics: Sequence[str]) -> dict[str, Any]:
     """Return what distinguishes a job from others, and its scores except those of test tasks."""
     run = job.run
     assert run is not None
@@ -185,8 +204,7 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None) -> dict
         "published model": published.model if published else None,
         "dev": run.score(run.best),
         "test": run.score(run.test),
-        "alignment": run.best.get("alignment", math.nan),
-        "uniformity": run.best.get("uniformity", math.nan),
+        **{name: factor(name) * run.best.get(name, math.nan) for name in metrics},
     }
 
 
@@ -202,7 +220,7 @@ def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
     ]
     ours = pd.DataFrame(cells, columns=["row", "column"]).merge(groups, how="left")
     groups = pd.concat([ours, groups[~groups["row"].isin(paper.rows)]], ignore_index=True)
-    counts = [f"{score} n" for score in SCORES]
+    counts = [name for name in groups if name.endswith(" n")]
     groups[counts] = groups[counts].fillna(0).astype(int)
     return groups
 
@@ -223,7 +241,7 @@ def margin(differences: pd.Series) -> float:
 
 
 def differences(sweep: Sweep, score: str) -> list[pd.Series]:
-    """Return the differences of one of SCORES between each group and SimCSE by seed, in the order of the groups.
+    """Return the differences of one of `scores` between each group and SimCSE by seed, in the order of the groups.
 
     SimCSE is that of the same setting and with the same other options. There are no seeds if SimCSE is not in the
     sweep, or if the group is SimCSE.

@@ -1,6 +1,5 @@
 """The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -10,12 +9,14 @@ from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, paper_file
 from simcse_pl.lab.runs import differing
-from simcse_pl.lab.seed_groups import CONFIDENCE, METHOD, SCORES, Sweep, differences, margin
+from simcse_pl.lab.seed_groups import CONFIDENCE, METHOD, Sweep, differences, margin
 from simcse_pl.lab.tables import failure_notes
+from simcse_pl.results import decimals, scale_note
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.text import without_folders
 
 _OF_METHODS = ("dev", "test", "sts")  # the others have no room beside the differences
-_DECIMALS = {"alignment": 3, "uniformity": 3, "sts": 2, "transfer": 2, "paper": 1, "paper,": 1, "published": 2}
+_DECIMALS = {"sts": 2, "transfer": 2, "paper": 1, "paper,": 1, "published": 2}
 
 
 def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
@@ -26,14 +27,16 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
     """
     scores = sweep.groups
     frame = _labels(sweep)
-    for score in _OF_METHODS if sweep.compares_methods else SCORES:
+    for score in _OF_METHODS if sweep.compares_methods else sweep.scores:
         if score == "dev" or scores[f"{score} n"].any():
             frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
             if sweep.compares_methods and score != "test":
                 frame = frame.join(_differences(sweep, score))
         if sweep.paper and sweep.comparable:
             frame = frame.join(_papers_figures(sweep, score))
-    digits = {name: 0 if name.endswith(" n") else _DECIMALS.get(name.split(" ")[0], sweep.decimals) for name in frame}
+    known = dict.fromkeys(("dev", "test", "difference"), sweep.decimals) | _DECIMALS
+    kinds = {name: name.split(" ")[0] for name in frame}
+    digits = {name: known.get(kind, decimals(kind)) * (not name.endswith(" n")) for name, kind in kinds.items()}
     table = Table(name, f"{sweep.title}: {sweep.score_name}", frame, digits, sweep_notes(sweep))
     return replace(table, frame=frame.assign(given=sweep.given), cells=_with_spread(sweep, table))
 
@@ -69,7 +72,7 @@ def _labels(sweep: Sweep) -> pd.DataFrame:
     scores = sweep.groups
     frame = pd.DataFrame(index=scores.index)
     if sweep.has_rows:
-        frame[sweep.paper.varied if sweep.paper else "row"] = scores["row"]
+        frame[sweep.paper.varied if sweep.paper else "row" if sweep.table else "run"] = scores["row"]
     if scores["column"].nunique() > 1:
         frame["setting"] = scores["column"]
     frame[sweep.options] = scores[sweep.options]
@@ -127,6 +130,8 @@ def _scores(sweep: Sweep) -> Iterator[str]:
     best = "" if sweep.compares_methods else "; *: best on dev"
     selects = f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint"
     yield f"{selects}; mean ± sample standard deviation (seeds){best}"
+    if scale := scale_note(*sweep.scores[3:-1]):
+        yield f"other metrics: on dev ({scale})"
     if tasks := sweep.tasks["sts"]:
         yield f"sts: mean Spearman x 100 on test of {_tasks(tasks, STS_TASKS)}"
     if tasks := sweep.tasks["transfer"]:
@@ -162,8 +167,7 @@ def _without_results(sweep: Sweep) -> Iterator[str]:
 def _facts(sweep: Sweep) -> str:
     """Return what was trained, on which data, and for how long; without results of a fact, it is left out."""
     runs = sweep.results
-    # without absolute folders; older results have no files, only the choice of the group
-    data = [re.sub(r"(?<!\S)/[^;]*/", "", run.settings.get("data", "")) or run.choices.get("data") for run in runs]
+    data = [without_folders(run.settings.get("data", "")) or run.choices.get("data") for run in runs]  # of older ones
     before = pd.Series([run.score(run.before) for run in runs]).agg(["min", "max"]).dropna()
     facts = {
         "model": _or(run.choices.get("model") for run in runs),

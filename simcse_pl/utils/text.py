@@ -28,6 +28,11 @@ def as_number(value: str | float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def without_folders(text: str) -> str:
+    """Return a text without the folders of absolute paths, which say nothing on other machines."""
+    return re.sub(r"(?<![\w./:])~?/(?:[^\n/,\];]+/)+", "", text)
+
+
 class Neighbour(NamedTuple):
     """A sentence of the corpus and its cosine similarity with the query, rounded to 6 digits."""
 

@@ -2,7 +2,63 @@
 
 import json
 
-from tests.lab.invented import BERT, job, make_report
+import numpy as np
+import pandas as pd
+import pytest
+
+from simcse_pl.lab.seed_groups import read_sweeps
+from simcse_pl.lab.sweep_figure import own_data_figure, sweep_figure
+from tests.lab.invented import BERT, job, make_report, make_result
+
+MRR = {"a": [0.5, 0.6], "b": [0.7, 0.75, 0.8], "c": [0.65]}  # of seeds
+
+
+@pytest.fixture
+def retrieval(write_sweep, write_run):
+    """The folders of two sweeps over seeds, one of which varies an option that names a file, and of a single run."""
+
+    def of(mrr, seed, **options):
+        scores = {"mrr": mrr, "recall@5": mrr + 0.1, "trace": 9.0, "de/recall@5": 0.5}
+        about = {"monitor": "mrr", "before": scores, "best": scores, "test": scores, "validation": "queries.tsv"}
+        return job(mrr, seed=seed, options={"data.train": "/home/me/my data/pairs.csv", **options}, **about)
+
+    folders = {"c": write_run("c")}
+    for name, options in (("a", {}), ("b", {"method": "gist"})):
+        folders[name] = write_sweep(name, *(of(mrr, seed, **options) for seed, mrr in enumerate(MRR[name])))
+    about, scores = of(*MRR["c"], 0)
+    (folders["c"] / "results.json").write_text(json.dumps(about | {"sweep": None} | scores))
+    return [folders[name] for name in MRR]
+
+
+def test_sweeps_and_runs_are_rows_of_one_table_and_one_figure(command, retrieval, tmp_path):
+    out = command("report", *retrieval, "--labels", *MRR, "--output", tmp_path / "report").out
+    assert "a, b, c: mrr x 100" in out and "other metrics: on dev (recall x 100)" in out and "/home/me" not in out
+    files = {file.name for file in (tmp_path / "report").iterdir()}
+    drawn = {f"{name}.{ending}" for name in ("comparison", "curves", "training_paths") for ending in ("png", "svg")}
+    assert files == {"comparison.md", "comparison.csv", "comparison.tex", *drawn}
+    table = pd.read_csv(tmp_path / "report" / "comparison.csv")
+    assert table["run"].tolist() == [*MRR] and "method" not in table and "de/recall@5" not in table
+    for score, more in (("dev", 0), ("test", 0), ("recall@5", 0.1)):
+        np.testing.assert_allclose(table[score], [100 * (np.mean(own) + more) for own in MRR.values()])
+        np.testing.assert_allclose(table[f"{score} std"][:2], [100 * np.std(MRR[name], ddof=1) for name in "ab"])
+    (sweep,) = read_sweeps(dict(zip(MRR, retrieval, strict=True)))
+    figure = sweep_figure(sweep)
+    (axes,) = figure.axes
+    seeds = [line for line in axes.lines if line.get_marker() == "."]
+    np.testing.assert_allclose(seeds[0].get_xdata().astype(float), [100 * mrr for name in "ab" for mrr in MRR[name]])
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*MRR]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one seed", "measured"]
+    assert figure.get_suptitle() == "given: data.train=pairs.csv"
+
+
+def test_metrics_on_own_data_have_a_point_per_encoder():
+    scores = {"x": {"mrr": 0.5, "alignment": 0.25}, "y": {"mrr": 0.75, "alignment": 0.125}}
+    results = [make_result(label, own={"data": "queries.tsv", "metrics": own}) for label, own in scores.items()]
+    shares, others = own_data_figure(results).axes
+    assert [tick.get_text() for tick in shares.get_yticklabels()] == ["mrr ↑", "alignment ↓"]
+    drawn = [container.lines[0].get_xdata().tolist() for axes in (shares, others) for container in axes.containers]
+    assert drawn == [[50], [75], [0.25], [0.125]]
+    assert own_data_figure(results[:1]) is None
 
 
 def test_encoders_runs_and_sweeps_have_tables_and_figures(command, write_sweep, write_results, write_run, tmp_path):
@@ -21,12 +77,13 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(command, write_sweep, 
     output = tmp_path / "report"
     files = {file.name for file in output.iterdir()}
     assert files == {*out.splitlines()[-1].removeprefix(f"in {output}: ").split(", ")}
-    assert {"sweep_1.md", "sweep_1.png", "sweep_2.csv", "sweep_2.svg", "sts.tex", "training_paths.svg"} <= files
-    assert "my grid: Spearman x 100" in out and "weighted by size" in out and "paper, Table B.3" in out
+    assert {"comparison_1.md", "comparison_1.png", "sweep_2.csv", "sweep_2.svg", "sts.tex", "curves.svg"} <= files
+    assert "my grid, my run: Spearman x 100" in out and "weighted by size" in out and "paper, Table B.3" in out
     assert "\nmine," in (output / "sts.csv").read_text()
     assert "my run" in (output / "training_paths.svg").read_text()
-    assert "| best, step 40 of 60 | dev " in (output / "run_1.md").read_text()
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
+    command("report", folders[3], *to)
+    assert "| best, step 40 of 60 | dev " in (output / "run.md").read_text()
     command("report", folders[0])  # a single one has its own
     assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
     assert "--wandb: no sweep among" in command("report", *to, folders[1], "--wandb", status=2).err

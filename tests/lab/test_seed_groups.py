@@ -36,7 +36,7 @@ def test_folders_with_the_same_table_and_size_are_one_sweep(write_sweep):
         "d": write_sweep("d", job(0.7)),
     }
     assert [(s.label, s.table, s.size, [j.name for j in s.jobs]) for s in read_sweeps(folders)] == [
-        ("a", "table_3_dropout", "mini", ["a/0", "a/1", "b/0"]),
+        ("a, b", "table_3_dropout", "mini", ["a/0", "a/1", "b/0"]),
         ("c", "table_3_dropout", "paper", ["c/0"]),
         ("d", None, None, ["d/0"]),
     ]
