@@ -48,6 +48,7 @@ NEEDS = {  # the word for it on the page, and the commands
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",
     "Ray": r"launcher=ray",
+    "browser": r"^simcse demo",
     "Wikipedia": r"wiki-latest",
     "logged in": r"^wandb (login|sync)|wandb.artifact|mode=auto|--wandb",
 }

@@ -25,6 +25,7 @@ COMMANDS = {
     "similarity": "print the cosine of two sentences, or of the pairs in a file",
     "index": "encode sentences once, for several searches",
     "search": "find the sentences of an index or a file that are nearest to a query",
+    "demo": "search with one encoder or two on a page in the browser",
     "mine": "find hard negatives for pairs",
     "synthesize": "make triplets from sentences by a language model",
     "merge": "average the weights of encoders, such as runs with several seeds",
