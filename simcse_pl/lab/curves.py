@@ -20,12 +20,8 @@ _FEW = 30  # points, which have markers
 def curves_figure(curves: Mapping[str, pd.DataFrame], runs: Mapping[str, TrainingRun]) -> Figure | None:
     """Draw the loss, the metric that chooses the checkpoint, alignment and uniformity, as far as they were logged.
 
-    Args:
-        curves: the rows of each run's metrics.csv, by the label of the run.
-        runs: the results of the same runs. A ring marks the checkpoint that was saved.
-
-    Returns:
-        A figure with a panel per curve, which all runs share; None without curves.
+    `curves` are the rows of metrics.csv, by the label of the run, and `runs` the results of the same runs. All share
+    the panels, one per curve. A ring marks the checkpoint that was saved. Return None without curves.
     """
     panels = {"train/loss": "training loss", "val/loss": "validation loss"}
     panels |= {logged(run.monitor): f"dev ({score_name(run.monitor, run.mode)})" for run in runs.values()}

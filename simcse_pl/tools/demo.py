@@ -55,15 +55,10 @@ def cosines(encoders: Encoders, first: str, second: str) -> Styler:
 
 
 def query_ranks(encoders: Encoders, rows: Sequence[Sequence[str]]) -> pd.DataFrame:
-    """Return the rank of each query's nearest answer, among the answers of all queries.
+    """Return the rank of each query's nearest answer among the answers of all queries, with a column per encoder.
 
-    Args:
-        encoders: one or two.
-        rows: a query and its answers. Rows with the same query are joined, and a query is not its own answer.
-
-    Returns:
-        A row per query: its rank in each encoder and, of two, the `change` from the first to the second. The first rows
-        have the largest change or, in one encoder, the worst rank.
+    `rows` have a query and its answers; a query is not its own answer. The first rows of the result have the largest
+    `change` from the first to the second encoder or, of a single encoder, the worst rank.
     """
     answers: dict[str, list[str]] = {}
     for query, *others in rows:

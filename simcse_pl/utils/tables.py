@@ -17,6 +17,7 @@ _LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()} | _SIGNS
 )
 _STAR = "* "  # before a cell that is the best
+_WIDE = 6  # columns; more do not fit on a page in LaTeX's usual size
 _MINUS = re.compile(r"(?<![\w.-])-(?=[\d.])")
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(14, 32), *range(127, 160))}  # terminals obey them
 
@@ -82,9 +83,11 @@ class Table:
         if not any(numeric):  # columns of sentences wrap
             columns[1:] = [f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"] * (len(numeric) - 1)
         shown.columns = [_latex(column) for column in shown]
-        caption, label = _latex(self.title), f"tab:{self.name}"
+        caption, label = _latex(self.title).replace(" x 100", r" $\times$ 100"), f"tab:{self.name}"
         options = {"hrules": True, "column_format": "".join(columns), "position_float": "centering"}
         table = shown.style.hide(axis="index").to_latex(caption=caption, label=label, **options)
+        if len(shown.columns) > _WIDE:
+            table = table.replace("\\centering\n", "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}\n", 1)
         return "".join(f"% {_one_line(note).replace('*: ', 'bold: ')}\n" for note in self.notes) + str(table)
 
     def _bold(self) -> pd.DataFrame:

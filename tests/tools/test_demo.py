@@ -71,7 +71,8 @@ def test_two_sentences_have_a_cosine_in_each_encoder(encoders):
     assert shown.to_numpy().tolist() == [[simcse.similarity(*SENTENCES[:2]) for simcse in encoders.values()]]
 
 
-def test_mistakes_are_one_line(command, encoder, sentences, write):
+def test_mistakes_are_one_line(command, encoder, write):
+    pytest.importorskip("gradio")
     assert "--dev: its rows should be a query" in command("demo", *encoder, "--dev", write(("a", "a")), status=2).err
     assert "no file" in command("demo", *encoder, "--sentences", "none.txt", status=2).err
 

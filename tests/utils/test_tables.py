@@ -94,4 +94,6 @@ def test_latex_has_the_best_of_each_column_or_row_in_bold_and_signs_of_mathemati
     cells = pd.DataFrame({"dev": ["* 81.60 ± 0.27 (5)", "+1.33 [-0.10, +2.77]"]})
     of_seeds = Table("t", "t", pd.DataFrame({"dev": [81.6, 80.0]}), cells=cells, notes=["seeds; *: best"]).latex()
     assert r"\textbf{81.60 $\pm$ 0.27 (5)}" in of_seeds and "+1.33 [$-$0.10, +2.77]" in of_seeds
-    assert of_seeds.startswith("% seeds; bold: best\n")
+    assert of_seeds.startswith("% seeds; bold: best\n") and "footnotesize" not in of_seeds
+    wide = Table("t", "mrr x 100", pd.DataFrame({str(number): [1.0] for number in range(7)})).latex()
+    assert r"\centering\footnotesize" in wide and r"\caption{mrr $\times$ 100}" in wide
