@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from simcse_pl.run_table import run_places, run_table
 from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished_job
 from simcse_pl.trainer import sharding
 from simcse_pl.utils.code import optional
-from simcse_pl.utils.errors import UserError, did_you_mean
+from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.processes import is_first_process
@@ -232,8 +232,12 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
     """
     folder = Path(config.run_dir)
     write_json(folder / RESULTS_FILE, run.content())
-    with suppress(ModuleNotFoundError):  # matplotlib is not there
+    try:
         optional("lab.curves.save_curves")(folder, run)
+    except ModuleNotFoundError:
+        pass  # matplotlib is not there
+    except Exception as error:  # the run has trained, and its results are written
+        log.warning("no figure of the curves: %s", first_line(error))
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
     show(run_places(folder, time.monotonic() - started, dashboards))
