@@ -270,13 +270,14 @@ def readable(error: Exception, command: str, config: DictConfig | None = None) -
     """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, OSError):
         return error.__cause__
-    if is_one_of_several() and re.search("gloo|nccl|c10d", str(error), re.I):
+    shown: Exception
+    if is_one_of_several() and re.search("by peer|remote process exited", str(error)):  # of gloo and of NCCL
         where = "its own error is printed above, or in its log of torchrun or SLURM"
-        return RuntimeError(f"another rank has ended; {where}: {first_line(error)}")
-    text = _message_of_class(error, config) or _message_of_hydra(error, command)
-    if text is None:
+        shown = RuntimeError(f"another rank has ended; {where}: {first_line(error)}")
+    elif text := _message_of_class(error, config) or _message_of_hydra(error, command):
+        shown = UserError(text)
+    else:
         return error
-    shown = UserError(text)
     shown.__cause__ = error
     return shown
 

@@ -137,10 +137,6 @@ class SentenceDataModule(LightningDataModule):
         self.sampling, self.max_length, self.num_workers, self.seed = sampling, max_length, num_workers, seed
         self.make_evaluators, self.validation, self.test = evaluators or {}, validation, test
         self.templates, self.segment = templates or Templates(tokenizer), segment
-        if segment and self.templates.reads_text:
-            raise UserError(
-                "template_as_text=always: words of a segmenter cannot be masked whole in it, or in a joined prompt"
-            )
         self.evaluators: dict[str, Evaluator] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
         self.rows: dict[str, TrainingRows] = {}
@@ -169,19 +165,17 @@ class SentenceDataModule(LightningDataModule):
 
     def _read(self) -> Iterator[tuple[str, TrainingRows]]:
         evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}
-        known, asked = (
-            self.templates.prompts,
-            [evaluator.by_prompt(VALIDATION) for evaluator in self.evaluators.values()],
-        )
-        prompts = next(
-            ([name if name in known else None for name in names] for names in asked if {*known} & {*names}), ()
-        )
+        known = self.templates.prompts
+        validated: list[str | None] = []  # the prompts of the first evaluator that has some
+        for evaluator in self.evaluators.values():
+            names = [name if name in known else None for name in evaluator.by_prompt(VALIDATION)]
+            validated = validated or (names if any(names) else [])
         for place, (name, dataset) in enumerate(self.sets.items()):
             # PyTorch's generators use the low 32 bits of a seed only
             seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
             with prefixed_by_dataset(name):
                 rows = dataset.read(
-                    self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment, prompts
+                    self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment, validated
                 )
                 if dataset.sampler:
                     self._groups[name] = dataset.sampler(rows)

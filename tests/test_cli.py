@@ -121,9 +121,12 @@ def test_a_mistake_that_the_first_job_finds_before_it_trains_ends_a_multirun(err
 def test_a_rank_whose_connection_breaks_names_another_one_as_the_cause(job, capsys, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SystemExit) as end:
-        job(lambda: raise_(RuntimeError("[gloo/pair.cc:537] Read error")))
+        job(lambda: raise_(RuntimeError("[gloo/pair.cc:537] Read error: Connection reset by peer")))
     said = capsys.readouterr().err
     assert end.value.code == 1 and "another rank has ended; its own error" in said and "Read error" in said
+    with pytest.raises(SystemExit):
+        job(lambda: raise_(UserError("no file igloo.csv")))
+    assert capsys.readouterr().err == "error: no file igloo.csv\n"
 
 
 def test_null_deselects_a_group():

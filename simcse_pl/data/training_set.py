@@ -155,12 +155,12 @@ class TrainingSet:
         for name in self.prompts or ():
             templates.check_prompt(name)
         cache, stream = self._open(Tokenize(tokenizer, max_length, self.labels), seed)
-        prompts = self.prompts
-        if prompts is None and len(cache[0]) > 1 and validated:
-            prompts = validated
-            log.info(
-                "%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, ", ".join(map(str, prompts))
-            )
+        prompts = self.prompts or ()
+        if self.prompts is None and len(cache[0]) > 1 and validated:
+            prompts, names = validated, ", ".join(map(str, validated))
+            log.info("%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, names)
+        if segment and templates.reads_text(prompts):
+            raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in a joined text")
         views, width, roles, columns = self._views_of(len(cache[0]))
         numbers = self._class_numbers(cache)
         label_range = None if self.score_column is None or stream else cache.score_range()
@@ -184,7 +184,7 @@ class TrainingSet:
             width=width,
             columns=columns,
             class_numbers=numbers,
-            collate=ViewCollator(tokenizer, max_length, templates, segment, prompts or ()),
+            collate=ViewCollator(tokenizer, max_length, templates, segment, prompts),
         )
         self._check(rows, evaluated or {})
         return replace(rows, examples=[row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])])

@@ -43,7 +43,9 @@ def curves_figure(curves: Mapping[str, pd.DataFrame], runs: Mapping[str, Trainin
             axes.plot(points.index, points, linewidth=1, markersize=3, **look | marker)
             if name == logged(runs[label].monitor):
                 saved = points[points.index == runs[label].best_step]
-                axes.plot(saved.index, saved, "o", markersize=8, markerfacecolor="none", color=look["color"])
+                axes.plot(
+                    saved.index, saved, "o", markersize=8, markerfacecolor="none", color=look["color"], clip_on=False
+                )
     for axes in grid[len(drawn) :]:
         axes.remove()
     for axes in grid[max(0, len(drawn) - columns) : len(drawn)]:

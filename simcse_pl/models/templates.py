@@ -14,7 +14,6 @@ import string
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -150,10 +149,10 @@ class Templates:
             for name, one in self._of_prompts.items()
         }
 
-    @property
-    def reads_text(self) -> bool:
-        """Whether training turns the tokens of a sentence into text again, to join it with a template."""
-        return any(one.joins(in_training=True) for one in self._all)
+    def reads_text(self, prompts: Sequence[str | None]) -> bool:
+        """Return whether training with these prompts turns tokens into text again; without them, with the templates."""
+        chosen = [self._of_prompts[name] for name in prompts] or self._of_views
+        return any(one.joins(in_training=True) for one in chosen)
 
     @property
     def longest_around(self) -> int:
@@ -285,7 +284,7 @@ class Templates:
             pieces[i] = np.concatenate(self._applied(tokens[i], templates[i]))
         as_text = [i for i in as_text if in_training or not templates[i].is_prefix]
         inner = [[*tokens[i][before : len(tokens[i]) - after]] for i in as_text]
-        decode = partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
+        decode = functools.partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
         texts = [str(decode(ids)).lstrip().join(templates[i].texts) for ids, i in zip(inner, as_text, strict=True)]
         joined = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"] if texts else []
         limit = self.tokenizer.model_max_length + self.longest_around

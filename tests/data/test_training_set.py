@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from contextlib import nullcontext
 
 import jieba
 import numpy as np
@@ -14,7 +15,6 @@ from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.rows import rows_of
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.view import Dropout, View
-from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.methods.augmentations import Crop
 from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
@@ -211,12 +211,14 @@ def test_the_words_of_a_segmenter_are_marked_in_every_view(tmp_path):
         assert {*zip(ids[3], repeated, strict=True)} <= {*zip(ids[0], anchor, strict=True)}
 
 
-def test_segmenters_that_would_mask_other_words_are_errors(tokenizer):
+@pytest.mark.parametrize(("prompts", "fails"), [(["joined"], True), ([None], False)])
+def test_segmenters_that_would_mask_other_words_are_errors(prompts, fails, tokenizer, tmp_path):
     with pytest.raises(UserError, match="must split 'A man .*' without changing it, but returns 'man'"):
         ViewCollator(tokenizer, 16, segment=lambda text: text.lower().split())([(SENTENCES[0],)])
-    joined = Templates(tokenizer, "A: {sentence}", as_text="always")
-    with pytest.raises(UserError, match="^template_as_text=always: words of a segmenter"):
-        SentenceDataModule(tokenizer, "rows.txt", templates=joined, segment=str.split)
+    (tmp_path / "rows.txt").write_text("\n".join(SENTENCES))
+    rows, joined = TrainingSet(tmp_path / "rows.txt", prompts=prompts), Templates(tokenizer, prompts={"joined": "snow"})
+    with pytest.raises(UserError, match="^template_as_text=always: .* a joined text") if fails else nullcontext():
+        rows.read(tokenizer, 16, templates=joined, segment=str.split)
 
 
 @pytest.fixture
