@@ -85,6 +85,8 @@ ROWS = {
     "sts": "A dog runs.\tA dog is running.\t5\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t3\n",
     "binary": "A dog runs.\tA dog is running.\t1\nA dog runs.\tHe reads.\t0\nA man.\tA boy.\t0\n",
     "bitext": "A dog runs.\tEin Hund rennt.\nHe reads.\tEr liest.\n",
+    "reranking": "Where is it?\tIn the hall.\t1\nWhere is it?\tHe reads.\t0\n",
+    "triplets": "Where is it?\tIn the hall.\tHe reads.\nWho reads?\tHe reads.\tA man.\n",
     "retrieval": "Where is it?\tIn the hall.\nWho reads?\tHe reads.\tA man.\n",
 }
 

@@ -32,14 +32,14 @@ class EvaluationFile(Layout):
     """A file, and how to read it.
 
     Args:
-        file: the file, or a dataset of the hub.
+        file: the file, several files with the same columns, or a dataset of the hub.
         columns: the columns to read, by name or by position from 0; None for the first ones.
         split: the split of a dataset of the hub; by default, an evaluator reads the one that is measured.
         label_names: the words for the labels 0, 1, ...; None for numbers and the words that are known.
         format, separator, header, encoding: how the file is written; see Layout.
     """
 
-    file: str
+    file: str | Sequence[str]
     columns: Sequence[int | str] | None = None
     split: str = "test"
     label_names: Names = None
@@ -49,9 +49,12 @@ class EvaluationFile(Layout):
 
         With `score`, a column of scores or labels follows those of the sentences. The errors are those of `rows_of`.
         """
-        table, columns = open_source(self.file, self, self.split, self.columns or ()), self.columns or range(2 + score)
+        table = open_source(self.file, self, self.split, self.columns or ())
+        columns = self.columns or range(min(2 + score, table.width))
         if len(columns) < 2 + score:
-            raise UserError(f"{self.file}: columns={[*columns]}: name two of sentences{' and one of scores' * score}")
+            found = f"columns={[*columns]}" if self.columns else f"it has {table.layout}"
+            needed = "two of sentences" + " and one of scores (evaluators=retrieval reads queries and answers)" * score
+            raise UserError(f"{self.file}: {found}: name {needed}")
         for i in range(min(len(columns), table.width)) if not self.columns else ():
             what, wanted = what_is_named(table.name(i)), "sentences" if i < 2 else "scores"
             if what == "ids" or (what and i < 2):
@@ -153,8 +156,11 @@ class FileEvaluator(Evaluator, Generic[Data]):
         reading: arguments of EvaluationFile for all files, such as `columns`.
 
     Attributes:
+        file_class: EvaluationFile, or a subclass with further arguments.
         sets: the data of each split, by the names of the files; a file without a name has the name ''.
     """
+
+    file_class = EvaluationFile
 
     def __init__(self, validation: Files = None, test: Files = None, **reading: Annotated[Any, EvaluationFile]) -> None:
         self.files = {VALIDATION: validation, TEST: test}
@@ -164,9 +170,9 @@ class FileEvaluator(Evaluator, Generic[Data]):
             named: Any = files if with_names else {"": files} if files else {}
             for name, file in named.items():
                 options = file if isinstance(file, Mapping) else {"file": str(file)}
-                check_arguments(EvaluationFile, options, f"data.{split}" + f".{name}" * bool(name))
+                check_arguments(self.file_class, options, f"data.{split}" + f".{name}" * bool(name))
                 with prefixed(f"data.{split}"):
-                    self.sets[split][str(name)] = self.read(EvaluationFile(**{"split": split, **reading, **options}))
+                    self.sets[split][str(name)] = self.read(self.file_class(**{"split": split, **reading, **options}))
 
     @abstractmethod
     def read(self, file: EvaluationFile) -> Data:

@@ -1,15 +1,17 @@
-"""Evaluators of rankings by cosine: pairs with labels, retrieval, and translations."""
+"""Evaluators of rankings by cosine: pairs with labels, retrieval, candidates of each query, and translations."""
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from simcse_pl.data.labels import NEUTRAL
 from simcse_pl.evaluation.evaluators import EvaluationFile, FileEvaluator, Files, LabelledPairs
+from simcse_pl.evaluation.judgements import Judgements, RetrievalFile, judgements_of_texts
+from simcse_pl.evaluation.metrics import ranking_metric
 from simcse_pl.evaluation.sts import ScoredPair
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import (
@@ -21,6 +23,9 @@ from simcse_pl.utils.tensors import (
     unit_vectors,
     with_prompt,
 )
+
+_COSINES = 2**26  # of queries and documents at once: 256 MB
+Metric = Annotated[str, Field(pattern=r"^(accuracy|map|mrr|ndcg|recall)(@[1-9]\d*)?$")]
 
 
 class BinaryPairs(LabelledPairs):
@@ -52,79 +57,167 @@ class BinaryPairs(LabelledPairs):
         return {"average_precision": float(precision), "accuracy": float(accuracies.max())}
 
 
-class Retrieval(FileEvaluator[dict[str, list[str]]]):
-    """Queries and their positives among all positives of a file, ranked by cosine.
+class Ranking(FileEvaluator[Judgements]):
+    """Documents that are ranked by their cosine with a query; of equal ones, the first of the corpus comes first.
 
-    The metrics are `recall@k`, the mean share of a query's positives among its k nearest; `mrr`, the mean reciprocal
-    rank of the nearest positive; and `ndcg@k` for the largest k. A sentence that equals its query is neither a positive
-    nor ranked. Queries have the encoder's prompt `query`, and positives `document`, if it has them.
+    The metrics are the means of `metrics.ranking_metric` over queries. Queries have the encoder's prompt `query`, and
+    documents `document`, if it has them.
 
     Args:
-        validation, test: a file, files by name, or None. Each row is a query and one or more positives; rows with the
-            same query are joined.
-        top_k: the values of k.
+        validation, test: a file, files by name, or None.
+        metrics: further metrics, such as `map@100`.
         reading: see FileEvaluator.
-
-    Raises:
-        UserError: a file cannot be read, or a row has no query or no positive other than the query.
     """
 
+    usual_metrics: Sequence[str] = ()
+    judged_only = False  # whether a query has candidates of its own, those that were judged
+
     def __init__(
-        self, validation: Files = None, test: Files = None, top_k: Sequence[PositiveInt] = (1, 5, 10), **reading: Any
+        self, validation: Files = None, test: Files = None, metrics: Sequence[Metric] = (), **reading: Any
     ) -> None:
-        self.top_k = sorted(top_k)
+        self.metrics = list(dict.fromkeys([*self.usual_metrics, *metrics]))
         super().__init__(validation, test, **reading)
 
-    def read(self, file: EvaluationFile) -> dict[str, list[str]]:
-        """Read the positives of each query."""
-        positives: dict[str, list[str]] = {}
-        for (query, *cells), _ in file.rows():
-            others = [cell for cell in cells if cell not in ("", query)]
-            if not query or not others:
-                raise UserError(f"{file.file}: the query {query!r} needs a positive other than itself")
-            positives.setdefault(query, []).extend(others)
-        return {query: list(dict.fromkeys(others)) for query, others in positives.items()}
-
-    def sentences_of(self, data: dict[str, list[str]]) -> list[str]:
-        """Return the queries and the positives."""
-        return [*data, *(positive for others in data.values() for positive in others)]
+    def sentences_of(self, data: Judgements) -> list[str]:
+        """Return the queries and the documents."""
+        return [*data.queries.values(), *data.corpus.values()]
 
     def by_prompt(self, split: str) -> Mapping[str | None, Sequence[str]]:
-        """Return the queries and the positives by their prompts."""
+        """Return the queries and the documents by their prompts."""
         files = self.sets[split].values()
-        positives = [positive for data in files for others in data.values() for positive in others]
-        return {QUERY: [query for data in files for query in data], DOCUMENT: positives}
+        queries = [query for data in files for query in data.queries.values()]
+        return {QUERY: queries, DOCUMENT: [document for data in files for document in data.corpus.values()]}
 
-    def measure(self, encode: Encode, data: dict[str, list[str]]) -> dict[str, float]:
-        """Return recall, mean reciprocal rank and normalized discounted cumulative gain."""
-        corpus = list(dict.fromkeys(positive for others in data.values() for positive in others))
-        row = {sentence: number for number, sentence in enumerate(corpus)}
-        queries = unit_vectors(with_prompt(encode, QUERY)(list(data)))
-        vectors = unit_vectors(with_prompt(encode, DOCUMENT)(corpus))
-        metrics: dict[str, list[float]] = {}
-        for query, vector in zip(data, queries, strict=True):
-            cosines = vectors @ vector
-            if query in row:
-                cosines[row[query]] = -math.inf
-            relevant = torch.zeros(len(corpus), dtype=torch.bool)
-            relevant[[row[positive] for positive in data[query]]] = True
-            ranks = relevant[cosines.argsort(descending=True, stable=True)].nonzero().flatten() + 1
-            values = {f"recall@{k}": float((ranks <= k).float().mean()) for k in self.top_k}
-            values["mrr"] = 1 / int(ranks[0])
-            k = self.top_k[-1]
-            ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(ranks)) + 1))
-            values[f"ndcg@{k}"] = sum(1 / math.log2(int(rank) + 1) for rank in ranks if rank <= k) / ideal
-            for metric, value in values.items():
-                metrics.setdefault(metric, []).append(value)
-        return {metric: float(np.mean(values)) for metric, values in metrics.items()}
+    def measure(self, encode: Encode, data: Judgements) -> dict[str, float]:
+        """Return the mean of each metric."""
+        (queries,) = encode_columns(with_prompt(encode, QUERY), [data.queries[query] for query, _ in data.grades])
+        row = {document: i for i, document in enumerate(dict.fromkeys(data.corpus.values()))}
+        documents = unit_vectors(with_prompt(encode, DOCUMENT)(list(row)))
+        rows = torch.tensor([row[document] for document in data.corpus.values()])  # equal ones have equal cosines
+        place, values = {document: i for i, document in enumerate(data.corpus)}, list[list[float]]()
+        for vectors in unit_vectors(queries).split(max(1, _COSINES // len(rows))):
+            for cosines in (vectors @ documents.T)[:, rows]:
+                query, grades = data.grades[len(values)]
+                # ids may be numbers that mean nothing: a document is the query if it has its text, too
+                if query not in grades and data.queries[query] in data.corpus.get(query, ""):
+                    cosines[place[query]] = -math.inf
+                if self.judged_only:
+                    judged = torch.tensor([place[document] for document in grades])
+                    cosines = torch.full_like(cosines, -math.inf).scatter(0, judged, cosines[judged])
+                found = {document: grade for document, grade in grades.items() if grade > 0}
+                ranks = np.array([_rank(cosines, place[one]) if one in place else math.inf for one in found])
+                values.append([ranking_metric(name, ranks, np.array([*found.values()])) for name in self.metrics])
+        return dict(zip(self.metrics, np.mean(values, axis=0).tolist(), strict=True))
+
+
+def _rank(cosines: torch.Tensor, place: int) -> int:
+    """Return the rank, from 1, of the document at a place."""
+    return 1 + int((cosines > cosines[place]).sum() + (cosines[:place] == cosines[place]).sum())
+
+
+class Retrieval(Ranking):
+    """Queries and their positives among all positives of a file, and the documents of a corpus if there is one.
+
+    The metrics are `recall@k`, the mean share of a query's positives among its k nearest; `mrr`, the mean reciprocal
+    rank of the nearest positive; `ndcg@k` for the largest k; and those that `metrics` adds. A sentence that equals its
+    query is neither a positive nor ranked.
+
+    Args:
+        validation, test: a file, a folder in BEIR's layout, several of them by name, or None. Each row of a file is a
+            query and one or more positives; rows with the same query are joined.
+        top_k: the values of k.
+        metrics: further metrics, such as `map@100`.
+        reading: see RetrievalFile.
+
+    Raises:
+        UserError: see RetrievalFile.judgements.
+    """
+
+    file_class = RetrievalFile
+
+    def __init__(
+        self,
+        validation: Files = None,
+        test: Files = None,
+        top_k: Sequence[PositiveInt] = (1, 5, 10),
+        metrics: Sequence[Metric] = (),
+        **reading: Annotated[Any, RetrievalFile],
+    ) -> None:
+        self.top_k = sorted(top_k)
+        self.usual_metrics = [*(f"recall@{k}" for k in self.top_k), "mrr", f"ndcg@{self.top_k[-1]}"]
+        super().__init__(validation, test, metrics, **reading)
+
+    def read(self, file: EvaluationFile) -> Judgements:
+        """Read the queries, the corpus and the positives."""
+        assert isinstance(file, RetrievalFile)
+        return file.judgements()
+
+    def name(self, split: str) -> str:
+        """Return the names of the files, each with the number of documents that are ranked."""
+        sets = {name or super(Retrieval, self).name(split): data for name, data in self.sets[split].items()}
+        return ", ".join(f"{name} ({len(data.corpus)} candidates)" for name, data in sets.items())
+
+
+class Reranking(Ranking):
+    """Queries, each with candidates of its own: `map`, `mrr@10`, `ndcg@10`.
+
+    A query without a relevant candidate, or without another one, is left out.
+
+    Args:
+        validation, test: a file, files by name, or None. Each row is a query, a candidate, and its label or grade; a
+            candidate with a grade above 0 is relevant.
+        metrics, reading: see Ranking.
+
+    Raises:
+        UserError: a file cannot be read, or no query has both a relevant candidate and another one.
+    """
+
+    usual_metrics = ("map", "mrr@10", "ndcg@10")
+    judged_only = True
+
+    def read(self, file: EvaluationFile) -> Judgements:
+        """Read the candidates of each query."""
+        grades: dict[str, dict[str, Any]] = {}
+        for (query, document), grade in file.pairs(score=True):
+            grades.setdefault(query, {})[document] = grade
+        judged = [(query, of_query) for query, of_query in grades.items() if min(of_query.values()) <= 0]
+        return judgements_of_texts(file.file, judged)
+
+
+class Triplets(Ranking):
+    """Anchors, positives and negatives.
+
+    `accuracy@1` is the share of rows whose positive is nearer to the anchor than all negatives.
+
+    Args:
+        validation, test: a file, files by name, or None. Each row is an anchor, a positive and one or more negatives.
+        metrics, reading: see Ranking.
+
+    Raises:
+        UserError: a file cannot be read, or a row has no negative.
+    """
+
+    usual_metrics = ("accuracy@1",)
+    judged_only = True
+
+    def read(self, file: EvaluationFile) -> Judgements:
+        """Read the anchor, the positive and the negatives of each row."""
+        judged = []
+        for row, _ in file.rows():
+            anchor, positive, *negatives = (*row, "")
+            others = [negative for negative in negatives if negative not in ("", positive)]
+            if not anchor or not positive or not others:
+                raise UserError(f"{file.file}: the anchor {anchor!r} needs a positive and a negative")
+            judged.append((anchor, {positive: 1.0, **dict.fromkeys(others, 0.0)}))
+        return judgements_of_texts(file.file, judged)
 
 
 class Bitext(FileEvaluator[list[tuple[str, str]]]):
     """Sentences and their translations: each is searched for among all, by cosine, as in Tatoeba and BUCC.
 
     The metrics are `accuracy`, the share of sentences whose nearest translation is their own or equal to it;
-    `reverse_accuracy`, that of translations; and `f1` as MTEB defines it: for each translation, the F1 of the sentences
-    that are nearest to it, and the mean of these, weighted by the number of its sentences.
+    `reverse_accuracy`, that of translations; and `f1` as MTEB defines it: the mean over rows of the F1 of finding the
+    row's translation. Of equal translations, the first is found, so that those in further rows have the F1 0.
 
     Args:
         validation, test: a file of two columns, files by name, or None.
@@ -143,17 +236,15 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
         """Return accuracy in both directions, and F1."""
         from sklearn.metrics import f1_score  # slow to import
 
-        sides = [list(side) for side in zip(*data, strict=True)]
-        first, second = (unit_vectors(x) for x in encode_columns(encode, *sides))
-        nearest = _nearest(first, second, sides[1])
+        first, second = (unit_vectors(x) for x in encode_columns(encode, *zip(*data, strict=True)))
+        texts, found = np.array(data, dtype=object), _nearest(first, second)
         return {
-            "accuracy": float(np.mean(np.array(nearest) == np.array(sides[1]))),
-            "reverse_accuracy": float(np.mean(np.array(_nearest(second, first, sides[0])) == np.array(sides[0]))),
-            "f1": float(f1_score(sides[1], nearest, average="weighted", zero_division=0)),
+            "accuracy": float(np.mean(texts[found, 1] == texts[:, 1])),
+            "reverse_accuracy": float(np.mean(texts[_nearest(second, first), 0] == texts[:, 0])),
+            "f1": float(f1_score(range(len(data)), found, average="weighted", zero_division=0)),
         }
 
 
-def _nearest(queries: torch.Tensor, corpus: torch.Tensor, texts: Sequence[str]) -> list[str]:
-    """Return the text whose unit vector is nearest to each query's."""
-    places = torch.cat([(rows @ corpus.T).argmax(dim=1) for rows in queries.split(4096)])
-    return [texts[place] for place in places.tolist()]
+def _nearest(queries: torch.Tensor, corpus: torch.Tensor) -> np.ndarray:
+    """Return the row of the unit vector that is nearest to each query's."""
+    return torch.cat([(rows @ corpus.T).argmax(dim=1) for rows in queries.split(4096)]).numpy()

@@ -1,0 +1,102 @@
+"""Judgements: queries, a corpus, and how relevant its documents are to each query."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from simcse_pl.data.formats import Layout
+from simcse_pl.data.rows import Row, position_of, valid_rows
+from simcse_pl.data.sources import open_source
+from simcse_pl.evaluation.evaluators import EvaluationFile
+from simcse_pl.results import VALIDATION
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.text import as_number
+
+log = logging.getLogger(__name__)
+Grades = Sequence[tuple[str, Mapping[str, float]]]  # the id of a query, and the grades of documents by their ids
+
+
+class Judgements(NamedTuple):
+    """Queries and documents by their ids, and the grades of the documents that were judged for each query.
+
+    A document with a grade above 0 is relevant. Each query has one.
+    """
+
+    queries: Mapping[str, str]
+    corpus: Mapping[str, str]
+    grades: Grades
+
+
+def judgements_of(source: Any, queries: Mapping[str, str], corpus: Mapping[str, str], grades: Grades) -> Judgements:
+    """Return the judgements of queries that have a relevant document; raise UserError if there are none."""
+    judged = [(query, of_query) for query, of_query in grades if max(of_query.values()) > 0]
+    if not judged:
+        raise UserError(f"{source}: no query has a relevant document, with a score above 0, and another one if needed")
+    if missing := sum(document not in corpus for _, of_query in judged for document in of_query):
+        log.warning("%s: the corpus lacks %d of its documents, which are never found", source, missing)
+    return Judgements({query: queries[query] for query, _ in judged}, corpus, judged)
+
+
+def judgements_of_texts(source: Any, grades: Grades, corpus: Iterable[str] = ()) -> Judgements:
+    """Return judgements whose texts are the ids; the documents that were judged are appended to the corpus."""
+    documents = [*corpus, *(document for _, of_query in grades for document in of_query)]
+    return judgements_of(source, {query: query for query, _ in grades}, {one: one for one in documents}, grades)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalFile(EvaluationFile):
+    """A file of queries and their positives, or a folder in BEIR's layout.
+
+    Args:
+        corpus: further documents to rank, the rows of a file or of several files; or a mapping with the arguments of
+            EvaluationFile. The columns of a row, such as title and text, are one document.
+    """
+
+    corpus: Annotated[Any, EvaluationFile] = None
+
+    def judgements(self) -> Judgements:
+        """Read the queries, the corpus and the positives.
+
+        Raises:
+            UserError: a file cannot be read, a row has no query or no positive other than the query, or no document of
+                a folder is relevant.
+        """
+        if (folder := Path(str(self.file)) / "queries.jsonl").is_file():
+            return _judgements_of_beir(folder.parent, "dev" if self.split == VALIDATION else self.split)
+        positives: dict[str, dict[str, float]] = {}
+        for (query, *cells), _ in self.rows():
+            others = [cell for cell in cells if cell not in ("", query)]
+            if not query or not others:
+                raise UserError(f"{self.file}: the query {query!r} needs a positive other than itself")
+            positives.setdefault(query, {}).update(dict.fromkeys(others, 1.0))
+        given = self.corpus if isinstance(self.corpus, Mapping) else {"file": self.corpus}
+        corpus = [_joined(row) for row, _ in EvaluationFile(**given).rows()] if self.corpus else []
+        lacking = {one for others in positives.values() for one in others} - {*corpus}
+        if corpus and lacking:
+            log.warning("%s: the corpus lacks %d positives, which are ranked, too", self.file, len(lacking))
+        return judgements_of_texts(self.file, [*positives.items()], corpus)
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return " ".join(filter(None, parts))
+
+
+def _judgements_of_beir(folder: Path, split: str) -> Judgements:
+    """Read corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv."""
+    corpus = {number: _joined(parts) for number, *parts in _cells(folder / "corpus.jsonl", "_id", "title", "text")}
+    queries = {number: text for number, text, *_ in _cells(folder / "queries.jsonl", "_id", "text")}
+    file, grades = folder / "qrels" / f"{split}.tsv", dict[str, dict[str, float]]()
+    for query, document, score in _cells(file, "query-id", "corpus-id", "score"):
+        if query not in queries or (grade := as_number(score)) is None:
+            raise UserError(f"{file}: {query}, {document}, {score}: no query in queries.jsonl, or no score")
+        grades.setdefault(query, {})[document] = grade
+    return judgements_of(file, queries, corpus, [*grades.items()])
+
+
+def _cells(file: Path, *names: str) -> Iterator[Row]:
+    """Return the text of these columns of each row; a corpus may have no column title."""
+    table = open_source(file, Layout(header=True))
+    positions = [position_of(table, name) for name in names if name != "title" or name in (table.header or ())]
+    return (row for row, _ in valid_rows(table, positions, None, "blank", log.debug))

@@ -1,0 +1,187 @@
+"""Rankings of a corpus: the metrics against trec_eval and a loop, BEIR's layout, candidates and triplets."""
+
+import json
+import logging
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import pytrec_eval
+import torch
+
+from simcse_pl.evaluation import ranking
+from simcse_pl.evaluation.evaluators import make_evaluators
+from simcse_pl.evaluation.metrics import ranking_metric
+from simcse_pl.evaluation.ranking import Reranking, Retrieval, Triplets
+from simcse_pl.results import TEST, VALIDATION
+from simcse_pl.utils.errors import UserError
+from tests.helpers import random_vectors
+
+CUTS = (1, 3, 10, 100)
+NAMES = [f"{kind}@{k}" for kind, k in product(("accuracy", "map", "mrr", "ndcg", "recall"), CUTS)]
+IN_TREC_EVAL = {"ndcg": "ndcg_cut", "recall": "recall", "accuracy": "success"}
+
+
+@pytest.fixture
+def beir(tmp_path):
+    """A folder in BEIR's layout with repeated documents and grades 0 to 3, and its content."""
+    rng = np.random.default_rng(0)
+    corpus = {f"d{i:03}": f"title {rng.integers(60)}" for i in range(120)}
+    queries = {f"q{i}": f"query {i}" for i in range(20)}
+    grades = {query: {name: int(rng.integers(4)) for name in rng.choice([*corpus], size=9)} for query in queries}
+    documents = [{"_id": name, "title": text, "text": "and text", "metadata": {}} for name, text in corpus.items()]
+    rows = ["query-id\tcorpus-id\tscore", *(f"{q}\t{d}\t{grade}" for q in grades for d, grade in grades[q].items())]
+    (tmp_path / "set" / "qrels").mkdir(parents=True)
+    (tmp_path / "set" / "qrels" / "test.tsv").write_text("\n".join(rows))
+    others = [{"_id": query, "text": text} for query, text in {**queries, "of_train": "not measured"}.items()]
+    for name, lines in (("corpus", documents), ("queries", others)):
+        (tmp_path / "set" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return tmp_path / "set", {name: f"{text} and text" for name, text in corpus.items()}, queries, grades
+
+
+def signs(texts):
+    """Return vectors with few different cosines, all exact."""
+    return random_vectors(texts, 4).sign()
+
+
+@pytest.mark.parametrize("cosines_at_once", [2**26, 250, 1])
+def test_a_folder_of_beir_has_the_metrics_of_trec_eval_with_ties_and_grades(beir, monkeypatch, cosines_at_once):
+    folder, corpus, queries, grades = beir
+    monkeypatch.setattr(ranking, "_COSINES", cosines_at_once)
+    evaluator = Retrieval(test=str(folder), metrics=[*NAMES, "map", "ndcg"])
+    assert set(evaluator.sentences(TEST)) == {*corpus.values(), *queries.values()}
+    metrics = evaluator(signs, TEST)
+    # Of documents with equal scores, trec_eval puts the last id first, and we the first of the corpus.
+    reverse = dict(zip(corpus, sorted(corpus, reverse=True), strict=True))
+    vectors = {text: signs([text])[0] for text in (*corpus.values(), *queries.values())}
+    run = {q: {reverse[d]: float(vectors[queries[q]] @ vectors[corpus[d]]) for d in corpus} for q in queries}
+    judged = {q: {reverse[d]: grade for d, grade in grades[q].items()} for q in queries}
+    wanted = {"recip_rank", "map", "ndcg"} | {f"{name}.1,3,10,100" for name in IN_TREC_EVAL.values()}
+    measured = pytrec_eval.RelevanceEvaluator(judged, wanted).evaluate(run)
+    expected = {"mrr": "recip_rank", "map": "map", "ndcg": "ndcg"}
+    expected |= {f"{name}@{k}": f"{theirs}_{k}" for name, theirs in IN_TREC_EVAL.items() for k in CUTS}
+    for name, theirs in expected.items():
+        assert metrics[name] == pytest.approx(np.mean([of_query[theirs] for of_query in measured.values()])), name
+
+
+def test_metrics_of_the_first_documents_equal_a_loop():
+    """The average precision is divided by what is reachable, as in sentence-transformers."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        relevant = {int(rank) for rank in rng.choice(30, size=rng.integers(1, 9), replace=False) + 1}
+        lost = [math.inf] * int(rng.integers(3))
+        ranks = np.array([*relevant, *lost])
+        for k in CUTS:
+            hits, precisions, first = 0, 0.0, 0.0
+            for rank in range(1, k + 1):
+                if rank in relevant:
+                    hits, first = hits + 1, first or 1 / rank
+                    precisions += hits / rank
+            values = {"accuracy": float(hits > 0), "recall": hits / len(ranks), "mrr": first}
+            values["map"] = precisions / min(k, len(ranks))
+            for name, value in values.items():
+                assert ranking_metric(f"{name}@{k}", ranks, np.ones(len(ranks))) == pytest.approx(value), (name, k)
+
+
+def test_a_document_that_is_the_query_is_not_ranked(beir):
+    """It has the query's id and text; ids alone may be numbers that mean nothing."""
+    folder = beir[0]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td000\t1\n")
+    documents, ranks = (folder / "corpus.jsonl").read_text(), []
+    for first in ({}, {"text": "it is query 0"}, {"text": "another"}):
+        own = json.dumps({"_id": "q0", "title": "", "metadata": {}, **first}) + "\n" if first else ""
+        (folder / "corpus.jsonl").write_text(own + documents)
+        near = {"it is query 0": "query 0", "another": "query 0"}
+        encode = lambda texts: random_vectors([near.get(text, text) for text in texts])  # noqa: B023, E731
+        ranks.append(round(1 / Retrieval(test=str(folder))(encode, TEST)["mrr"]))
+    assert ranks == [ranks[0], ranks[0], ranks[0] + 1]
+
+
+def test_a_corpus_is_ranked_beside_the_positives(write, tmp_path, caplog):
+    queries = write(("a b", "c d"), ("e", "f g", "c d"))
+    lines = ["c d", "h i", "a b", "j k", "l m", "f g"]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    cells = ["key,title,text", *(f"{line},{line.replace(' ', ',')}" for line in lines)]
+    (tmp_path / "corpus.csv").write_text("\n".join(cells))
+    whole = Retrieval(queries, corpus=str(tmp_path / "corpus.txt"), top_k=[2])
+    assert whole.name(VALIDATION) == "dev.tsv (6 candidates)"
+    assert Retrieval({"a": queries, "b": queries}).name(VALIDATION) == "a (2 candidates), b (2 candidates)"
+    cosines = {text: signs([text])[0] for text in ("a b", "e", *lines)}
+    ranks = []
+    for query, positives in (("a b", ["c d"]), ("e", ["f g", "c d"])):
+        ranked = sorted({*lines} - {query}, key=lambda one: (-float(cosines[one] @ cosines[query]), lines.index(one)))
+        ranks.append(min(ranked.index(one) + 1 for one in positives))
+    metrics = whole(signs, VALIDATION)
+    assert metrics["mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+    joined = {"file": str(tmp_path / "corpus.csv"), "columns": ["title", "text"]}
+    assert Retrieval({"x": {"file": queries, "corpus": joined}}, top_k=[2])(signs, VALIDATION)["mrr"] == metrics["mrr"]
+    assert "lacks" not in caplog.text
+    (tmp_path / "part.txt").write_text("h i\nc d\n")
+    part = Retrieval(queries, corpus=[str(tmp_path / "part.txt"), str(tmp_path / "part.txt")])
+    assert [*part.sets[VALIDATION][""].corpus] == ["h i", "c d", "f g"]
+    assert "the corpus lacks 1 positives" in caplog.text
+
+
+def test_a_relevant_document_that_the_corpus_lacks_is_never_found(beir, caplog):
+    folder = beir[0]
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq1\tnone\t1\nq1\td000\t2\nq2\td000\t0\n")
+    with caplog.at_level(logging.WARNING):
+        metrics = Retrieval(str(folder), metrics=["recall"])(signs, VALIDATION)
+    assert metrics["recall"] == 0.5 and "the corpus lacks 1 of its documents" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("q1\td000\t0\n", "no query has a relevant document"),
+        ("q1\td000\thigh\n", "q1, d000, high: no query in queries.jsonl, or no score"),
+        ("q99\td000\t1\n", "q99, d000, 1: no query in queries.jsonl, or no score"),
+        ("q1\td000\n", "line 2: 2 columns where there should be 3"),
+    ],
+)
+def test_a_bad_folder_is_an_error(beir, rows, message):
+    (beir[0] / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    with pytest.raises(UserError, match=f"^data.test: .*test.tsv.*{message}"):
+        Retrieval(test=str(beir[0]))
+    with pytest.raises(UserError, match="^data.validation: no file .*dev.tsv"):
+        Retrieval(str(beir[0]))
+
+
+def test_candidates_of_each_query_are_ranked(write):
+    from sklearn.metrics import average_precision_score, ndcg_score
+
+    rows = [(f"query {i % 5}", f"document {i % 13}", (i * 7) % 3) for i in range(45)]
+    rows += [("only relevant", "document 1", 1), ("not relevant", "document 2", 0)]
+    metrics = Reranking(write(*rows))(random_vectors, VALIDATION)
+    scores = {name: [] for name in ("map", "mrr@10", "ndcg@10")}
+    for query in {query for query, *_ in rows[:45]}:
+        grades = {document: grade for own, document, grade in rows if own == query}
+        cosines = torch.cosine_similarity(random_vectors([*grades]).double(), random_vectors([query]).double()).numpy()
+        relevant = np.array([*grades.values()]) > 0
+        scores["map"].append(average_precision_score(relevant, cosines))
+        scores["mrr@10"].append(1 / (1 + np.argmax(relevant[np.argsort(-cosines)])))
+        scores["ndcg@10"].append(ndcg_score([[*grades.values()]], [cosines], k=10))
+    assert metrics == pytest.approx({name: np.mean(values) for name, values in scores.items()})
+    with pytest.raises(UserError, match="no query has a relevant document"):
+        Reranking(write(("a", "b", 1), ("c", "d", 0)))
+
+
+def test_triplets_are_right_if_the_positive_is_nearest(write):
+    rows = [(f"anchor {i % 9}.", f"positive {i}.", f"first {i}.", f"second {i}." * (i % 2)) for i in range(40)]
+    right = []
+    for anchor, *others in rows:
+        cosines = torch.cosine_similarity(random_vectors([anchor]), random_vectors([one for one in others if one]))
+        right.append(int(cosines.argmax()) == 0)
+    assert Triplets(write(*rows))(random_vectors, VALIDATION) == {"accuracy@1": pytest.approx(np.mean(right))}
+    with pytest.raises(UserError, match="the anchor 'b c' needs a positive and a negative"):
+        Triplets(write(("a.", "b.", "c d."), ("b c", "c", "")))
+
+
+def test_queries_and_answers_are_no_scored_pairs(write):
+    from simcse_pl.evaluation.evaluators import ScoredPairs
+
+    with pytest.raises(
+        UserError, match="it has 2 columns .*: name two of sentences and one of scores .evaluators=retr"
+    ):
+        make_evaluators({"sts": ScoredPairs}, validation=write(("a b", "c d"), ("e", "f")), test=None)
