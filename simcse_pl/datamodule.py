@@ -31,7 +31,7 @@ from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.processes import is_first_process
-from simcse_pl.utils.tensors import Encode, PromptedEncode
+from simcse_pl.utils.tensors import DOCUMENT, Encode, PromptedEncode
 from simcse_pl.utils.types import Batch, Tokens
 
 _EVALUATED_AT_ONCE = 256  # sentences
@@ -164,7 +164,16 @@ class SentenceDataModule(LightningDataModule):
         self.rows = self.rows or dict(self._read())
 
     def _read(self) -> Iterator[tuple[str, TrainingRows]]:
-        evaluated = {split: sentences.sentences for split, sentences in self.sentences.items()}
+        evaluated = {  # not documents: those of a search may be those of training
+            split: {
+                sentence
+                for evaluator in self.evaluators.values()
+                for prompt, sentences in evaluator.by_prompt(split).items()
+                if prompt != DOCUMENT
+                for sentence in sentences
+            }
+            for split in self.sentences
+        }
         known = self.templates.prompts
         validated: list[str | None] = []  # the prompts of the first evaluator that has some
         for evaluator in self.evaluators.values():

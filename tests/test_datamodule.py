@@ -176,6 +176,18 @@ def test_pairs_are_trained_with_the_prompts_of_their_validation(prompts, expecte
     assert [own.get(name) for name in expected] == [word if word in own.values() else None for word in words]
 
 
+def test_answers_that_training_has_too_are_no_warning(tokenizer, write, caplog):
+    rows = [("a man ?", "on the street"), ("a man !", "a guitar")]
+    train = write(*rows, ("in the street", "a street"), name="train.tsv")
+    answers = [("who ?", "a guitar"), ("where ?", "on the street")]
+    for dev, warned in ((write(*rows), True), (write(*answers, name="answers.tsv"), False)):
+        caplog.clear()
+        retrieval = {"retrieval": lambda validation, test: Retrieval(validation, header=False)}
+        SentenceDataModule(tokenizer, train, header=False, evaluators=retrieval, validation=dev).setup()
+        messages = [message for message in caplog.messages if "too high" in message]
+        assert [message.startswith("2 sentences of") for message in messages] == [True] * warned
+
+
 def test_each_batch_is_one_of_its_set_with_its_own_options(make_sets):
     data = make_sets()
     loader = data.train_dataloader()
