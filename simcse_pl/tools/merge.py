@@ -4,19 +4,26 @@ import argparse
 import copy
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import pandas as pd
+import yaml
+from omegaconf import OmegaConf
 
-from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.config import CONF
 from simcse_pl.models.adapters import merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import computation
-from simcse_pl.results import VALIDATION
+from simcse_pl.results import VALIDATION, factor, score_name, split_and_metric
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
+from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.tensors import PromptedEncode
 from simcse_pl.utils.terminal import show
+
+EVALUATORS = {file.stem: file for file in sorted((CONF / "evaluators").glob("*.yaml"))}
 
 
 def difference(first: SentenceEncoder, other: SentenceEncoder) -> str | None:
@@ -83,9 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     text = "weight of each encoder in the mean (default: equal ones)"
     which.add_argument("--weights", nargs="+", type=float, metavar="X", help=text)
-    text = "keep, from the best encoder on, those with which Spearman's correlation of the mean does not fall on DATA: "
-    text += "a file of scored pairs, or sources as in data.validation of `simcse train` (default: STS-B's dev split)"
+    text = "keep, from the best encoder on, those with which the score of the mean does not fall on DATA: a file, or "
+    text += "what data.validation of `simcse train` takes, in YAML (default: STS-B's dev split)"
     which.add_argument("--greedy", nargs="?", const="senteval, hub, sample", metavar="DATA", help=text)
+    text = "what to measure on DATA, by the metric that `simcse train` would monitor (default: %(default)s)"
+    parser.add_argument("--evaluator", choices=EVALUATORS, default="sts", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -99,10 +108,18 @@ def run(arguments: argparse.Namespace) -> None:
         if differing := difference(encoders[0], encoder):
             raise UserError(f"{names[0]} and {name} cannot be averaged: they differ in {differing}")
     if arguments.greedy:
-        pairs = ScoredPairs(validation=arguments.greedy, senteval_dir=os.environ.get("SENTEVAL_DIR"))
-        soup = greedy_soup(encoders, lambda encoder: 100 * pairs(encoder.encode, VALIDATION)["spearman"])
+        config = OmegaConf.load(EVALUATORS[arguments.evaluator])
+        (options,), (_, metric) = config.evaluators.values(), split_and_metric(config.monitor)
+        senteval = {"senteval_dir": os.environ.get("SENTEVAL_DIR")} if "senteval_dir" in options else {}
+        data = locate(options._target_)(validation=yaml.safe_load(arguments.greedy), **senteval)
+
+        def score(encoder: SentenceEncoder) -> float:
+            encode = PromptedEncode(lambda name: partial(encoder.encode, prompt_name=name), encoder.prompts or ())
+            return factor(metric) * float(data(encode, VALIDATION)[metric])
+
+        soup = greedy_soup(encoders, score)
         soup.insert(0, "encoder", [names[number] for number in soup.index])
-        title = f"Greedy soup: Spearman x 100 on {pairs.name(VALIDATION)}"
+        title = f"Greedy soup: {score_name(metric)} on {data.name(VALIDATION)}"
         show(Table("greedy_soup", title, soup.astype({"kept": str})).printed())
         encoders = [encoders[number] for number in soup.index[soup["kept"]]]
     merge(encoders, weights).save_pretrained(folder)

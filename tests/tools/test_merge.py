@@ -1,6 +1,7 @@
 """Averages of encoders, static embeddings of one, and new tokenizers."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 import pandas as pd
@@ -10,10 +11,12 @@ from transformers import AutoConfig, AutoTokenizer
 
 from simcse_pl import SimCSE
 from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.evaluation.ranking import Retrieval
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.postprocessing.linear import RemoveComponents
 from simcse_pl.tools.common import new_folder
 from simcse_pl.tools.merge import difference, greedy_soup, merge
+from simcse_pl.utils.tensors import PromptedEncode
 from tests.conftest import SENTENCES
 
 
@@ -110,6 +113,20 @@ def test_merge_keeps_the_encoders_of_a_greedy_soup(folders, command, tmp_path):
     soup = greedy_soup(encoders, lambda encoder: pairs(encoder.encode, "validation")["spearman"])
     expected = merge([encoders[number] for number in soup.index[soup["kept"]]])
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / "soup").encode(SENTENCES), expected.encode(SENTENCES))
+
+
+def test_a_greedy_soup_takes_the_score_of_an_evaluator_with_its_prompts(make_model, command, tmp_path):
+    (tmp_path / "dev.tsv").write_text("".join(f"{query}\t{answer}\n" for query, answer in pairwise(SENTENCES)))
+    (tmp_path / "corpus.txt").write_text("\n".join(SENTENCES))
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", prompts={"query": "dogs ", "document": "a "})
+    encoder.save_pretrained(tmp_path / "a")
+    data = f"{{file: {tmp_path}/dev.tsv, corpus: {tmp_path}/corpus.txt, header: false}}"
+    given = [tmp_path / "a", tmp_path / "a", tmp_path / "soup", "--evaluator", "retrieval"]
+    printed = command("merge", *given, "--greedy", data).out
+    retrieval = Retrieval(str(tmp_path / "dev.tsv"), corpus=str(tmp_path / "corpus.txt"), header=False)
+    encode = PromptedEncode(lambda name: partial(encoder.eval().encode, prompt_name=name), encoder.prompts)
+    assert f"mrr x 100 on dev.tsv ({len(SENTENCES)} candidates)" in printed
+    assert f"{100 * retrieval(encode, 'validation')['mrr']:.2f}" in printed
 
 
 TEXT = ["the zyxwv sat", "a zyxwv ran", "zyxwv and zyxwv"] * 3
