@@ -108,7 +108,7 @@ FILES = {
     "lines.txt": rows_of("The {1} left {0} days ago.\n"),
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women sing.\n",
     "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
-    **dict.fromkeys(("pairs.csv", "my_pairs.csv"), PAIRS),
+    **dict.fromkeys(("pairs.csv", "my_pairs.csv", "questions.csv", "train.csv", "dev.csv"), PAIRS),
     "scored.tsv": "a\tb\tscore\n" + SCORED,
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
     **{f"{name}.tsv": SCORED for name in ("dev", "test", "dev_de", "dev_en", "my_dev", "my_test", "de_dev")},
