@@ -30,6 +30,7 @@ COMMANDS = {
     "synthesize": "make triplets from sentences by a language model",
     "merge": "average the weights of encoders, such as runs with several seeds",
     "distill-static": "make static embeddings from an encoder, in the format of model2vec",
+    "show": "show what made an encoder: command, data, versions, scores",
     "export": "write an encoder for sentence-transformers or as ONNX, or push it to the hub",
     "prepare": "make training files from public datasets, or a tokenizer from text",
 }

@@ -147,6 +147,7 @@ def run_settings(
         "data": "; ".join(
             f"{rows.train}, {rows.row_count} rows with {len(rows.cache[0])} sentence(s)" for rows in data.rows.values()
         ),
+        "content": "; ".join(rows.cache.fingerprint for rows in data.rows.values()),  # of one file, its SHA-256
         "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in data.sets.values())),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),

@@ -112,7 +112,7 @@ def train_here(
             module.objective.save(encoder, folder / "encoder")
             if trial:
                 run = run.model_copy(update={"trial": trial.tell(run.best_score)})
-            run = log_results(run, suite, module)
+            run = log_results(run, suite, module, config)
     if trainer.is_global_zero:
         write_results(config, run, places, started)
     return run.content()
@@ -209,14 +209,15 @@ def read_test_tasks(config: DictConfig) -> "Suite | None":
     return suite
 
 
-def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule) -> TrainingRun:
-    """Measure the saved encoder on the tasks, and print, log and return all results."""
+def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule, config: DictConfig) -> TrainingRun:
+    """Measure the saved encoder on the tasks, write what made it beside it, and print, log and return all results."""
     loggers = module.trainer.loggers if math.isfinite(run.best_score) else []
     measured = measure(module, suite, with_stsb=any(hasattr(logger, "place") for logger in loggers))
     tables = []
     if suite and measured:
         run = run.model_copy(update=task_scores(measured, suite))
         tables = optional("lab.tables.task_tables")(run, measured)
+    optional("tools.model_card.write_training")(run, config, module.encoder)
     for table in [run_table(run), *tables]:
         show(table.printed())
     for logger in loggers:

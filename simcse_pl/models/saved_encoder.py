@@ -47,7 +47,8 @@ log = logging.getLogger(__name__)
 Encoder = TypeVar("Encoder")
 POSTPROCESS_FILES = "postprocess.json", "postprocess.safetensors"  # see postprocessing/post_process.py
 _EITHER = ("config.json", *WHOLE, ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
-_REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, *POSTPROCESS_FILES, *_EITHER)
+TRAINING_FILE = "training.json"  # what made it, which other weights would belie; see tools/model_card.py
+_REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, TRAINING_FILE, *POSTPROCESS_FILES, *_EITHER)
 
 
 def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, spec: EncoderSpec) -> None:

@@ -4,22 +4,16 @@ An adapter is merged with its base model. Options add ONNX files to the folder, 
 """
 
 import argparse
-import re
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import jinja2
-import yaml
 from huggingface_hub import HfApi
-from omegaconf import OmegaConf
 
 from simcse_pl.evaluation.results import Result
 from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.lab.figures import encoder_figures
-from simcse_pl.lab.runs import TrainingTrajectory, read, read_run
+from simcse_pl.lab.runs import read, read_run
 from simcse_pl.lab.style import figure_files
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.adapters import merge_adapter
@@ -29,106 +23,12 @@ from simcse_pl.models.load import fingerprint
 from simcse_pl.models.sentence_transformers_format import unsupported_option
 from simcse_pl.models.settings import SETTINGS_FILE
 from simcse_pl.postprocessing.post_process import load as load_postprocess
-from simcse_pl.results import TrainingRun, read_shape
-from simcse_pl.run_table import run_table
-from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
+from simcse_pl.tools.model_card import read_training, run_folder, write_card
 from simcse_pl.tools.onnx import write_onnx
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
-
-_TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
-_GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
-_RECIPE = (*_GROUPS, "encoders", "seed")
-_HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-
-
-@dataclass(frozen=True)
-class TrainedBy:
-    """The training run of an encoder."""
-
-    trajectory: TrainingTrajectory
-    results: TrainingRun
-    command: str
-    config: dict[str, Any]  # all options, with file names instead of paths
-
-    @property
-    def recipe(self) -> str:
-        """The options that determine the training, as YAML."""
-        chosen = {group: self.config[group] for group in _RECIPE if self.config.get(group) not in (None, {}, [])}
-        return str(yaml.safe_dump(chosen, sort_keys=False, allow_unicode=True)).rstrip()
-
-
-def read_training(encoder: str) -> TrainedBy | None:
-    """Read the training run whose folder contains an encoder or a checkpoint; None if there is none."""
-    path = Path(encoder).absolute()
-    folder = path.parent.parent if path.is_file() else path.parent
-    if not all((folder / file).is_file() for file in (RESULTS_FILE, CURVES_FILE, RESOLVED_CONFIG)):
-        return None
-    results = read_shape(TrainingRun, folder / RESULTS_FILE)
-    options = [_without_paths(option) for option in results.overrides]
-    config = _without_paths(OmegaConf.to_container(OmegaConf.load(folder / RESOLVED_CONFIG)))
-    return TrainedBy(read_run(folder), results, " ".join(["simcse train", *options]), config)
-
-
-def _without_paths(value: Any) -> Any:
-    """Return options without folders of the user's machine, and without names of classes."""
-    match value:
-        case dict():
-            return {key: _without_paths(item) for key, item in value.items() if key != "_target_"}
-        case list():
-            return [_without_paths(item) for item in value]
-        case str():
-            return re.sub(r"(?<![\w./:])~?/(?:[^\n/,\]]+/)+", "", value)
-    return value
-
-
-def write_card(
-    folder: Path,
-    name: str,
-    encoder: SentenceEncoder,
-    run: TrainedBy | None = None,
-    results: Sequence[Result] = (),
-    repository: str | None = None,
-    license: str | None = None,
-    language: str | None = None,
-) -> None:
-    """Write README.md and its figures to the folder of an exported encoder.
-
-    Args:
-        folder, name, encoder: the exported encoder.
-        run: the run that trained it.
-        results: its evaluation results; the card compares them with the paper's if they name a row.
-        repository: name on the hub, for the examples; None for `name`.
-        license, language: metadata for the hub.
-    """
-    figures = encoder_figures(results, [replace(run.trajectory, label=name)] if run else [])
-    for title, figure in figures.items():
-        path = folder / "figures" / f"{title}.png"
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(figure_files(title, figure)[path.name])
-    config = run.config if run else {}
-    base, data = (str(config.get(group, {}).get(key, "")) for group, key in (("model", "name"), ("data", "train")))
-    text = _TEMPLATE.read_text(encoding="utf-8")
-    card = jinja2.Template(text, keep_trailing_newline=True, undefined=jinja2.StrictUndefined).render(
-        license=license,
-        language=language,
-        base_model=base if _HUB_NAME.fullmatch(base) else None,
-        dataset=dataset[1] if (dataset := _HUB_DATA.match(data)) else None,
-        name=name,
-        repository=repository or name,
-        encoder=encoder,
-        architecture=type(encoder.backbone).__name__,
-        parameters=sum(p.numel() for p in encoder.parameters()),
-        run=run,
-        run_table=run_table(run.results).markdown() if run else None,
-        tables=[table.markdown() for table in encoder_tables(results)],
-        figures=sorted(figures),
-        onnx=sorted(path.name for path in (folder / "onnx").glob("*.onnx")),
-    )
-    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -172,9 +72,12 @@ def run(arguments: argparse.Namespace) -> None:
             messages = write_onnx(encoder, new / "onnx", load_sample("test").sentences, arguments.int8)
             for file, message in messages.items():
                 print(f"{file}: {message}", file=sys.stderr)  # standard output has the folder only
-        measured = [result for _, result in results if isinstance(result, Result)]
+        measured, name = [result for _, result in results if isinstance(result, Result)], folder.absolute().name
+        trained_in = run_folder(arguments.encoder)
+        figures = encoder_figures(measured, [replace(read_run(trained_in), label=name)] if trained_in else [])
+        images = {title: figure_files(title, figure)[f"{title}.png"] for title, figure in figures.items()}
         published = (repository, arguments.license, arguments.language)
-        write_card(new, folder.absolute().name, encoder, training, measured, *published)
+        write_card(new, name, encoder, training, encoder_tables(measured), images, *published)
     print(folder)
     if repository:
         print(push(folder, repository, arguments.private))
