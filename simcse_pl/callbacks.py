@@ -1,6 +1,7 @@
 """Callbacks: seeding and counting of steps, curves, warnings, and progress."""
 
 import logging
+import math
 import time
 from typing import Annotated, Any
 
@@ -8,8 +9,8 @@ import numpy as np
 import torch
 from pydantic import Field
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import RichProgressBar
-from rich.console import Console
+from pytorch_lightning.callbacks import ProgressBar as LightningProgressBar
+from rich.progress import TaskID
 from torch import Tensor
 
 from simcse_pl.encoder_module import EncoderModule
@@ -22,7 +23,7 @@ from simcse_pl.results import logged
 from simcse_pl.utils.distributed import mean_over_ranks, world_size
 from simcse_pl.utils.private import set_logged_step
 from simcse_pl.utils.tensors import unit_vectors
-from simcse_pl.utils.terminal import is_terminal
+from simcse_pl.utils.terminal import counting_bar
 from simcse_pl.utils.types import Role
 
 log = logging.getLogger(__name__)
@@ -185,34 +186,72 @@ class SpeedCurves(Callback):
         pl_module.log_dict({f"speed/{name}": torch.tensor(value) for name, value in speeds.items()})
 
 
-class ProgressBar(RichProgressBar):
-    """Lightning's progress bar with the last logged loss; without a terminal, a line per validation.
+class ProgressBar(LightningProgressBar):
+    """A bar over all steps of the run, with the time left and the last logged loss, and one over a validation or test.
 
-    With `prog_bar=True`, Lightning would read the loss from the GPU in every step, and wait for it.
+    Without a terminal, each validation is a line.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._loss: dict[str, float] = {}
-        if not is_terminal(Console()):
-            self.disable()  # otherwise, Rich prints the last state of every bar
+        self._bar = counting_bar("{task.fields[loss]}")
+        self._training: TaskID | None = None
+        self._loss = ""
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the step and the score if there is no bar."""
-        super().on_validation_end(trainer, pl_module)
+    def disable(self) -> None:
+        """Show no bar; Lightning calls this on other ranks than the first."""
+        self._bar.disable = True
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Start to show bars."""
+        super().setup(trainer, pl_module, stage)
+        self._bar.start()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Remove the bars."""
+        for task in self._bar.task_ids:
+            self._bar.remove_task(task)
+        self._bar.stop()
+
+    def on_exception(self, trainer: Trainer, *_: Any) -> None:
+        """Remove the bars, so that the error is below them."""
+        self._bar.stop()
+
+    def on_train_start(self, trainer: Trainer, *_: Any) -> None:
+        """Add the bar of the steps, some of which a resumed run has done."""
+        steps = trainer.estimated_stepping_batches
+        total = steps if math.isfinite(steps) else None
+        self._training = self._bar.add_task("training", total=total, completed=trainer.global_step, loss="")
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """Show the step, and the loss if it is logged: in other steps, reading it would wait for the GPU."""
+        if self._bar.disable or self._training is None:
+            return
+        loss = trainer.callback_metrics.get("train/loss")
+        if loss is not None and logs_step(trainer):
+            self._loss = f"loss {float(loss):.3f}"
+        self._bar.update(self._training, completed=trainer.global_step, loss=self._loss)
+
+    def on_validation_start(self, trainer: Trainer, *_: Any) -> None:
+        """Add the bar of the batches of a validation or test."""
+        batches = trainer.num_test_batches if trainer.testing else trainer.num_val_batches
+        self._evaluation = self._bar.add_task("test" if trainer.testing else "validation", total=sum(batches), loss="")
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        """Show the batch."""
+        self._bar.advance(self._evaluation)
+
+    def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
+        """Remove the bar; log the step and the score if there is none."""
+        self._bar.remove_task(self._evaluation)
         monitor = getattr(trainer.checkpoint_callback, "monitor", None)
         score = trainer.callback_metrics.get(monitor or "")
-        if score is not None and trainer.is_global_zero and self.is_disabled:
+        if score is not None and trainer.is_global_zero and self._bar.disable and not trainer.testing:
             log.info("step %d: %s %.4f", trainer.global_step, monitor, score)
 
-    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        """Return the metrics to show."""
-        metrics = super().get_metrics(trainer, pl_module)
-        metrics.pop("v_num", None)
-        loss = trainer.callback_metrics.get("train/loss")
-        if trainer.training and loss is not None and logs_step(trainer):
-            self._loss["train/loss"] = float(loss)
-        return metrics | self._loss
+    on_test_start = on_validation_start  # type: ignore[assignment]
+    on_test_batch_end = on_validation_batch_end  # type: ignore[assignment]
+    on_test_end = on_validation_end  # type: ignore[assignment]
 
 
 @torch.no_grad()

@@ -5,7 +5,6 @@ a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`
 """
 
 import atexit
-import difflib
 import logging
 import os
 import re
@@ -37,10 +36,18 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.processes import end_with_parent, is_first_process, is_one_of_several
-from simcse_pl.utils.terminal import accept_any_text, hydra_option, hydra_text, report_error
+from simcse_pl.utils.terminal import hydra_option, hydra_text, prepare_output, report_error
 
 DEBUG_OPTION = "debug=true"
 _WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
+_WITH_VALUE = (
+    *("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd", "--package", "-p"),
+    *("--cfg", "-c", "--info", "-i", "--experimental-rerun"),
+)
+_FLAGS = (
+    *(*_WITH_VALUE, "--help", "-h", "--help-all", "--hydra-help", "--version"),
+    *("--multirun", "-m", "--run", "-r", "--resolve", "--shell-completion", "-sc"),
+)
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
@@ -101,15 +108,14 @@ def main(command: str = "train") -> None:
     if "LOCAL_RANK" in os.environ or any(word.startswith("hydra.job.num=") for word in sys.argv):
         end_with_parent()  # but a run in the background outlives the shell that has started it
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
-    accept_any_text()
+    prepare_output()
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     _ignore_expected_warnings()
-    options = [word for word in sys.argv[1:] if word[:1] == "~" or ("=" in word and word[0] != "-")]
-    flags = [part for word in sys.argv[1:] if word not in options for part in word.split("=", 1)]  # --flag=value too
-    options = list(map(_for_hydra, options))
+    options, flags = _options_and_flags(command, sys.argv[1:])
     sys.argv[1:] = ["--config-name", command, *flags, *options]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
+        _check_flags(command, flags)
         if printed := _printed_config(command, options, flags):
             print(printed)
             return
@@ -121,8 +127,37 @@ def main(command: str = "train") -> None:
             sys.exit(128 + signal.SIGINT)
         if not isinstance(error, Exception):
             raise
-        shown = readable(error, command)
+        shown = readable(error, command, given=options)
         sys.exit(report_error(shown, DEBUG_OPTION in sys.argv, DEBUG_OPTION))
+
+
+def _options_and_flags(command: str, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options and the flags of a command line, as Hydra takes them; a flag's value is the next item.
+
+    A list with spaces, which a shell splits, is one option. A word that is no option is the encoder to evaluate.
+    """
+    options, flags = list[str](), list[str]()
+    for word in words:
+        is_open = options and sum(map(options[-1].count, "[{")) > sum(map(options[-1].count, "]}"))
+        if word[:1] == "~" or ("=" in word and word[0] != "-"):
+            options.append(word)
+        elif is_open and word not in _FLAGS:
+            options[-1] += f" {word}"
+        elif command == "evaluate" and word[:1] not in ("", "-") and (flags or [""])[-1] not in _WITH_VALUE:
+            options.append(f"encoder={word}")
+        else:
+            flags += word.split("=", 1)
+    return list(map(_for_hydra, options)), flags
+
+
+def _check_flags(command: str, flags: Sequence[str]) -> None:
+    """Raise UserError for a flag that Hydra does not have, such as `--lr` for the option optimizer.lr."""
+    for flag, value in pairwise([*flags, "VALUE"]):
+        if flag.startswith("--") and flag not in _FLAGS:
+            found = find_command("options").search(flag, command=command)
+            meant = found[0].name if found else "NAME"
+            value = "VALUE" if value.startswith("-") else value
+            raise UserError(f"{flag}: options have no dashes: write {meant}={value} (simcse options finds others)")
 
 
 def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) -> str | None:
@@ -155,7 +190,7 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
             run = GlobalHydra.instance().hydra.run  # type: ignore[union-attr]
             done = run(command, results_or_error, options, with_log_configuration=False).return_value
     except Exception as error:
-        done = readable(error, command)
+        done = readable(error, command, given=options)
     if isinstance(done, Exception):
         raise done from done.__cause__
     results: dict[str, Any] = done
@@ -266,15 +301,18 @@ def _is_interrupt(error: BaseException) -> bool:
     return any(isinstance(cause, KeyboardInterrupt) for cause in exception_chain(error))
 
 
-def readable(error: Exception, command: str, config: DictConfig | None = None) -> Exception:
-    """Return an error of Hydra, or of a class that it instantiates, as a UserError; `config` if it was composed."""
+def readable(error: Exception, command: str, config: DictConfig | None = None, given: Sequence[str] = ()) -> Exception:
+    """Return an error of Hydra, or of a class that it instantiates, as a UserError.
+
+    `config` is None if it was not composed from the `given` options.
+    """
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, OSError):
         return error.__cause__
     shown: Exception
     if is_one_of_several() and re.search("by peer|remote process exited", str(error)):  # of gloo and of NCCL
         where = "its own error is printed above, or in its log of torchrun or SLURM"
         shown = RuntimeError(f"another rank has ended; {where}: {first_line(error)}")
-    elif text := _message_of_class(error, config) or _message_of_hydra(error, command):
+    elif text := _message_of_class(error, config) or _message_of_hydra(error, command, given):
         shown = UserError(text)
     else:
         return error
@@ -296,7 +334,7 @@ def _message_of_class(error: Exception, config: DictConfig | None) -> str | None
     return None
 
 
-def _message_of_hydra(error: Exception, command: str) -> str | None:
+def _message_of_hydra(error: Exception, command: str, given: Sequence[str]) -> str | None:
     """Return a message for an option or a choice that Hydra does not know or cannot read; None for other errors."""
     if isinstance(error, InstantiationException) or not isinstance(error, _CONFIG_ERRORS):
         return None
@@ -305,6 +343,8 @@ def _message_of_hydra(error: Exception, command: str) -> str | None:
     text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
     if isinstance(error, OverrideParseException):
         name, assigned, value = error.override.partition("=")
+        if not assigned and Path(name).is_file():
+            return f"{name}: to train on a file, write data=text data.train={name}"
         if not assigned:
             return f"'{name}' is no option, which is NAME=VALUE; if it is a variable of the shell, set it"
         return f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
@@ -315,10 +355,7 @@ def _message_of_hydra(error: Exception, command: str) -> str | None:
         hint = replacement(option) or did_you_mean(missing[2], names)
         return f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
     if unknown := re.match(r"Could not override '([\w.]+)'", text):
-        known = find_command("options")
-        near = difflib.get_close_matches(unknown[1], [entry.name for entry in known.entries()], 2, 0.8)
-        near = near or [entry.name for entry in known.search(unknown[1], command=command)[:2]]
-        hint = replacement(unknown[1]) or (f"; did you mean {' or '.join(near)}?" if near else "")
+        hint = replacement(unknown[1]) or find_command("options").instead(unknown[1], command, given)
         return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
     return text
 

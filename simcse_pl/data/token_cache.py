@@ -24,7 +24,7 @@ from simcse_pl.data.rows import LabelledRows, Row, Warn
 from simcse_pl.models.tokenization import tokenize, unknown_text
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import cached, read_json, write_json
-from simcse_pl.utils.terminal import counter
+from simcse_pl.utils.terminal import counting_bar
 from simcse_pl.utils.types import Label, LabelKind, Tokens
 
 log = logging.getLogger(__name__)
@@ -184,8 +184,8 @@ def _write(new: Path, read: Read, make: Tokenize, processes: int | None) -> None
     rows = read(warnings.append)
     blocks = iter(lambda: list(itertools.islice(rows, _ROWS_A_BLOCK)), [])
     sentences = full = 0
-    with counter("tokenizing", " rows") as bar, pyarrow.ipc.new_file(str(new / _ROWS), make.schema) as file:
-        task = bar.add_task("", total=None)
+    with counting_bar() as bar, pyarrow.ipc.new_file(str(new / _ROWS), make.schema) as file:
+        task = bar.add_task("tokenizing rows", total=None)
         for block, in_block, full_in_block, unknown in _tokenized(blocks, make, processes):
             sentences += in_block
             full += full_in_block

@@ -1,6 +1,6 @@
 """Encode the sentences of a file or of standard input.
 
-Sentences are encoded in chunks of 4,096, so the memory does not depend on their number. Each chunk is first written to
+Sentences are encoded in chunks of 1,024, so the memory does not depend on their number. Each chunk is first written to
 a file in the folder OUT.shards. After an interruption, the same command continues with the missing chunks. At the end,
 the chunks are joined in OUT. `torchrun --nproc-per-node=N -m simcse_pl encode ...` encodes in N processes, on N GPUs if
 there are any.
@@ -26,12 +26,13 @@ from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import STANDARD, atomic_open, remove_half_written, write_text
+from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.tensors import cosine_similarity
-from simcse_pl.utils.terminal import counter, positive
+from simcse_pl.utils.terminal import counting_bar, positive
 
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]
-CHUNK_SIZE = 4096  # sentences; the encoder sorts them by length
+CHUNK_SIZE = 1024  # sentences; the encoder sorts them by length
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,18 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     out, file_layout = Path(arguments.out), layout(arguments)
     sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=file_layout)
+    if arguments.out != STANDARD and (out.suffix != ".npy" or arguments.sentences == STANDARD):
+        what = "give a file of sentences, too" if out.suffix == ".npy" else "vectors are .npy: give such a name"
+        raise UserError(f"--out {out}: {what}, or leave out --out for lines of JSON")
+    with quiet("simcse_pl.data"):  # it warns when it reads the file again
+        total = None if arguments.sentences == STANDARD else sum(1 for _ in sentences())
     if arguments.out == STANDARD:
         encode, _ = _encode_function(arguments)
-        for chunk in _chunks_with_progress(sentences(), "sentences encoded"):
+        for chunk in _chunks_with_progress(sentences(), "encoding", total):
             vectors = encode(chunk).astype(np.float64).round(8).tolist()  # float32 has no more decimals
             rows = ({"sentence": sentence, "vector": vector} for sentence, vector in zip(chunk, vectors, strict=True))
             sys.stdout.writelines(map(_json_line, rows))
         return
-    if out.suffix != ".npy" or arguments.sentences == STANDARD:
-        raise UserError(f"--out {out}: give a file that ends in .npy, and a file of sentences")
     folder = out.with_name(f"{out.name}.shards")
     with ranks_of_torchrun():
-        _encode_shards(arguments, sentences(), folder)
+        _encode_shards(arguments, sentences(), folder, total)
         barrier()
         if rank() == 0:
             _join(folder, out)
@@ -72,7 +76,7 @@ def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]
     return partial(encode, prompt_name=arguments.prompt_name), simcse.settings() | options
 
 
-def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path) -> None:
+def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path, total: int | None) -> None:
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
     source = {"file": fingerprint(arguments.sentences), "column": arguments.column, "layout": asdict(layout(arguments))}
@@ -83,7 +87,9 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     if path.read_text("utf-8") != text:
         same = "continue with the same ones, or remove it to start again"
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
-    for number, chunk in enumerate(_chunks_with_progress(sentences, "sentences encoded", shown=rank() == 0)):
+    done = len([*folder.glob("[0-9]*.npz")])
+    chunks = _chunks_with_progress(sentences, "encoding", total, done, shown=rank() == 0)
+    for number, chunk in enumerate(chunks):
         shard = folder / f"{number:06d}.npz"  # which has a CRC
         if number % world_size() == rank() and not shard.exists():
             if not np.isfinite(vectors := encode(chunk)).all():
@@ -128,12 +134,13 @@ class Search:
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
+        corpus = [] if Path(arguments.corpus).is_dir() else _sentences(arguments.corpus, arguments)
         queries = arguments.queries or list(iterate_sentences(STANDARD))
         simcse = load_simcse(arguments)
-        if Path(arguments.corpus).is_dir():
-            simcse.load_index(arguments.corpus)
+        if corpus:
+            simcse.build_index(corpus)
         else:
-            simcse.build_index(arguments.corpus, column=arguments.column, layout=layout(arguments))
+            simcse.load_index(arguments.corpus)
         options = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
         results = simcse.search(queries, **options)
         as_json = not sys.stdout.isatty()
@@ -156,6 +163,8 @@ class Index:
         parser.add_argument("sentences", metavar="FILE", help=text)
         parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
         add_column(parser)
+        text = "the vectors of FILE that `simcse encode` has written, which are then not computed again"
+        parser.add_argument("--vectors", metavar="FILE.npy", help=text)
         text = "add the sentences to the index in FOLDER"
         parser.add_argument("--add", action="store_true", help=text)
 
@@ -165,13 +174,15 @@ class Index:
         if (folder / SETTINGS_FILE).exists() and not arguments.add:
             raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
         remove_half_written(folder)
+        sentences = _sentences(arguments.sentences, arguments)
+        with reraise_as(f"--vectors {arguments.vectors}"):
+            vectors = np.load(arguments.vectors) if arguments.vectors else None
         simcse = load_simcse(arguments)
-        options: Any = {"column": arguments.column, "layout": layout(arguments)}
         if arguments.add:
             simcse.load_index(folder)
-            print(f"{simcse.add_to_index(arguments.sentences, **options)} new sentences")
+            print(f"{simcse.add_to_index(sentences, vectors=vectors)} new sentences")
         else:
-            simcse.build_index(arguments.sentences, **options, prompt_name=arguments.prompt_name)
+            simcse.build_index(sentences, prompt_name=arguments.prompt_name, vectors=vectors)
         simcse.save_index(folder)
         print(f"{len(simcse.index or ())} sentences indexed in {folder}")
 
@@ -196,20 +207,27 @@ class Similarity:
             print(f"{simcse.similarity(*arguments.sentences):.4f}")
             return
         rows = (row for row, _ in iterate_rows(arguments.pairs, arguments.columns, layout=layout(arguments)))
-        for chunk in _chunks_with_progress(rows, "pairs compared"):
+        for chunk in _chunks_with_progress(rows, "comparing"):
             first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
             for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):
                 sys.stdout.write(_json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))
 
 
-def _chunks_with_progress(rows: Iterable[T], description: str, shown: bool = True) -> Iterator[list[T]]:
-    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and count the processed rows on standard error."""
+def _sentences(file: str, arguments: argparse.Namespace) -> list[str]:
+    """Read the sentences of a file before the encoder is loaded: a mistake in its name or column costs no time."""
+    return list(iterate_sentences(file, arguments.column, layout=layout(arguments)))
+
+
+def _chunks_with_progress(
+    rows: Iterable[T], description: str, total: int | None = None, done: int = 0, shown: bool = True
+) -> Iterator[list[T]]:
+    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and show how many are done, at first `done` chunks."""
     rows = iter(rows)
-    with counter(description, shown=shown) as progress:
-        task = progress.add_task(description, total=None)
-        while chunk := list(itertools.islice(rows, CHUNK_SIZE)):
+    with counting_bar(shown=shown) as bar:
+        task = bar.add_task(description, total=total, completed=done * CHUNK_SIZE)
+        for number, chunk in enumerate(iter(lambda: list(itertools.islice(rows, CHUNK_SIZE)), [])):
             yield chunk
-            progress.advance(task, len(chunk))
+            bar.advance(task, len(chunk) * (number >= done))
 
 
 def _json_line(row: dict[str, Any]) -> str:

@@ -98,7 +98,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    folder, names, weights = new_folder(arguments.folder), arguments.encoders, arguments.weights
+    names, weights = arguments.encoders, arguments.weights
+    if len(names) < 2:
+        raise UserError(f"{names[0]}, {arguments.folder}: give two encoders or more, and then the output folder")
+    folder = new_folder(arguments.folder)
     if weights and (len(weights) != len(names) or sum(weights) <= 0):
         raise UserError("--weights: give one number per encoder, with a sum above 0")
     encoders = [load_selected(name, arguments) for name in names]

@@ -10,6 +10,7 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -175,6 +176,25 @@ def search(text: str, known: Sequence[Entry] = (), command: str = "train") -> li
 
     best = {entry.name: entry for entry in sorted(filter(score, known), key=score)}  # some files have the same option
     return sorted(best.values(), key=score, reverse=True)
+
+
+def instead(name: str, command: str, given: Sequence[str]) -> str:
+    """Return which options an unknown one may mean, as the end of an error message.
+
+    They are those of the same last name that the other `given` options have, or near ones, or who has the option.
+    """
+    with suppress(Exception):  # there may be another mistake
+        chosen = _values(_compose(command, *(option for option in given if option.partition("=")[0] != name)))
+        group, _, last = name.rpartition(".")
+        same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(group.partition(".")[0])]
+        if near := same[:2] or difflib.get_close_matches(name, chosen, 2, 0.8):
+            return f"; did you mean {' or '.join(near)}?"
+    known = entries()
+    if owners := list(dict.fromkeys(_source(entry) for entry in known if entry.name == name)):
+        return f"; {' or '.join(owners)} has it, and is not chosen"
+    near = difflib.get_close_matches(name, [entry.name for entry in known], 2, 0.8)
+    near = near or [entry.name for entry in search(name, known, command)[:2]]
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _nearest(word: str, spellings: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ VECTORS_FILE = "vectors.safetensors"
 SENTENCES_FILE = "sentences.json"
 SETTINGS_FILE = "index.json"
 _BLOCK = 8192  # queries and vectors that are compared at once: 256 MB of similarities
+_COMPARED, _NEAR = 32, 0.99  # of vectors that are given: how many are compared, and the least cosine, as with bf16
 _DIGITS = 6  # of a similarity: float32 rounds the seventh
 
 
@@ -50,21 +51,29 @@ class SentenceIndex:
         index.add(sentences)
         return index
 
-    def add(self, sentences: Sequence[str]) -> int:
+    def add(self, sentences: Sequence[str], vectors: Tensor | None = None) -> int:
         """Encode and append the sentences that are not in the index, and return their number.
 
+        `vectors` are those that `encode` gave before, [n, dim], so that only a few are encoded to compare them.
+
         Raises:
-            UserError: the encoder returns a vector that is not finite.
+            UserError: a vector is not finite, or `vectors` are not those of the sentences.
         """
-        known = set(self.sentences)
-        new = [sentence for sentence in dict.fromkeys(checked_sentences(sentences)) if sentence not in known]
-        if new:
-            vectors = self._encode_to_unit(new)
-            if not vectors.isfinite().all():
+        texts, known = checked_sentences(sentences), set(self.sentences)
+        new = {text: place for place, text in reversed([*enumerate(texts)]) if text not in known}
+        places = sorted(new.values())
+        added = [texts[place] for place in places]
+        if added:
+            if vectors is None:
+                units = self._encode_to_unit(added)
+            else:
+                _check_vectors(vectors, texts, self._encode_to_unit)
+                units = unit_vectors(vectors[places].float())
+            if not units.isfinite().all():
                 raise UserError("the encoder returns a vector that is not finite")
-            self.vectors = torch.cat([self.vectors, vectors]) if known else vectors
-            self.sentences = [*self.sentences, *new]
-        return len(new)
+            self.vectors = torch.cat([self.vectors, units]) if known else units
+            self.sentences = [*self.sentences, *added]
+        return len(added)
 
     def search(
         self, queries: Sequence[str], top_k: int = 3, threshold: float | None = None, leave_out_equal: bool = False
@@ -140,6 +149,17 @@ class SentenceIndex:
                     "load the encoder with the same settings, or build the index again"
                 )
         return index
+
+
+def _check_vectors(vectors: Tensor, sentences: list[str], encode: Encode) -> None:
+    """Raise UserError unless some of the vectors, [n, dim], are near to those of the encoder."""
+    places = range(0, len(sentences), -(-len(sentences) // _COMPARED))
+    if len(vectors) != len(sentences):
+        raise UserError(f"vectors: {len(vectors)} of {len(sentences)} sentences: give those of `encode` for this file")
+    own = encode([sentences[place] for place in places])
+    given = unit_vectors(vectors[list(places)].float())
+    if own.shape != given.shape or not ((own * given).sum(dim=1) > _NEAR).all():
+        raise UserError("vectors: this encoder has others for these sentences, or for the prompt of the index")
 
 
 class RetrievalTask:

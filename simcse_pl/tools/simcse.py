@@ -165,6 +165,7 @@ class SimCSE:
         column: int | str | None = None,
         layout: Layout = DETECTED,
         prompt_name: str | None = None,
+        vectors: Tensor | np.ndarray | None = None,
     ) -> None:
         """Index sentences in place of those indexed before.
 
@@ -176,10 +177,11 @@ class SimCSE:
             column: name or position (from 0) of the column, for a file with several columns.
             layout: how the file is written, if that cannot be found from its name and content.
             prompt_name: the name of the sentences' prompt; None for `document`, if the encoder has it.
+            vectors: [n, dim], those that `encode` gave for the sentences; None to encode them.
         """
         prompt_name = prompt_name or self.prompt_if_any(DOCUMENT)
         self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0), prompt_name=prompt_name)
-        self.add_to_index(sentences_or_file_path, device, batch_size, column=column, layout=layout)
+        self.add_to_index(sentences_or_file_path, device, batch_size, column=column, layout=layout, vectors=vectors)
 
     def add_to_index(
         self,
@@ -189,6 +191,7 @@ class SimCSE:
         *,
         column: int | str | None = None,
         layout: Layout = DETECTED,
+        vectors: Tensor | np.ndarray | None = None,
     ) -> int:
         """Index further sentences, and return the number of new ones; for the arguments see `build_index`."""
         index, given = self._built(), sentences_or_file_path
@@ -196,9 +199,9 @@ class SimCSE:
             sentences = list(iterate_sentences(given, column, layout=layout))
         else:
             sentences = checked_sentences(given)
-        shown = len(sentences) > _MANY
+        shown = vectors is None and len(sentences) > _MANY
         index.encode = self._encode_on(device, batch_size, progress=shown, prompt_name=index.prompt_name)
-        return index.add(sentences)
+        return index.add(sentences, None if vectors is None else torch.as_tensor(vectors))
 
     @overload
     def search(self, queries: str, *args: Any, **options: Any) -> list[Neighbour]: ...

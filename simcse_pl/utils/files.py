@@ -262,5 +262,7 @@ def _likely_encoding(path: Path) -> str:
 
 def _open(path: Path) -> AbstractContextManager[Any]:
     if str(path) == STANDARD:
+        if sys.stdin.isatty():
+            print("reading sentences from the terminal, one in a line; Ctrl-D ends", file=sys.stderr)
         return nullcontext(sys.stdin.buffer)
     return gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")

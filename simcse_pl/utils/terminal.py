@@ -6,6 +6,7 @@ Bars are on standard error, and removed at the end.
 import argparse
 import contextlib
 import io
+import logging
 import os
 import re
 import shlex
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console, Group
-from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
 from simcse_pl.utils.errors import USER_ERROR_STATUS, UserError, WriteError, did_you_mean, exception_chain, first_line
@@ -29,8 +30,9 @@ _USER_ERRORS = (UserError, FileExistsError, IsADirectoryError, NotADirectoryErro
 _NOT_OWN = (sysconfig.get_path("stdlib"), Path(__file__).parents[1])
 
 
-def accept_any_text() -> None:
-    """Let standard output write what its encoding lacks, as an escape such as \\u4e2d."""
+def prepare_output() -> None:
+    """Let standard output write what its encoding lacks, as an escape such as \\u4e2d; silence a useless warning."""
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # PEFT imports it; it lacks `kernels`
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -49,7 +51,9 @@ def show(what: Group | Text) -> None:
 def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress:
     """Return a rich progress bar with these columns, or with the default columns. `shown=False` never shows it."""
     console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not (shown and is_terminal(console)))
+    if shown := shown and is_terminal(console):  # a stream of its own: W&B records what is written to sys.stderr
+        console.file = open(sys.stderr.fileno(), "w", encoding=sys.stderr.encoding, closefd=False)  # noqa: SIM115
+    return Progress(*columns, console=console, transient=True, disable=not shown)
 
 
 def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
@@ -58,10 +62,18 @@ def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bo
         yield from bar.track(steps, total, description=what)
 
 
-def counter(what: str, unit: str = "", shown: bool = True) -> Progress:
-    """Return a bar for an unknown total: it shows how much is done, and the elapsed time."""
-    count = TextColumn(f"{{task.completed:,.0f}}{unit}")
-    return progress_bar(TextColumn(what), count, TimeElapsedColumn(), shown=shown)
+class Rate(ProgressColumn):
+    """How many steps a bar makes in a second."""
+
+    def render(self, task: Task) -> Text:
+        """Return the mean of the last 30 seconds; empty before the first step."""
+        return Text(f"{task.speed:,.{0 if task.speed > 100 else 1}f}/s" if task.speed else "")
+
+
+def counting_bar(*columns: str, shown: bool = True) -> Progress:
+    """Return a bar that shows how much is done, the rate, and the time left if the total is known; then `columns`."""
+    numbers = MofNCompleteColumn(), Rate(), TimeRemainingColumn(compact=True)
+    return progress_bar("{task.description}", BarColumn(), *numbers, *columns, shown=shown)
 
 
 class Parser(argparse.ArgumentParser):
@@ -87,7 +99,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
     """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     arguments = parser.parse_intermixed_args(given)
-    accept_any_text()
+    prepare_output()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as in a shell, but it cleans up
     try:
         work(arguments)

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.terminal import accept_any_text, show
+from simcse_pl.utils.terminal import prepare_output, show
 
 EXACT = 61.190000000000005
 
@@ -55,7 +55,7 @@ def test_the_terminal_shows_rounded_numbers_and_dashes_below_a_title_that_may_be
 
 def test_standard_output_that_is_not_utf_8_gets_a_table_in_ascii(monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
-    accept_any_text()
+    prepare_output()
     frame = pd.DataFrame({"run": ["语料", "70.25 ± 1.50"], "Spearman ↑": [61.19, 60.0]})
     show(Table("runs", "语料", frame).printed())
     print("outputs/语料")
