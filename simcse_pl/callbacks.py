@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ProgressBar as LightningProgressBar
-from rich.progress import TaskID
 from torch import Tensor
 
 from simcse_pl.encoder_module import EncoderModule
@@ -195,8 +194,6 @@ class ProgressBar(LightningProgressBar):
     def __init__(self) -> None:
         super().__init__()
         self._bar = counting_bar("{task.fields[loss]}")
-        self._training: TaskID | None = None
-        self._loss = ""
 
     def disable(self) -> None:
         """Show no bar; Lightning calls this on other ranks than the first."""
@@ -207,15 +204,13 @@ class ProgressBar(LightningProgressBar):
         super().setup(trainer, pl_module, stage)
         self._bar.start()
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Remove the bars."""
         for task in self._bar.task_ids:
             self._bar.remove_task(task)
         self._bar.stop()
 
-    def on_exception(self, trainer: Trainer, *_: Any) -> None:
-        """Remove the bars, so that the error is below them."""
-        self._bar.stop()
+    on_exception = teardown  # so that the error is below them
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:
         """Add the bar of the steps, some of which a resumed run has done."""
@@ -225,12 +220,11 @@ class ProgressBar(LightningProgressBar):
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Show the step, and the loss if it is logged: in other steps, reading it would wait for the GPU."""
-        if self._bar.disable or self._training is None:
+        if self._bar.disable:
             return
-        loss = trainer.callback_metrics.get("train/loss")
-        if loss is not None and logs_step(trainer):
-            self._loss = f"loss {float(loss):.3f}"
-        self._bar.update(self._training, completed=trainer.global_step, loss=self._loss)
+        loss = trainer.callback_metrics.get("train/loss") if logs_step(trainer) else None
+        fields: dict[str, Any] = {} if loss is None else {"loss": f"loss {float(loss):.3f}"}
+        self._bar.update(self._training, completed=trainer.global_step, **fields)
 
     def on_validation_start(self, trainer: Trainer, *_: Any) -> None:
         """Add the bar of the batches of a validation or test."""

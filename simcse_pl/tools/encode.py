@@ -87,9 +87,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     if path.read_text("utf-8") != text:
         same = "continue with the same ones, or remove it to start again"
         raise UserError(f"{folder} has vectors of another file, encoder or option: {same}")
-    done = len([*folder.glob("[0-9]*.npz")])
-    chunks = _chunks_with_progress(sentences, "encoding", total, done, shown=rank() == 0)
-    for number, chunk in enumerate(chunks):
+    for number, chunk in enumerate(_chunks_with_progress(sentences, "encoding", total, shown=rank() == 0)):
         shard = folder / f"{number:06d}.npz"  # which has a CRC
         if number % world_size() == rank() and not shard.exists():
             if not np.isfinite(vectors := encode(chunk)).all():
@@ -134,13 +132,13 @@ class Search:
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
-        corpus = [] if Path(arguments.corpus).is_dir() else _sentences(arguments.corpus, arguments)
+        sentences = None if Path(arguments.corpus).is_dir() else _sentences(arguments.corpus, arguments)
         queries = arguments.queries or list(iterate_sentences(STANDARD))
         simcse = load_simcse(arguments)
-        if corpus:
-            simcse.build_index(corpus)
-        else:
+        if sentences is None:
             simcse.load_index(arguments.corpus)
+        else:
+            simcse.build_index(sentences)
         options = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
         results = simcse.search(queries, **options)
         as_json = not sys.stdout.isatty()
@@ -219,15 +217,15 @@ def _sentences(file: str, arguments: argparse.Namespace) -> list[str]:
 
 
 def _chunks_with_progress(
-    rows: Iterable[T], description: str, total: int | None = None, done: int = 0, shown: bool = True
+    rows: Iterable[T], description: str, total: int | None = None, shown: bool = True
 ) -> Iterator[list[T]]:
-    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and show how many are done, at first `done` chunks."""
+    """Yield chunks of CHUNK_SIZE rows, the last one shorter, and show how many rows are done."""
     rows = iter(rows)
     with counting_bar(shown=shown) as bar:
-        task = bar.add_task(description, total=total, completed=done * CHUNK_SIZE)
-        for number, chunk in enumerate(iter(lambda: list(itertools.islice(rows, CHUNK_SIZE)), [])):
+        task = bar.add_task(description, total=total)
+        while chunk := list(itertools.islice(rows, CHUNK_SIZE)):
             yield chunk
-            bar.advance(task, len(chunk) * (number >= done))
+            bar.advance(task, len(chunk))
 
 
 def _json_line(row: dict[str, Any]) -> str:

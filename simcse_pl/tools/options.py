@@ -183,16 +183,15 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
 
     They are those of the same last name that the other `given` options have, or near ones, or who has the option.
     """
+    known, near = entries(), list[str]()
     with suppress(Exception):  # there may be another mistake
         chosen = _values(_compose(command, *(option for option in given if option.partition("=")[0] != name)))
-        group, _, last = name.rpartition(".")
-        same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(group.partition(".")[0])]
-        if near := same[:2] or difflib.get_close_matches(name, chosen, 2, 0.8):
-            return f"; did you mean {' or '.join(near)}?"
-    known = entries()
-    if owners := list(dict.fromkeys(_source(entry) for entry in known if entry.name == name)):
+        group, last = name.partition(".")[0], name.rpartition(".")[2]
+        same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(group)]
+        near = same[:2] or difflib.get_close_matches(name, chosen, 2, 0.8)
+    owners = dict.fromkeys(_source(entry) for entry in known if entry.name == name)
+    if owners and not near:
         return f"; {' or '.join(owners)} has it, and is not chosen"
-    near = difflib.get_close_matches(name, [entry.name for entry in known], 2, 0.8)
     near = near or [entry.name for entry in search(name, known, command)[:2]]
     return f"; did you mean {' or '.join(near)}?" if near else ""
 

@@ -60,20 +60,18 @@ class SentenceIndex:
             UserError: a vector is not finite, or `vectors` are not those of the sentences.
         """
         texts, known = checked_sentences(sentences), set(self.sentences)
-        new = {text: place for place, text in reversed([*enumerate(texts)]) if text not in known}
-        places = sorted(new.values())
-        added = [texts[place] for place in places]
-        if added:
+        places = {text: place for place, text in enumerate(texts) if text not in known}
+        if new := list(places):
             if vectors is None:
-                units = self._encode_to_unit(added)
+                units = self._encode_to_unit(new)
             else:
                 _check_vectors(vectors, texts, self._encode_to_unit)
-                units = unit_vectors(vectors[places].float())
+                units = unit_vectors(vectors[list(places.values())].float())
             if not units.isfinite().all():
                 raise UserError("the encoder returns a vector that is not finite")
             self.vectors = torch.cat([self.vectors, units]) if known else units
-            self.sentences = [*self.sentences, *added]
-        return len(added)
+            self.sentences = [*self.sentences, *new]
+        return len(new)
 
     def search(
         self, queries: Sequence[str], top_k: int = 3, threshold: float | None = None, leave_out_equal: bool = False
