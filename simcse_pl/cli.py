@@ -154,8 +154,9 @@ def _check_flags(command: str, flags: Sequence[str]) -> None:
     """Raise UserError for a flag that Hydra does not have, such as `--lr` for the option optimizer.lr."""
     for flag, value in pairwise([*flags, "VALUE"]):
         if flag.startswith("--") and flag not in _FLAGS:
-            names = [entry.name for entry in find_command("options").search(flag, command=command)] or ["NAME"]
-            option = f"{names[0]}={'VALUE' if value.startswith('-') else value}"
+            known = [entry.name for entry in find_command("options").search(flag, command=command)]
+            name = next((name for name in known if "=" not in name), "NAME")
+            option = f"{name}={'VALUE' if value.startswith('-') else value}"
             raise UserError(f"{flag}: options have no dashes: write {option} (simcse options finds others)")
 
 

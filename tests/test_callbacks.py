@@ -1,5 +1,6 @@
 """Checkpoints, seeding, warnings, speed, and the curves of batches, geometry and speed."""
 
+import io
 import logging
 import math
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from hydra.utils import instantiate
+from rich.console import Console
+from rich.progress import Progress
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -18,6 +21,7 @@ from simcse_pl.callbacks import (
     BatchCurves,
     CountSteps,
     GeometryCurves,
+    ProgressBar,
     SeedEveryStep,
     SpeedCurves,
     mean_similarities,
@@ -63,10 +67,10 @@ class Scripted(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def fit(folder, scores, steps=6, every=2, resume=None, **options):
+def fit(folder, scores, steps=6, every=2, resume=None, further=(), **options):
     """Train for some steps with the checkpoints of the default config; an epoch has 4 steps."""
     config = composed(f"run_dir={folder}").callbacks
-    made = [instantiate(config[name]) for name in ("steps", "best", "last")]
+    made = [*(instantiate(config[name]) for name in ("steps", "best", "last")), *further]
     intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
     trainer = make_trainer(accelerator="cpu", callbacks=made, **intervals, **QUIET | options)
     written, save = [], trainer.save_checkpoint
@@ -111,6 +115,48 @@ def test_the_best_checkpoint_is_that_of_the_folder_after_resuming(tmp_path, fold
     assert (best.best_step, best.best_metrics["val/spearman"]) == pytest.approx(expected)
     assert Path(best.best_model_path).parent.samefile(tmp_path / folder / "checkpoints")
     assert checkpoint(tmp_path / folder, "best")["global_step"] == best.best_step
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """The bars after each step and each batch of a validation: what is counted, how many, of how many, and the loss."""
+    console = Console(file=io.StringIO(), force_terminal=True)
+    monkeypatch.setattr("simcse_pl.callbacks.counting_bar", lambda *columns: Progress(*columns, console=console))
+    seen = []
+
+    class Bars(ProgressBar):
+        def record(self, *_):
+            seen.append(
+                [(task.description, task.completed, task.total, task.fields["loss"]) for task in bar._bar.tasks]
+            )
+
+        def on_train_batch_end(self, *given):
+            super().on_train_batch_end(*given)
+            self.record()
+
+        def on_validation_batch_end(self, *given):
+            super().on_validation_batch_end(*given)
+            self.record()
+
+    bar = Bars()
+    return bar, seen
+
+
+def test_one_bar_counts_the_steps_of_all_epochs_and_a_resumed_run_continues_it(bars, tmp_path):
+    bar, seen = bars
+    options = {"further": [bar], "enable_progress_bar": True, "every": 5, "log_every_n_steps": 2}
+    fit(tmp_path / "whole", [0.5] * 3, -1, max_epochs=2, **options)  # 8 steps
+    validation = [("validation", number, 4, "") for number in (1, 2, 3, 4)]
+    steps = [("training", step, 8, f"loss {step - 1 - step % 2:.3f}" if step > 1 else "") for step in range(1, 9)]
+    expected = [[one] for one in validation]
+    for step in steps:
+        expected += [[step], *([step, one] for one in validation if step[1] in (5, 8))]
+    assert seen == expected and not bar._bar.tasks and not bar._bar.live.is_started
+
+    fit(tmp_path / "first", [0.5] * 2, 5, **options)
+    seen.clear()
+    fit(tmp_path / "first", [0.5], 7, resume=tmp_path / "first" / "checkpoints" / "last.ckpt", **options)
+    assert [shown[0][1:3] for shown in seen if len(shown) == 1] == [(6, 7), (7, 7)]
 
 
 def test_curves_are_logged_at_the_number_of_steps_done(tmp_path):

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
@@ -127,6 +128,32 @@ def test_a_rank_whose_connection_breaks_names_another_one_as_the_cause(job, caps
     with pytest.raises(SystemExit):
         job(lambda: raise_(UserError("no file igloo.csv")))
     assert capsys.readouterr().err == "error: no file igloo.csv\n"
+
+
+FLAGS = ["--config-dir", "mine", "-m", "--cfg", "job"]
+COMMAND_LINES = [  # the command, what follows it, the options and the flags that Hydra gets
+    ("train", "seed=1,2 --config-dir=mine -m ~queue --cfg job", ["seed=1,2", "~queue"], FLAGS),
+    ("train", "views=[crop, dropout] seed=1", ["views=[crop, dropout]", "seed=1"], []),
+    ("train", "data.train={a: x.txt, b: [y.txt , z.txt]} -m", ["data.train={a: x.txt, b: [y.txt , z.txt]}"], ["-m"]),
+    ("train", "views=[crop, -m seed=1", ["views=[crop,", "seed=1"], ["-m"]),  # which is Hydra's to report
+    ("train", "outputs/mine/encoder", [], ["outputs/mine/encoder"]),
+    ("evaluate", "outputs/mine/encoder tasks=all", ["encoder=outputs/mine/encoder", "tasks=all"], []),
+    ("evaluate", "--config-dir mine -m --cfg job me/mine", ["encoder=me/mine"], FLAGS),
+]
+
+
+@pytest.mark.parametrize(("command", "line", "options", "flags"), COMMAND_LINES)
+def test_a_list_may_have_spaces_and_an_encoder_needs_no_name(command, line, options, flags):
+    assert entry_point._options_and_flags(command, line.split()) == (options, flags)
+
+
+def test_a_flag_that_hydra_lacks_names_the_option():
+    hydra_flags = [name for action in get_args_parser()._actions for name in action.option_strings]
+    entry_point._check_flags("train", [*hydra_flags, "--help-all", "--config-dir", "--mine"[1:]])
+    assert {*hydra_flags, "--help-all"} == {*entry_point._FLAGS}
+    for given, meant in {"--lr 3e-5": "optimizer.lr=3e-5", "--seed": "seed=VALUE", "--zzzz -m": "NAME=VALUE"}.items():
+        with pytest.raises(UserError, match=f"^{given.split()[0]}: options have no dashes: write {meant} "):
+            entry_point._check_flags("train", given.split())
 
 
 def test_null_deselects_a_group():
@@ -240,6 +267,10 @@ MISTAKES = {  # the command's options, and what the line says
     "experiment=prompteol_opt_1_3b": "; write experiment=prompteol model.name=NAME model/quantization=nf4_double (",
     "setting=mlm": "; write experiment=mlm (",
     "trainer.max_stpes=3": "no option trainer.max_stpes; did you mean trainer.max_steps",
+    "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
+    "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
+    "README.md": "README.md: to train on a file, write data=text data.train=README.md",
+    "--epochs 3": "--epochs: options have no dashes: write trainer.max_epochs=3 (",
     "callbacks=[]": "callbacks: the first checkpoint must be a BestCheckpoint",
     "sweep=methods_mini": "; write sweep=methods size=mini (",
     "auxiliary=mlm auxiliary.mlm.head=new auxiliary.mlm.whole_words=true segmenter=icu model.template_as_text=always "

@@ -1,5 +1,6 @@
 """train.py on small models with random weights."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -76,6 +77,10 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert run.summary["test/spearman"] == pytest.approx(results["test"]["spearman"])
     assert all(run.image(f"evaluation/{name}").is_file() for name in ("training_paths", "spectra", "similarities"))
 
+    assert results["settings"]["content"] == hashlib.sha256(sentences.read_bytes()).hexdigest()
+    made = json.loads((folder / "encoder" / "training.json").read_text())
+    assert made["best"] == results["best"] and made["settings"]["content"] == results["settings"]["content"]
+    assert str(folder.parent) not in (folder / "encoder" / "README.md").read_text() + json.dumps(made)
     encoder = SentenceEncoder.from_pretrained(folder / "encoder")
     assert (encoder.pooling, encoder.head, encoder.backbone.config.num_hidden_layers) == ("mean", "mlp", 2)
     checkpoint = torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]

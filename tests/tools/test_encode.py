@@ -73,7 +73,7 @@ def test_a_command_that_is_killed_continues(encoder, sentences, forks_of_session
 
 @pytest.mark.slow
 def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder, run_command, tmp_path):
-    (tmp_path / "in.txt").write_text("".join(f"sentence {number}\n" for number in range(4100)))  # two shards
+    (tmp_path / "in.txt").write_text("".join(f"sentence {number}\n" for number in range(1100)))  # two shards
     encode = ["encode", *encoder, tmp_path / "in.txt", "--batch-size", "512", "--out"]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "simcse_pl"]
     run_command(*torchrun, *encode, tmp_path / "two.npy", OMP_NUM_THREADS="1")
@@ -145,6 +145,30 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     rows = printed(command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1"))
     assert [(row["query"], row["sentence"]) for row in rows] == [(x, x) for x in ("something else", SENTENCES[3])]
     assert [row["similarity"] for row in rows] == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_an_index_takes_the_vectors_of_encode_but_not_those_of_other_sentences(command, encoder, tmp_path):
+    """Their lengths do not matter. Of both files, one sentence stands there twice."""
+    files = [tmp_path / "first.txt", tmp_path / "more.txt"]
+    for file, texts in zip(files, ([*SENTENCES[:3], SENTENCES[0]], SENTENCES[2:]), strict=True):
+        file.write_text("\n".join(texts))
+        command("encode", *encoder, file, "--no-normalize", "--out", file.with_suffix(".npy"))
+    given, computed = ([encoder[0], files[0], tmp_path / name, *encoder[1:]] for name in ("given", "computed"))
+    line = "error: vectors: 6 of 4 sentences: give those of `encode` for this file"
+    assert line in command("index", *given, "--vectors", tmp_path / "more.npy", status=2).err
+    command("index", *given, "--vectors", tmp_path / "first.npy")
+    command("index", *computed)
+    given[1] = computed[1] = files[1]
+    np.save(tmp_path / "turned.npy", np.load(tmp_path / "more.npy")[::-1])
+    for wrong in ("turned.npy", "missing.npy"):
+        assert "vectors" in command("index", *given, "--add", "--vectors", tmp_path / wrong, status=2).err
+    done = command("index", *given, "--add", "--vectors", tmp_path / "more.npy")
+    assert done.out == command("index", *computed, "--add").out.replace("computed", "given")
+    indexes = [SimCSE(encoder[0], pooling="mean", device="cpu") for _ in range(2)]
+    for simcse, folder in zip(indexes, ("given", "computed"), strict=True):
+        simcse.load_index(tmp_path / folder)
+    assert indexes[0].index.sentences == indexes[1].index.sentences == SENTENCES
+    np.testing.assert_allclose(indexes[0].index.vectors, indexes[1].index.vectors, atol=1e-6)
 
 
 def test_search_prints_plain_lines_on_a_terminal(command, encoder, sentences, monkeypatch):

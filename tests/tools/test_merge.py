@@ -95,6 +95,7 @@ def test_merge_writes_the_mean(folders, command, tmp_path):
     expected = merge([SentenceEncoder.from_pretrained(folder) for folder in folders], [0.75, 0.25])
     assert torch.equal(SentenceEncoder.from_pretrained(out).encode(SENTENCES), expected.encode(SENTENCES))
     assert f"{out} exists" in command("merge", *folders, out, status=2).err
+    assert "give two encoders or more, and then the output" in command("merge", *folders, status=2).err
     assert "one number per encoder" in command("merge", *folders, tmp_path / "new", "--weights", 1, status=2).err
 
 

@@ -1,6 +1,7 @@
 """The index against brute force in float64, saved folders, and retrieval as a task of an evaluation."""
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -89,6 +90,20 @@ def test_a_saved_index_finds_the_same_and_sentences_can_be_added(encode, tmp_pat
     assert loaded.add(names([299, 300, 301, 300])) == 2 and loaded.add([]) == 0
     assert encode.encoded == names([300, 301]) and len(loaded) == 303
     np.testing.assert_allclose(loaded.vectors[-2:].numpy(), unit(encode, names([300, 301])), rtol=1e-6)
+
+
+def test_given_vectors_are_compared_at_some_places_and_must_be_finite(encode):
+    corpus = names([*range(500), *range(100)])
+    vectors = torch.stack([3 * encode.vectors[name] for name in corpus])
+    index = SentenceIndex.build(encode, [])
+    assert index.add(corpus, vectors) == 500 and 20 < len(encode.encoded) <= 32
+    np.testing.assert_allclose(index.vectors.numpy(), unit(encode, names(range(500))), rtol=1e-5, atol=1e-7)
+    for wrong in (vectors[:, :-1], vectors[0], vectors.flip(0)):
+        with pytest.raises(UserError, match="^vectors: "):
+            SentenceIndex.build(encode, []).add(corpus, wrong)
+    vectors[1] = math.nan
+    with pytest.raises(UserError, match="not finite"):
+        SentenceIndex.build(encode, []).add(names(range(500)), vectors[:500])
 
 
 def test_a_replacement_that_is_killed_between_two_files_is_finished(encode, tmp_path):

@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.terminal import hydra_option, positive, report_error, run
+from simcse_pl.utils.terminal import hydra_option, positive, report_error, run, tracked
 
 
 def raised(error, cause=None):
@@ -71,3 +71,16 @@ def test_an_error_in_code_of_ones_own_names_its_line(tmp_path, monkeypatch, capf
         own["f"]()
     assert report_error(caught.value, debug=False, debug_option="debug=true") == 2
     assert capfd.readouterr().err.startswith("error: my_losses.py:2: JSONDecodeError: ")
+
+
+def test_a_bar_does_not_pass_the_write_of_standard_error_which_wandb_records(monkeypatch):
+    owner, terminal = os.openpty()
+    recorded = []
+    with open(terminal, "w") as stderr, monkeypatch.context() as patch:
+        patch.setenv("TERM", "xterm")
+        patch.setattr("sys.stderr", stderr)
+        stderr.write = recorded.append
+        assert list(tracked(range(3), "a bar")) == [0, 1, 2] and not recorded
+        shown = os.read(owner, 100_000).decode()
+    os.close(owner)
+    assert "a bar" in shown and "\x1b[2K" in shown
