@@ -286,6 +286,8 @@ def _line(name: str, meaning: str, default: str = "", short: bool = True) -> str
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a group, a choice or an option, such as data, data=text or data.train; or words, such as early stopping"
     parser.add_argument("name", nargs="*", metavar="NAME", help=text)
+    text = "print the file of a choice, such as experiment=overfit, which a config of your own can begin with"
+    parser.add_argument("--yaml", action="store_true", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -294,6 +296,12 @@ def run(arguments: argparse.Namespace) -> None:
         for command in HYDRA_COMMANDS:
             lines = [_line(entry.name, entry.meaning) for entry in command_file(command)[0]]
             print(f"simcse {command}:", *lines, sep="\n")
+        return
+    if arguments.yaml:
+        group, _, choice = text.partition("=")
+        if (file := group_files().get(group, {}).get(choice)) is None:
+            raise UserError(f"--yaml {text}: give a choice, such as experiment=overfit; `simcse options GROUP` lists them")
+        print(file.rstrip())
         return
     known += [Entry(f"simcse {name}", "", meaning, name) for name, meaning in COMMANDS.items()]
     if not (matches := search(text, known)[:6]):

@@ -110,7 +110,7 @@ EXPLAINED = {
 
 @pytest.mark.parametrize("text", EXPLAINED)
 def test_an_explanation_has_meaning_default_choices_and_an_example(text, capsys):
-    run(argparse.Namespace(name=text.split()))
+    run(argparse.Namespace(name=text.split(), yaml=False))
     shown = capsys.readouterr().out
     assert all(part in shown for part in EXPLAINED[text]), shown
 
@@ -127,7 +127,16 @@ def test_the_groups_are_listed_and_unknown_words_are_an_error(capsys):
     shown = capsys.readouterr().out
     assert "simcse evaluate:" in shown and "\n  model " in shown and "\n  postprocess " in shown
     with pytest.raises(UserError, match="^nothing about zzz"):
-        run(argparse.Namespace(name=["zzz"]))
+        run(argparse.Namespace(name=["zzz"], yaml=False))
+
+
+def test_a_printed_file_is_a_config_of_ones_own(command, tmp_path):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(command("options", "experiment=overfit", "--yaml").out)
+    own = command("train", "--config-dir", tmp_path, "experiment=mine", "--cfg", "job").out
+    assert own == command("train", "experiment=overfit", "--cfg", "job").out != command("train", "--cfg", "job").out
+    for wrong in ("experiment", "experiment=overfitting", "trainer.max_steps=3"):
+        assert f"--yaml {wrong}: give a choice" in command("options", wrong, "--yaml", status=2).err
 
 
 def test_every_entry_has_a_meaning():
