@@ -278,4 +278,7 @@ def share_of_duplicates(batch: EmbeddedBatch) -> Tensor:
         shared = {templates.text_of(view) for view in sentences}
         negatives = [view for view in negatives if templates.text_of(view) in shared]
     hashes = select_views(hash_token_ids(batch.inputs), [*sentences, *negatives])
-    return duplicate_negatives(hashes, hashes, positives=len(sentences) - 1).flatten(1).any(dim=1).float().mean()
+    repeated = duplicate_negatives(hashes, hashes, positives=len(sentences) - 1)
+    if batch.copies is not None:
+        repeated = repeated & ~select_views(batch.copies, [*sentences, *negatives])
+    return repeated.flatten(1).any(dim=1).float().mean()

@@ -145,7 +145,7 @@ def run_settings(
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
         "data": "; ".join(
-            f"{rows.train}, {rows.row_count} rows with {len(rows.cache[0])} sentence(s)" for rows in data.rows.values()
+            f"{rows.train}, {rows.row_count} rows with {max(rows.width, 1)} sentence(s)" for rows in data.rows.values()
         ),
         "content": "; ".join(rows.cache.fingerprint for rows in data.rows.values()),  # of one file, its SHA-256
         "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in data.sets.values())),

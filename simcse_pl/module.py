@@ -223,12 +223,13 @@ class SimCSEModule(EncoderModule):
         Args:
             rows: tensors [batch, views, tokens]; `labels` [batch] if the data has labels; `roles` unless
                 they are anchor, positive, then hard negatives; `dataset`, its name, if there are several; `rows`, their
-                positions in the file, and `counts`, the number of rows of each device, if they are known.
+                positions in the file, and `counts`, the number of rows of each device, if they are known; `copies`
+                (see EmbeddedBatch).
             progress: see EmbeddedBatch.
             further: more arguments of EmbeddedBatch.
         """
         inputs = dict(rows)
-        given = {name: inputs.pop(name, None) for name in ("labels", "dataset", "rows", "counts")}
+        given = {name: inputs.pop(name, None) for name in ("labels", "dataset", "rows", "counts", "copies")}
         chunk_size: float | None = self.chunk_size
         if self.sharded and self.chunk_size:  # all devices must run the same number of chunks
             count = len(inputs["input_ids"])

@@ -90,6 +90,7 @@ class TrainingRows(RowKind):
         width: the number of sentences of a row that are in a batch; 0 if a view takes the place of the only one.
         columns: of each view of a batch, its position in the row; None for a sentence that a view makes.
         class_numbers: the number of each class by its name, in order.
+        drawn: the numbers of positives and hard negatives to draw of each row; None for the sentences as they are.
         collate: makes a batch of rows.
     """
 
@@ -103,6 +104,7 @@ class TrainingRows(RowKind):
     width: int
     columns: tuple[int | None, ...]
     class_numbers: Mapping[str, int]
+    drawn: tuple[int, int] | None
     collate: ViewCollator
 
     @property
@@ -123,12 +125,16 @@ class TrainingRows(RowKind):
             held_out: whether the keys are of the rows that are held out.
         """
         places = self._places(keys, held_out)
-        rows = self.with_views(keys, held_out) if self.views else self.tokens(places)
+        rows = self.with_views(keys, held_out) if self.views else self._in_batch(keys, places)
         batch: dict[str, Any] = self.collate(rows)
         if self.labels:
             labels = [self.cache.label(place) for place in places]
             classes = self.labels == "classes"
             batch["labels"] = torch.tensor([self.class_numbers[label] for label in labels] if classes else labels)
+        if self.drawn:  # a sentence that is drawn again is the same object
+            kept, views = range(self.width), len(self.roles)
+            copies = [[i in kept and any(row[i] is other for other in row[:i]) for i in range(views)] for row in rows]
+            batch["copies"] = torch.tensor(copies)
         batch["roles"] = self.roles
         if not self.stream:
             batch["rows"] = np.array(places)
@@ -139,7 +145,7 @@ class TrainingRows(RowKind):
     def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
         places = self._places(keys, held_out)
-        tokens, templates = self.tokens(places), self.collate.templates or Templates(self.collate.tokenizer)
+        tokens, templates = self._in_batch(keys, places), self.collate.templates or Templates(self.collate.tokenizer)
         limits = templates.special, self.collate.tokenizer.model_max_length, self.collate.tokenizer.mask_token_id
         made: list[Sequence[Sentence]] = []
         for number, view in enumerate(self.views.values()):
@@ -161,6 +167,18 @@ class TrainingRows(RowKind):
         rows = [self.cache[place] for place in places]
         marked = map(np.asarray, self.collate.tokens_of([sentence for row in rows for sentence in row]))
         return [tuple(itertools.islice(marked, len(row))) for row in rows]
+
+    def _in_batch(self, keys: Sequence[RowKey], places: Sequence[int]) -> list[tuple[Tokens, ...]]:
+        """Return the tokens of the rows of a batch, of which candidates are drawn if they are to be."""
+        rows = self.tokens(places)
+        if not self.drawn:
+            return rows
+        from simcse_pl.data.candidates import draw_candidates  # what most runs do not need
+
+        for number, ((epoch, _), place, row) in enumerate(zip(keys, places, rows, strict=True)):
+            positives, seed = int(self.cache.label(place)), f"{self.seed}-{epoch}-{place}-drawn"
+            rows[number] = tuple([row[i] for i in draw_candidates(len(row), positives, self.drawn, seed)])
+        return rows
 
     def _following(self, place: int, count: int) -> tuple[str, ...]:
         if not count:

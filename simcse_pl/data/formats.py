@@ -40,6 +40,7 @@ _LONGEST = 2**20  # characters of a sentence; tokenizing one takes 150 times as 
 
 csv.field_size_limit(2**28)  # a quotation mark that is not closed would fill the memory
 
+_COLUMN_EACH = "; give each sentence its own column, or in training set data.negatives=1, which reads lists"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
 _SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
 _SEPARATORS = (",", ";", "\t", "|", "||", "|||")
@@ -144,7 +145,7 @@ def file_ending(path: Path) -> str:
 def text_problem(cell: Any) -> str | None:
     """Return why a cell is not text that a tokenizer can read, or None."""
     if not isinstance(cell, str):
-        return f"is not text: {str(cell)[:40]}" + "; give each sentence its own column" * isinstance(cell, list | dict)
+        return f"is not text: {str(cell)[:40]}" + _COLUMN_EACH * isinstance(cell, list | dict)
     if len(cell) > _LONGEST:
         return f"has {len(cell)} characters, which is no sentence"
     if not cell.isascii() and _LONE_SURROGATE.search(cell):  # isascii() is fast

@@ -4,13 +4,14 @@ import itertools
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from simcse_pl.data.formats import DETECTED, Layout, OpenedTable
+from simcse_pl.data.formats import DETECTED, Layout, OpenedTable, Records
 from simcse_pl.data.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
-from simcse_pl.utils.types import Label, Names
+from simcse_pl.utils.types import Label, Names, Role
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ def rows_of(
     label_column: int | str | None = None,
     score_column: ScoreColumn = None,
     label_names: Names = None,
+    prompt_column: int | str | None = None,
+    roles: Sequence[Role] = (),
     warn: Warn = log.warning,
 ) -> LabelledRows:
     """Return an iterator over the rows of sentences of a table, each with its label.
@@ -101,6 +104,8 @@ def rows_of(
         score_column: in place of `label_column`, the column of the scores: finite numbers, or words that are known; or
             several columns, whose scores are a list.
         label_names: the words for the labels 0, 1, ...; other labels are invalid.
+        prompt_column: the column of a text that goes before the first sentence of the row; it may be empty.
+        roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
         warn: called with a warning after the last row.
 
     Raises:
@@ -108,9 +113,10 @@ def rows_of(
             an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
     given = label_columns(label_column, score_column)
+    prompt = None if prompt_column is None else position_of(table, prompt_column)
     of_labels = [position_of(table, column) for column in given]
     if columns is None:
-        positions = [i for i in range(table.width) if i not in of_labels]
+        positions = [i for i in range(table.width) if i not in (*of_labels, prompt)]
     else:
         positions = [position_of(table, column) for column in columns]
     if (table.width and not positions) or not {*positions}.isdisjoint(of_labels):
@@ -122,8 +128,18 @@ def rows_of(
 
         several = not isinstance(score_column, int | str | None)
         read_label = LabelReader(table, of_labels, score_column is not None, several, label_names)
-    rows = valid_rows(table, positions, read_label, on_invalid_row, warn)
+    if prompt is not None:
+        table = replace(table, records=_prompted(table.records, prompt, positions[0]))
+    rows = valid_rows(table, positions, read_label, on_invalid_row, warn, roles)
     return _with_sentences(table, positions, rows, columns or ())
+
+
+def _prompted(records: Records, prompt: int, first: int) -> Records:
+    """Yield records whose first sentences, unless they are empty, follow their prompts."""
+    for place, cells in records:
+        if not isinstance(cells, str) and max(prompt, first) < len(cells) and cells[prompt] and cells[first]:
+            cells = [f"{cells[prompt]}{cell}" if i == first else cell for i, cell in enumerate(cells)]
+        yield place, cells
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
@@ -140,14 +156,19 @@ def position_of(table: OpenedTable, column: int | str) -> int:
 
 
 def valid_rows(
-    table: OpenedTable, positions: list[int], read_label: ReadLabel | None, on_invalid_row: str, warn: Warn
+    table: OpenedTable,
+    positions: list[int],
+    read_label: ReadLabel | None,
+    on_invalid_row: str,
+    warn: Warn,
+    roles: Sequence[Role] = (),
 ) -> LabelledRows:
     """Yield the valid rows of a table; see `rows_of`."""
     rows = dropped = unseen = 0
     first_dropped = first_unseen = ""
     for place, cells in table.records:
         try:
-            row = _row(table, cells, positions, read_label, on_invalid_row == "blank")
+            row = _row(table, cells, positions, read_label, on_invalid_row == "blank", roles)
         except ValueError as problem:
             if on_invalid_row != "drop":
                 advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
@@ -168,7 +189,12 @@ def valid_rows(
 
 
 def _row(
-    table: OpenedTable, cells: Sequence[Any] | str, positions: list[int], read_label: ReadLabel | None, blank: bool
+    table: OpenedTable,
+    cells: Sequence[Any] | str,
+    positions: list[int],
+    read_label: ReadLabel | None,
+    blank: bool,
+    roles: Sequence[Role],
 ) -> tuple[Row, Label | None]:
     """Return the sentences and the label of a row; raise ValueError if it is invalid.
 
@@ -182,6 +208,10 @@ def _row(
         str(cell).strip('\ufeff" ') == name for cell, name in zip(cells, table.header, strict=True)
     ):
         raise ValueError("the columns' names again")
+    if roles:
+        from simcse_pl.data.candidates import read_candidates  # what most runs do not need
+
+        return read_candidates(table, cells, positions, roles)
     row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])
     label = read_label(cells) if read_label else None
     if not any(row):
@@ -202,7 +232,7 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows
     """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, ids or a few words."""
     head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
     judged = len(head) == _ROWS_CHECKED and not chosen
-    for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=True), strict=False):
+    for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=False), strict=False):
         name, kinds = table.name(i), set(sentences)
         named = "" if name in chosen or i in chosen else what_is_named(name)
         few = judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_READING = ("columns", "on_invalid_row", "label_column", "score_column", "label_names")
 _LABELS_SHOWN = 10
 _ROWS_TRIED = 128  # by each view
 _FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
@@ -41,7 +42,7 @@ class TrainingSet:
 
     Args:
         train: the data (see sources.open_source).
-        columns, on_invalid_row: how to read it (see rows.rows_of).
+        columns, on_invalid_row: how to read it (see rows.rows_of). With `negatives`, None is query, pos and neg.
         format, separator, header, encoding: how the file is written (see formats.Layout).
         split: the split of a data set of the hub.
         label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
@@ -49,6 +50,11 @@ class TrainingSet:
             A list has a column for each positive and hard negative, in their order; labels are then [batch, columns].
         label_names: the words for the labels 0, 1, ... in this column; None for any classes, numbered in alphabetical
             order, and for scores as numbers or words that are known (see labels.label_number).
+        prompt_column: the column of a text that goes before the anchor and counts towards max_length; None for none.
+        negatives: the number of hard negatives of a row in a batch. They are drawn anew in each epoch from those of the
+            row, whose cells may be lists or empty. If a row has too few, a batch has copies, which a contrastive loss
+            leaves out. None takes one sentence from each column.
+        positives: the number of positives, drawn like the hard negatives if `negatives` is given.
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
         prompts: the name of each column's prompt, one of the encoder's `prompts`, or None for its template or none;
             further columns and views have the last name. None for those of a retrieval's validation, or the template.
@@ -84,6 +90,9 @@ class TrainingSet:
     label_column: int | str | None = None
     score_column: ScoreColumn = None
     label_names: Names = None
+    prompt_column: int | str | None = None
+    negatives: NonNegativeInt | None = None
+    positives: PositiveInt = 1
     roles: Sequence[Role] | None = None
     prompts: Sequence[str | None] | None = None
     limit: PositiveInt | None = None
@@ -99,7 +108,7 @@ class TrainingSet:
     def __post_init__(self) -> None:
         if self.label_column is not None and self.score_column is not None:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
-        if self.documents and any((self.hold_out, self.columns, self.labels)):
+        if self.documents and any((self.hold_out, self.columns, self.labels, self.prompt_column)):
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )
@@ -161,7 +170,8 @@ class TrainingSet:
             log.info("%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, names)
         if segment and templates.reads_text(prompts):
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in a joined text")
-        views, width, roles, columns = self._views_of(len(cache[0]))
+        drawn = None if self.negatives is None else (self.positives, self.negatives)
+        views, width, roles, columns = self._views_of(1 + sum(drawn) if drawn else len(cache[0]))
         numbers = self._class_numbers(cache)
         label_range = None if self.score_column is None or stream else cache.score_range()
         chosen: Rows = range(len(cache))
@@ -184,6 +194,7 @@ class TrainingSet:
             width=width,
             columns=columns,
             class_numbers=numbers,
+            drawn=drawn,
             collate=ViewCollator(tokenizer, max_length, templates, segment, prompts),
         )
         self._check(rows, evaluated or {})
@@ -191,10 +202,19 @@ class TrainingSet:
 
     def _open(self, tokenize: Tokenize, seed: int) -> "tuple[TokenCache, RowStream | None]":
         """Return the rows; or the first ones, by which the options are checked, and the stream."""
-        columns = (*(self.columns or ()), *label_columns(self.label_column, self.score_column))
-        layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), columns)
-        names = "columns", "on_invalid_row", "label_column", "score_column", "label_names"
-        options = {name: getattr(self, name) for name in names}
+        options = {name: getattr(self, name) for name in _READING}
+        if self.prompt_column is not None:
+            options["prompt_column"] = self.prompt_column
+        if self.negatives is not None:
+            from simcse_pl.data.candidates import COLUMNS  # what most runs do not need
+
+            names = options["columns"] = self.columns or COLUMNS
+            roles = options["roles"] = tuple(map(Role, self.roles or default_roles(len(names))))
+            if self.labels or self.documents or Role.OTHER in roles or len(roles) != len(names):
+                needed = "an anchor, positives and hard negatives only, a role for each of data.columns, and no labels"
+                raise UserError(f"data.negatives={self.negatives}: such rows have {needed}")
+        named = *label_columns(self.label_column, self.score_column), self.prompt_column, *(options["columns"] or ())
+        layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), named)
         if not self.streaming:
             return self._open_cache(tokenize, layout, options), None
         from simcse_pl.data.streaming import RowStream  # what most runs do not need
@@ -224,6 +244,8 @@ class TrainingSet:
         of a batch its role and its column. Dropout as the only view of pairs is left out.
         """
         columns = default_roles(width)[:width] if self.roles is None else tuple(map(Role, self.roles))
+        if self.negatives is not None:
+            columns = (Role.ANCHOR, *[Role.POSITIVE] * self.positives, *[Role.NEGATIVE] * self.negatives)
         views = self.named_views
         if width == 1 and any(Role.ANCHOR in view.roles for view in views.values()):
             columns, width = (), 0  # a view takes the place of the sentence
@@ -235,7 +257,8 @@ class TrainingSet:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         made = [0 if isinstance(view, Dropout) else None for view in views.values() for _ in view.roles]
-        places: tuple[int | None, ...] = (*range(width), *made)
+        own = range(width) if self.negatives is None else (0, *[None] * (width - 1))
+        places: tuple[int | None, ...] = (*own, *made)
         if len(roles) == 1:
             roles, places = default_roles(2), (0, 0)
         needed = len(candidates(roles))
@@ -258,7 +281,7 @@ class TrainingSet:
         for split, sentences in evaluated.items():
             if not rows.stream and (seen := rows.cache.count(set(sentences))):
                 log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        log.info("train: %s rows with %d sentence(s) from %s", rows.row_count, len(rows.cache[0]), self.train)
+        log.info("train: %s rows with %d sentence(s) from %s", rows.row_count, max(rows.width, 1), self.train)
         fewest_rows = 1 if rows.labels or Role.NEGATIVE in rows.roles else 2
         if min(len(rows.chosen), self.batch_size) < fewest_rows:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
@@ -271,7 +294,7 @@ class TrainingSet:
         places = [int(row) for row in rows.chosen[:: -(-len(rows.chosen) // _ROWS_TRIED)]]
         if len(places) < 2:
             return
-        texts = zip(*(rows.cache[place] for place in places), strict=True)
+        texts = zip(*(rows.cache[place] for place in places), strict=False)  # rows with candidates differ in length
         columns: dict[str, Sequence[Any]] = {f"sentence {i}": column for i, column in enumerate(texts, 1)}
         columns |= {"the label": [rows.cache.label(place) for place in places]} if rows.labels else {}
         for (name, column), (other, same) in itertools.combinations_with_replacement(columns.items(), 2):

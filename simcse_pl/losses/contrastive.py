@@ -186,7 +186,7 @@ class ContrastiveLoss(Loss):
         """Return the loss of this device's anchors against the rows of all devices.
 
         With several positives per row, the loss is the mean over them. Each is compared without the row's other
-        positives; those of the other rows are negatives.
+        positives; those of the other rows are negatives. Copies are neither positives nor negatives.
         """
         if self.log_scale is not None:
             with torch.no_grad():
@@ -200,13 +200,16 @@ class ContrastiveLoss(Loss):
         ]
         if self.symmetric:
             comparisons += [[positive, 0, *positives_too] for positive in positives]
-        losses = []
+        losses, copies = [], batch.copies
         for views, false in zip(comparisons, self.false_negatives(batch, comparisons), strict=True):
             logits, mask = self.similarities(batch, views) / self.temperature, _negative_mask(batch, views, false)
             columns = sum(batch.split.rows), len(views) - 2
             logits = _changed(logits, batch.targets, columns, self.hard_negative_weight, mask, self.hardness)
-            losses.append(F.cross_entropy(logits, batch.targets))
-        return torch.stack(losses).mean()
+            losses.append(F.cross_entropy(logits, batch.targets, reduction="none" if copies is not None else "mean"))
+        if copies is None:
+            return torch.stack(losses).mean()
+        counted = torch.stack([~(copies[:, views[0]] | copies[:, views[1]]) for views in comparisons])
+        return ((torch.stack(losses) * counted).sum(dim=0) / counted.sum(dim=0)).mean()
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
         """Return the similarities of this device's anchors with all keys. A subclass can change them, or add columns.
@@ -260,10 +263,13 @@ def _negative_mask(batch: EmbeddedBatch, views: Sequence[int], false: Mapping[in
     """Return the `negative_mask` of a comparison: the `false` negatives, and a row's own views but its positive."""
     positive, *others = keys = views[1:]
     own = {view for view in others if batch.roles[view] != Role.NEGATIVE}
-    if false is None and not own:
+    copies = batch.gathered_copies
+    if false is None and not own and copies is None:
         return None
     itself = batch.is_itself()
     false = false or dict.fromkeys(keys, torch.zeros_like(itself))
+    if copies is not None:
+        false = {view: mask | copies[:, view] for view, mask in false.items()}
     masks = [false[positive] & ~itself, *(false[view] | itself if view in own else false[view] for view in others)]
     by_view = torch.stack(masks, dim=2)
     return torch.cat([by_view[:, :, 0], by_view[:, :, 1:].flatten(1)], dim=1)

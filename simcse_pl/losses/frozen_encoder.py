@@ -115,7 +115,8 @@ class FrozenEncoder(Frozen):
         if len(columns) < len(wanted):
             raise UserError(
                 f"{self.name}: it has vectors of the training sentences, not of those that views make: set "
-                "views=dropout, or choose an encoder with the vocabulary and the template of the trained one"
+                "views=dropout and data.negatives=null, or choose an encoder with the vocabulary and the template of "
+                "the trained one"
             )
         count, width = len(rows.sentences), max(columns) + 1
         vectors = self._encoded(rows, width) if self.file is None else self.file

@@ -41,6 +41,7 @@ class EmbeddedBatch:
             is a float32 scalar in a captured step.
         drawn: what losses drew on the host before the step (see Loss.draw); a loss that is not in it draws in the step.
         counts: the number of rows that each device holds; None to ask the other devices.
+        copies: [batch, views] bool, the sentences that repeat an earlier one because the row has too few; or None.
 
     Attributes:
         curves: scalars to log, by name; losses add to them with `log`.
@@ -63,6 +64,7 @@ class EmbeddedBatch:
     progress: float | Tensor = 1.0
     drawn: Mapping["Loss", int] = field(default_factory=dict)
     counts: tuple[int, ...] | None = None
+    copies: Tensor | None = None
     curves: dict[str, Tensor] = field(default_factory=dict)
     embedded: bool = False
     pooled: Tensor = field(init=False, repr=False)
@@ -139,6 +141,11 @@ class EmbeddedBatch:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
         one = len(self.split.rows) == 1
         return self.embeddings if one else all_gather_with_grad(self.embeddings, split=self.split)[0]
+
+    @cached_property
+    def gathered_copies(self) -> Tensor | None:
+        """The `copies` of all devices, [m, views], or None."""
+        return None if self.copies is None else self.gather(self.copies)
 
     @cached_property
     def targets(self) -> Tensor:

@@ -37,4 +37,6 @@ class ContrastedPositives(ContrastiveLoss):
         """Return the similarities, and those of the positives and all hard negatives."""
         hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
         further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
+        if batch.gathered_copies is not None:
+            further = further.masked_fill(batch.gathered_copies[:, views[2:]].flatten(), -torch.inf)
         return torch.cat([super().similarities(batch, views, **changed), further], dim=1)

@@ -1,0 +1,204 @@
+"""Rows with any number of positives and hard negatives: how they are read, what is drawn, and what the loss counts."""
+
+import json
+import math
+from collections import Counter
+from itertools import product
+
+import datasets
+import pytest
+import torch
+
+from simcse_pl import datamodule
+from simcse_pl.data.candidates import draw_candidates
+from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.methods.cot_bert import ContrastedPositives
+from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import Role
+from tests.data.conftest import SAMPLE
+
+ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
+# as FlagEmbedding has them: all words are in the vocabulary
+ROWS = [
+    {
+        "query": f"a man{' !' * row}",
+        "pos": [f"the street{' !' * row}{' a' * i}" for i in range(1 + row % 3)],
+        "neg": [f"the dogs{' !' * row}{' a' * i}" for i in range(row % 4)],
+    }
+    for row in range(12)
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join(map(json.dumps, ROWS)))
+    return file
+
+
+def texts(tokenizer, batch):
+    return [tokenizer.batch_decode(views, skip_special_tokens=True) for views in batch["input_ids"]]
+
+
+def test_a_batch_has_as_many_sentences_of_each_role_as_are_asked_for(path, tokenizer):
+    rows = TrainingSet(path, negatives=2, positives=2).read(tokenizer, 32)
+    batch = rows.batch([(0, row) for row in range(12)])
+    assert batch["roles"] == (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE) and rows.columns == (0, *[None] * 4)
+    for own, drawn, copies in zip(ROWS, texts(tokenizer, batch), batch["copies"].tolist(), strict=True):
+        assert drawn[0] == own["query"] and {*drawn[1:3]} <= {*own["pos"]}
+        assert {*drawn[3:]} <= {*(own["neg"] or own["pos"])}
+        assert len({*drawn[1:3]}) == min(2, len(own["pos"]))
+        assert not own["neg"] or len({*drawn[3:]}) == min(2, len(own["neg"]))
+        assert copies == [False, *(text in drawn[1 : 1 + i] for i, text in enumerate(drawn[1:]))]
+
+
+def test_every_sentence_of_a_row_is_drawn_equally_often():
+    drawn = Counter(tuple(draw_candidates(6, 2, (1, 2), f"{epoch}")) for epoch in range(6000))
+    assert {*drawn} == {(0, p, a, b) for p, a, b in product((1, 2), (3, 4, 5), (3, 4, 5)) if a != b}
+    assert all(400 < times < 600 for times in drawn.values())  # of 500, over 4 standard deviations
+
+
+def test_enough_places_have_all_candidates_once():
+    drawn = draw_candidates(6, 2, (3, 7), "")
+    assert Counter(drawn[1:4]) in (Counter({1: 2, 2: 1}), Counter({1: 1, 2: 2}))
+    assert {*drawn[4:7]} == {3, 4, 5} and drawn[7:] == [*drawn[4:7], drawn[4]]
+
+
+def of_columns(rows):
+    """Return the columns of a table whose cells may be empty."""
+    return {
+        "query": [row["query"] for row in rows],
+        **{f"pos{i}": [(row["pos"][i:] or [None])[0] for row in rows] for i in range(3)},
+        **{f"neg{i}": [(row["neg"][i:] or [None])[0] for row in rows] for i in range(3)},
+    }
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "folder"])
+def test_lists_and_columns_with_empty_cells_are_the_same_rows(name, path, tokenizer, tmp_path):
+    as_columns = of_columns(ROWS)
+    given = (
+        {} if name != "rows.csv" else {"columns": [*as_columns], "roles": [ANCHOR, *[POSITIVE] * 3, *[NEGATIVE] * 3]}
+    )
+    table = datasets.Dataset.from_dict(as_columns) if given else datasets.Dataset.from_list(ROWS)
+    {"rows.parquet": table.to_parquet, "rows.csv": table.to_csv, "folder": table.save_to_disk}[name](tmp_path / name)
+    rows = TrainingSet(tmp_path / name, negatives=1, **given).read(tokenizer, 32)
+    assert list(rows.cache) == [(row["query"], *row["pos"], *row["neg"]) for row in ROWS]
+    keys = [(epoch, row) for epoch in range(2) for row in range(12)]
+    assert rows.batch(keys)["input_ids"].equal(
+        TrainingSet(path, negatives=1).read(tokenizer, 32).batch(keys)["input_ids"]
+    )
+
+
+def test_sentences_are_candidates_once_and_a_prompt_goes_before_the_anchor(write_file, tokenizer):
+    lines = [
+        {"query": "b", "pos": ["c", "c", " "], "neg": ["d", "c", "d", ""], "prompt": "a: "},
+        {"query": "e", "pos": "f", "neg": None, "prompt": None},
+    ]
+    path = write_file("rows.jsonl", "\n".join(map(json.dumps, lines)))
+    rows = TrainingSet(path, negatives=0, prompt_column="prompt").read(tokenizer, 32)
+    assert list(rows.cache) == [("a: b", "c", "d"), ("e", "f")]
+    plain = write_file("rows.csv", "prompt,first,second\na ,b,c\n,d,e\n")
+    assert list(TrainingSet(plain, prompt_column="prompt").read(tokenizer, 32).cache) == [("a b", "c"), ("d", "e")]
+
+
+@pytest.mark.parametrize("row", ['{"query": "a"}', '{"pos": ["b"]}', '{"query": ["a", "b"], "pos": "c"}'])
+def test_a_row_without_an_anchor_or_a_positive_is_invalid(row, write_file, tokenizer):
+    path = write_file("rows.jsonl", f'{{"query": "a", "pos": ["b"], "neg": []}}\n{row}\n' * 2)
+    with pytest.raises(UserError, match=r"rows.jsonl, line 2: \d anchors and \d positives, where there should be one"):
+        TrainingSet(path, negatives=1).read(tokenizer, 32)
+    assert len(TrainingSet(path, negatives=1, on_invalid_row="drop").read(tokenizer, 32).cache) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"negatives": None}, "column pos is not text: .*in training set data.negatives=1, which reads lists"),
+        ({"roles": [ANCHOR, POSITIVE, OTHER]}, "data.negatives=1: such rows have an anchor, positives"),
+        ({"columns": ["query", "pos"], "roles": [ANCHOR]}, "data.negatives=1: such rows have an anchor, positives"),
+        ({"label_column": "query"}, "data.negatives=1: such rows have .* no labels"),
+        ({"columns": ["anchor", "pos"]}, "no column anchor in .*, which has the columns query, pos, neg"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(options, said, path, tokenizer):
+    with pytest.raises(UserError, match=said):
+        TrainingSet(path, **{"negatives": 1} | options).read(tokenizer, 32)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_workers_ranks_and_a_resumed_run_draw_the_same(streaming, path, tokenizer, monkeypatch):
+    def batches(start=(0, 0), epoch=1, **options):
+        data = SentenceDataModule(
+            tokenizer, str(path), negatives=2, batch_size=4, streaming=streaming, **SAMPLE, **options
+        )
+        data.setup()
+        data._start = start
+        loader = data.train_dataloader()
+        if not streaming:
+            loader.sampler.set_epoch(epoch)
+        return [texts(tokenizer, batch) for _, batch in zip(range(3), loader, strict=False)]
+
+    whole = batches()
+    assert batches(start=(1, 1))[: 2 if streaming else None] == whole[1:]
+    if streaming:  # each worker has a share of the rows
+        assert all(row[0] in {own["query"] for own in ROWS} for batch in whole for row in batch)
+        return
+    assert batches(num_workers=2) == whole
+    assert [row[0] for row in batches(epoch=2)[0]] != [row[0] for row in whole[0]]
+    drawn = {epoch: {row[0]: row for batch in batches(epoch=epoch) for row in batch} for epoch in (1, 2)}
+    assert drawn[1].keys() == drawn[2].keys() and drawn[1] != drawn[2]
+    monkeypatch.setattr(datamodule, "world_size", lambda: 2)
+    of_ranks = []
+    for rank in range(2):
+        monkeypatch.setattr(datamodule, "rank", lambda rank=rank: rank)
+        of_ranks.append(batches())
+    assert [[*first, *second] for first, second in zip(*of_ranks, strict=True)] == whole
+
+
+@pytest.mark.parametrize("options", [{}, {"symmetric": True, "same_role": True, "hardness": 0.5}])
+def test_copies_change_neither_the_loss_nor_its_gradient(options):
+    """The loss of rows that are filled with copies is that of a loop over the rows as they are."""
+    generator = torch.Generator().manual_seed(0)
+    positives, negatives = [[1], [1, 2], [1, 2]], [[3, 4], [], [3]]
+    x = torch.randn(3, 5, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    filled = [[0, 1, 1, 3, 4], [0, 1, 2, 1, 2], [0, 1, 2, 3, 3]]
+    copies = torch.tensor([[view in own[:i] for i, view in enumerate(own)] for own in filled])
+    embeddings = torch.stack([x[i, own] for i, own in enumerate(filled)])
+    roles = (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE)
+    batch = EmbeddedBatch(None, {}, roles, copies=copies).replaced(embeddings=embeddings, pooled=embeddings)
+
+    unit = x / x.norm(dim=-1, keepdim=True)
+    symmetric, beta = options.get("symmetric"), options.get("hardness", 0)
+
+    def term(i, query, key, others):
+        logits = torch.stack([unit[i, query] @ unit[other] for other in others]) / 0.3
+        own = unit[i, query] @ unit[i, key] / 0.3
+        weighted = logits + beta * logits - (beta * logits).logsumexp(0) + math.log(len(others))
+        return torch.cat([weighted, own[None]]).logsumexp(0) - own
+
+    losses = []
+    for i in range(3):
+        others = [(j, view) for j in range(3) if j != i for view in positives[j]]
+        others += [(j, view) for j in range(3) for view in negatives[j]]
+        anchors = [(j, 0) for j in range(3) if j != i]
+        of_positives = [(j, view) for j in range(3) if j != i for view in positives[j]]
+        own = [term(i, 0, view, others + (anchors if symmetric else [])) for view in positives[i]]
+        own += [term(i, view, 0, anchors + of_positives) for view in positives[i]] if symmetric else []
+        losses.append(sum(own) / len(own))
+    expected = sum(losses) / 3
+    loss = ContrastiveLoss(0.3, **options)(batch)
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(*(torch.autograd.grad(value, x)[0] for value in (loss, expected)), rtol=1e-9, atol=1e-12)
+
+
+def test_a_copy_is_no_hard_negative_of_a_positive():
+    x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    filled = torch.cat([x, x[:, 1:2]], dim=1)
+    copies = torch.tensor([[False, False, False, True]] * 2)
+    batch = EmbeddedBatch(None, {}, (ANCHOR, POSITIVE, NEGATIVE, NEGATIVE), copies=copies)
+    batch = batch.replaced(embeddings=filled, pooled=filled)
+    assert ContrastedPositives(0.3)(batch).item() == pytest.approx(
+        ContrastedPositives(0.3)(*x.unbind(1)).item(), rel=1e-12
+    )
