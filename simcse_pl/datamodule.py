@@ -124,7 +124,7 @@ class SentenceDataModule(LightningDataModule):
         shortest = tokenizer.num_special_tokens_to_add() + 1
         if not shortest <= max_length <= tokenizer.model_max_length:
             longest = tokenizer.model_max_length
-            raise UserError(f"max_length={max_length}: this model reads {shortest} to {longest} tokens")
+            raise UserError(f"max_length={max_length}: it is {shortest} to {longest}, which is model.max_length")
         self.tokenizer = tokenizer
         every: Mapping[str, Any] = sets or {"": {}}
         self.sets: dict[str, TrainingSet] = {}

@@ -75,6 +75,7 @@ _REPLACED = (  # options, as regular expressions
     (r"setting=mlm", "experiment=mlm"),
     (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
     (r"supervised_head", "model.head"),
+    (r"(?:trainer\.)?accumulate_grad_batches", "module.chunk_size"),
     (r"sweep\.(pairs|limit\.sampled)", "'sweep.row=ROW, sampled' or sweep.sampled"),
 )
 _PRESENT = {f"simcse_pl.{old}": f"simcse_pl.{new}" for new, olds in _OLD_NAMES.items() for old in olds.split()}

@@ -266,6 +266,8 @@ MISTAKES = {  # the command's options, and what the line says
     "experiment=gs_infonce_bert_base": "; write method=gs_infonce model=bert (",
     "experiment=prompteol_opt_1_3b": "; write experiment=prompteol model.name=NAME model/quantization=nf4_double (",
     "setting=mlm": "; write experiment=mlm (",
+    "trainer.accumulate_grad_batches=4": "no option trainer.accumulate_grad_batches; write module.chunk_size (",
+    "data.max_length=1024": "data.max_length=1024: it is 3 to 256, which is model.max_length",
     "trainer.max_stpes=3": "no option trainer.max_stpes; did you mean trainer.max_steps",
     "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
     "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
