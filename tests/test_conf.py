@@ -31,6 +31,7 @@ MISSING = {  # what a choice leaves to the user
     "saved": ["postprocess.folder=folder"],
     "debiased": ["objective.guide=folder"],
     "gist": ["objective.guide=folder"],
+    "gaussian_decay": ["objective.guide=folder"],
     "distillation": ["objective.teacher=folder"],
 }
 

@@ -30,7 +30,7 @@ def pairs() -> dict[str, Tensor]:
 def records(folders: Path) -> Iterator[Record]:
     """Yield a record of each method."""
     first = masked_language_modelling, gs_infonce, esimcse, mixcse, simcse_pp
-    for method in (*first, diffcse, whitenedcse, pcl, infocse, rankcse, dclr):
+    for method in (*first, diffcse, whitenedcse, pcl, infocse, rankcse, dclr, gcse):
         yield method(folders)
 
 
@@ -288,3 +288,29 @@ def cl_forward_denoised(cls, encoder, is_fix, noise, input_ids, attention_mask, 
         record, "simcse/models.py", pairs(), kept={"noise": noise}, repair=repair, phi=0.83, noise_times=1, pgd=4,
         is_base=True, c_model_name_or_path=RECORDS / "bert",
     )  # fmt: skip
+
+
+def gcse(folders: Path) -> Record:
+    """GCSE (Lai et al. 2025)."""
+    repository = Repository(folders, "aleversn/GCSE", "99e2e18")
+    options = ["method=gcse", "objective.guide={guide}", "objective.sigma=5.0"]
+    names = NAMES | {"model.": "encoder.backbone."}
+    record = Record("gcse", repository, options, names, TRIPLETS, "the decay is in float64, as the embeddings are")
+
+    def repair(source: str) -> str:
+        double = source.replace("weights = torch.tensor(", "weights = torch.DoubleTensor(")
+        return double.replace("    load_from_pretrained(self, from_pretrained)\n", "")
+
+    official = repository.load("main/models/gcse.py", repair)
+    torch.manual_seed(1)
+    model = official.GCSE(RECORDS / "bert", "cls", alpha=5.0)
+    for weight in model.mlp.parameters():
+        nn.init.normal_(weight, std=0.4)
+    inputs = padded([[tokenizer()(sentence).input_ids for sentence in row] for row in TRIPLETS])
+    guide = official.AutoModel.from_pretrained(RECORDS / "bert").double().eval()
+    with torch.no_grad():
+        flat = {name: tensor.flatten(0, 1) for name, tensor in inputs.items()}
+        vectors = guide(**flat).last_hidden_state[:, 0].view(len(TRIPLETS), 3, -1)
+    cosines = [nn.CosineSimilarity(dim=-1)(vectors[:, None, 0], vectors[None, :, view]) for view in (1, 2)]
+    taught = torch.cat(cosines, dim=1) / 0.05
+    return record.run(model, inputs, lambda model: model(**inputs, base_cos_sim=taught).loss)

@@ -22,6 +22,7 @@ from simcse_pl.methods.declutr import DeCLUTRLoss
 from simcse_pl.methods.denosent import NoisyReconstruction
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.methods.distillation import EmbeddingDistillation, ListwiseDistillation, MarginMSE
+from simcse_pl.methods.gcse import GaussianDecayLoss
 from simcse_pl.methods.gist import GISTLoss
 from simcse_pl.methods.gs_infonce import GaussianNegatives
 from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
@@ -127,6 +128,13 @@ CASES = {
         lambda teacher: GISTLoss(teacher, margin=0.1, relative_margin=True, temperature=0.3, same_role=True),
         OFFICIAL,
         TRIPLET,
+        plain=False,
+    ),
+    "gcse": Case(
+        lambda teacher: GaussianDecayLoss(teacher, sigma=2.0, temperature=0.3, symmetric=True, same_role=True),
+        OFFICIAL,
+        (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE),
+        queue=2,
         plain=False,
     ),
     "dclr": Case(lambda teacher: DebiasedLoss(teacher, 0.3, threshold=0.5, noise_step_size=0.3), OFFICIAL, plain=False),

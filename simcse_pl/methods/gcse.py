@@ -1,0 +1,58 @@
+"""GCSE (Lai et al. 2025): a frozen encoder says how far hard negatives, some of which are false, are pushed away."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import PositiveFloat
+from torch import Tensor
+
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
+from simcse_pl.losses.loss import EmbeddedBatch, Needs, select_views
+from simcse_pl.utils.tensors import paired_similarity
+from simcse_pl.utils.types import Role
+
+
+class GaussianDecayLoss(ContrastiveLoss, TaughtLoss):
+    """The contrastive loss with Gaussian decay of a row's own hard negatives (GCSE, Lai et al. 2025).
+
+    In plain terms: a hard negative that a language model wrote may mean the same as the anchor. A frozen encoder knows
+    roughly how similar the two are. Once the trained encoder finds them as similar as that, or a little less similar,
+    the hard negative hardly counts; far from it, it counts in full. For the similarity s = sim(h_i, h_i-) / t and the
+    frozen encoder's cosine g, divided by t too, the logit s becomes, as in the released code,
+
+        s - sg(s) exp(-(s - g)^2 / (2 sigma^2)) if s <= g, and s if s > g
+
+    sg passes no gradient. Hard negatives of other rows keep their logits.
+
+    Args:
+        guide: a folder, a hub name or package:NAME, or a .npy file of its vectors (see FrozenEncoder). It is not saved.
+        pooling: of the guide; None takes what it was saved with.
+        sigma: the width of the decay, in units of the logits.
+        contrast: the arguments of ContrastiveLoss.
+    """
+
+    needs = Needs(negatives=True)
+
+    def __init__(
+        self, guide: str | Path, pooling: str | None = None, sigma: PositiveFloat = 0.17, **contrast: Any
+    ) -> None:
+        super().__init__(**contrast)
+        self.guide, self.sigma = FrozenEncoder(guide, pooling), sigma
+
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+        """Return the similarities, of which those of a row's own hard negatives have decayed."""
+        found = super().similarities(batch, views, **changed)
+        hard = [view for view in views[2:] if batch.roles[view] == Role.NEGATIVE]
+        if not hard:  # the other direction of a symmetric loss
+            return found
+        places = views.index(hard[0]) - 2 + torch.arange(len(hard), device=found.device)
+        columns = sum(batch.split.rows) + batch.targets[:, None] * len(views[2:]) + places
+        guided = self.guide.embed(batch)
+        taught = paired_similarity(guided[:, views[0], None], select_views(guided, hard))
+        similarity = found.detach().gather(1, columns)
+        excess = (similarity - taught) / self.temperature
+        decay = similarity * torch.exp(-((excess / self.sigma) ** 2) / 2)
+        return found.scatter_add(1, columns, -decay.masked_fill(excess > 0, 0).to(found))
