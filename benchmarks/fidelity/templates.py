@@ -1,4 +1,4 @@
-"""Methods that embed a sentence in a template: PromptBERT, SNCSE and CoT-BERT, with their preparation of sentences."""
+"""Methods that embed a sentence in a template, with their preparation of sentences."""
 
 import string
 from argparse import Namespace
@@ -6,10 +6,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from torch import nn
-from transformers import PreTrainedTokenizerFast
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from transformers import BertModel, PreTrainedTokenizerFast
 
-from benchmarks.fidelity.common import PAIRS, TRIPLETS, Record, Repository, features, official_model, tokenizer
+from benchmarks.fidelity.common import (
+    PAIRS,
+    RECORDS,
+    TRIPLETS,
+    Record,
+    Repository,
+    features,
+    official_model,
+    padded,
+    tokenizer,
+)
 from benchmarks.fidelity.simcse import NAMES
 
 SENTENCE = Namespace(max_seq_length=32, pad_to_max_length=False)
@@ -50,6 +62,7 @@ def records(folders: Path) -> Iterator[Record]:
         yield prompted(record, templates)
     yield sncse(folders)
     yield cot_bert(folders)
+    yield cse_sfp(folders)
 
 
 def template_options(templates: Sequence[str]) -> dict[str, str]:
@@ -138,3 +151,30 @@ def cot_bert(folders: Path) -> Record:
     set_templates(model, words, COT_BERT)
     model.mask_num, model.total_length = 2, model.config.max_position_embeddings
     return record.run(model, inputs, lambda model: model(**inputs).loss)
+
+
+def cse_sfp(folders: Path) -> Record:
+    """CSE-SFP (Zhang, Song and Li 2025), whose tokens are counted from the end: sentences are padded on the left."""
+    repository, words = Repository(folders, "ZBWpro/CSE-SFP", "5a5adc2"), tokenizer()
+    repaired = "the model is BERT, so the distance of the two tokens counts [SEP]"
+    singles = [[first] for first, _ in PAIRS]
+    record = Record("cse_sfp", repository, ["method=cse_sfp"], {"": "encoder.backbone."}, singles, repaired)
+    template, ending = 'This sentence : "*sent_0*" means something', ", it can also be summarized as"
+    prompt = repository.nested("code/train.py", "generate_sentemb_prompt")
+    texts = [prompt({"anchor": first}, words, 32, template + ending, prefix="anchor") for (first,) in singles]
+    inputs = padded([[ids, ids] for ids in words(texts).input_ids])
+    similarity = repository.nested("code/train.py", "Similarity", nn=nn)
+    compute = repository.nested(
+        "code/train.py", "compute_loss", torch=torch, nn=nn, dist=dist, Similarity=similarity,
+        ANCHOR_POSITIVE_DISTANCE=len(words(ending, add_special_tokens=False).input_ids) + 1,
+    )  # fmt: skip
+    trainer = Namespace(is_nli=False, use_neg_sentence=False)
+    mask = inputs["attention_mask"][:, 0]
+    order = mask.sort(dim=1, stable=True).indices  # padding first
+    left = {name: x[:, 0].gather(1, order) for name, x in inputs.items()}
+    left["position_ids"] = (left["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)
+
+    def loss(model: nn.Module) -> Tensor:
+        return compute(trainer, model, dict(left))
+
+    return record.run(BertModel.from_pretrained(RECORDS / "bert", add_pooling_layer=False), inputs, loss)

@@ -17,6 +17,7 @@ from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
 from simcse_pl.methods.contrastive_tension import ContrastiveTension
 from simcse_pl.methods.cosent import CoSENTLoss
 from simcse_pl.methods.cot_bert import ContrastedPositives
+from simcse_pl.methods.cse_sfp import SinglePassLoss
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.declutr import DeCLUTRLoss
 from simcse_pl.methods.denosent import NoisyReconstruction
@@ -130,6 +131,7 @@ CASES = {
         TRIPLET,
         plain=False,
     ),
+    "cse_sfp": Case(lambda _: SinglePassLoss("", temperature=0.3, mask_duplicates=True), OFFICIAL, plain=False),
     "gcse": Case(
         lambda teacher: GaussianDecayLoss(teacher, sigma=2.0, temperature=0.3, symmetric=True, same_role=True),
         OFFICIAL,
