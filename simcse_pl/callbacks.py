@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _MOST_VECTORS = 20_000
 _DUPLICATES = (
     "%.2f%% of the rows so far had their own sentence among their negatives, because the data repeats it; "
-    "objective.mask_duplicates=true leaves out such negatives"
+    "%s.mask_duplicates=true leaves out such negatives"
 )
 
 
@@ -123,11 +123,13 @@ class BatchCurves(Callback):
         if not self.duplicates:
             return
         share = float(torch.stack(self.duplicates).nanmean())  # nan: a batch of another data set
-        masked = [part.mask_duplicates for part in pl_module.modules() if hasattr(part, "mask_duplicates")]
-        warn = share > 0 and not (masked and all(masked))
+        parts = pl_module.named_modules()
+        masked = {name: part.mask_duplicates for name, part in parts if hasattr(part, "mask_duplicates")}
+        warn = share > 0 and not (masked and all(masked.values()))
         self.duplicates = None if warn else []
         if warn and trainer.is_global_zero:
-            log.warning(_DUPLICATES, 100 * share)
+            nested = [name for name in masked if {*name.split(".")} == {"objective"}]  # Matryoshka's has another one
+            log.warning(_DUPLICATES, 100 * share, (nested or ["objective"])[0])
 
 
 class GeometryCurves(Callback):

@@ -147,7 +147,7 @@ def check_options(config: DictConfig) -> None:
 
     An option without a value is an error too. See `check_arguments` for the rest.
     """
-    if missing := sorted(OmegaConf.missing_keys(config)):
+    if missing := sorted(name for name, value in walk(OmegaConf.to_container(config)) if value == "???"):
         raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (simcse options {missing[0]} explains it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())

@@ -55,6 +55,9 @@ def check_trainer(trainer: pl.Trainer) -> None:
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if best.mode == "max" and lower_is_better(best.monitor or ""):
         raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
+    split, metric = split_and_metric(best.monitor or "")
+    if split != VALIDATION:
+        raise UserError(f"monitor={best.monitor}: write val/ before a metric, such as {logged(metric)}")
 
 
 def train_and_test(

@@ -3,6 +3,7 @@
 import io
 import logging
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,6 +34,7 @@ from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.methods.matryoshka import MatryoshkaLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.cpu import CpuSpeed, Speed
@@ -209,14 +211,18 @@ def test_each_batch_is_seeded_by_seed_number_and_rank():
     assert [drawn(*case) for case in cases] == [drawn(*case) for case in cases]
 
 
-def test_duplicates_are_reported_once(caplog):
-    curves = BatchCurves()
+@pytest.mark.parametrize("wrap", [lambda loss: loss, lambda loss: MatryoshkaLoss(loss, [8])])
+def test_duplicates_are_reported_once_with_the_option_that_masks_them(wrap, caplog):
+    curves, module = BatchCurves(), nn.Module()
+    module.objective = wrap(ContrastiveLoss())
     for share in (0.0, 0.25, 0.5):
         if curves.duplicates is not None:
             curves.duplicates.append(torch.tensor(share))
-        curves.on_validation_end(SimpleNamespace(is_global_zero=True), ContrastiveLoss())
+        curves.on_validation_end(SimpleNamespace(is_global_zero=True), module)
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith("25.00% of the rows so far had their own sentence among their negatives")
+    (option,) = re.findall("[a-z.]+mask_duplicates(?==true leaves out)", warning)
+    assert module.get_submodule(option.rpartition(".")[0]).mask_duplicates is False
 
 
 @pytest.fixture

@@ -271,6 +271,7 @@ MISTAKES = {  # the command's options, and what the line says
     "trainer.max_stpes=3": "no option trainer.max_stpes; did you mean trainer.max_steps",
     "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
     "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
+    "monitor=spearman": "monitor=spearman: write val/ before a metric, such as val/spearman",
     "README.md": "README.md: to train on a file, write data=text data.train=README.md",
     "--epochs 3": "--epochs: options have no dashes: write trainer.max_epochs=3 (",
     "callbacks=[]": "callbacks: the first checkpoint must be a BestCheckpoint",
@@ -285,6 +286,11 @@ def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path,
     monkeypatch.delenv("SENTEVAL_DIR", raising=False)
     assert MISTAKES[options] in command("train", *shlex.split(options), f"hydra.run.dir={tmp_path}/run", status=2).err
     assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_an_evaluation_needs_an_encoder(command):
+    line = "error: encoder is missing: add encoder=VALUE (simcse options encoder explains it)\n"
+    assert command("evaluate", "tasks=[]", status=2).err == line
 
 
 def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(command):

@@ -30,15 +30,17 @@ _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MAST
 _NOT_INHERITED = (*_RANK_VARIABLES, "SUBMITIT_EXECUTOR")
 
 
-def check_jobs(config: DictConfig) -> None:
-    """Check each value that the jobs of a sweep have for an option, before the first job starts; exit at an error.
+def check_jobs(config: DictConfig) -> int:
+    """Check each value that the jobs of a sweep have for an option, before the first starts, and return their number.
 
+    An error ends the process.
     Hydra checks only that the jobs can be composed, and one of the last ones may fail hours later.
     """
     loader, values = GlobalHydra.instance().config_loader(), set[str]()
     given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
     overrides = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
-    for options in jobs_of_sweep(overrides):
+    jobs = jobs_of_sweep(overrides)
+    for options in jobs:
         if not values.issuperset(options):
             values.update(options)
             job = loader.load_sweep_config(config, options)
@@ -50,6 +52,7 @@ def check_jobs(config: DictConfig) -> None:
             except Exception as error:
                 error = readable(error, config.hydra.job.config_name, own)
                 sys.exit(report_error(error, config.debug is True, DEBUG_OPTION))
+    return len(jobs)
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,20 @@ class MultirunReport(Callback):
     """
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Check the options of all jobs, and print the folder of a sweep and how to continue it.
+        """Check the options of all jobs, and print the folder of a sweep, what is left of it and how to continue it.
 
         The exit status is 2 if a value is wrong.
         """
         from simcse_pl.lab.multirun import check_jobs
 
+        folder, left = Path(config.hydra.sweep.dir), ""
         if config.hydra.runtime.choices["hydra/sweeper"] == "basic":
-            check_jobs(config)
+            jobs = check_jobs(config)
+            done = sum((folder / str(job) / RESULTS_FILE).is_file() for job in range(jobs))
+            left = f", {jobs - done} of {jobs} jobs left" * bool(done)
         if config.hydra.job.config_name == "train":
-            again = hydra_option("hydra.sweep.dir", folder := config.hydra.sweep.dir)
-            print(f"sweep in {folder}; to continue it, repeat the command with {again}", flush=True)
+            again = hydra_option("hydra.sweep.dir", folder)
+            print(f"sweep in {folder}{left}; to continue it, repeat the command with {again}", flush=True)
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Wait for the jobs that still run, report the finished ones, and print which failed."""

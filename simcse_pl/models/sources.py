@@ -30,10 +30,15 @@ _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 def resolve(name: str) -> str:
     """Return the folder or hub name of a model, given as such or as `package:NAME`.
 
-    `package:NAME` is the folder `model` of a Python package. Raise UserError if it does not exist.
+    `package:NAME` is the folder `model` of a Python package. Raise UserError if it does not exist, or if a folder does
+    not whose name no repository of the Hub can have.
     """
     if not name.startswith(PACKAGE):
         finish_write(name)
+        path = Path(name)
+        if not path.exists() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):  # no name of the Hub
+            lacking = next(part for part in (*reversed(path.parents), path) if not part.exists())
+            raise UserError(f"cannot load model {name}: {lacking} does not exist{similar_name(lacking)}")
         return name
     package = name.removeprefix(PACKAGE)
     spec = importlib.util.find_spec(package) if package.isidentifier() else None  # find_spec("a.b") would import a

@@ -151,7 +151,7 @@ def test_the_options_of_all_jobs_are_checked_before_the_first_starts(options, me
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = GlobalHydra.instance().hydra.compose_config("train", [*options, "seed=1,2"], RunMode.MULTIRUN)
         with pytest.raises(SystemExit) if message else contextlib.nullcontext():
-            check_jobs(config)
+            assert check_jobs(config) == 2 * len(config.sweep.rows)
     assert capsys.readouterr().err.startswith(message)
 
 

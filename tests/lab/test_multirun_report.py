@@ -1,8 +1,12 @@
 """The table and the exit status at the end of a multirun."""
 
 import pytest
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from simcse_pl.config import CONF
 from simcse_pl.lab.multirun_report import MultirunReport
 from tests.lab.invented import job, make_report
 
@@ -50,3 +54,16 @@ def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, end, mon
     monkeypatch.setattr("simcse_pl.lab.report.write_report", write_report)
     status, _, err = end(write_sweep("s", job(0.7)))
     assert status == 1 and "ZeroDivisionError: in a table" in err
+
+
+@pytest.mark.parametrize(("done", "left"), [((), ""), ((1,), ", 2 of 3 jobs left")])
+def test_a_sweep_says_how_to_continue_it_and_what_is_left(done, left, tmp_path, capsys):
+    for job_number in done:
+        (tmp_path / str(job_number)).mkdir()
+        (tmp_path / str(job_number) / "results.json").touch()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        options = ["seed=1,2,3", f"hydra.sweep.dir={tmp_path}"]
+        config = GlobalHydra.instance().hydra.compose_config("train", options, RunMode.MULTIRUN)
+        MultirunReport().on_multirun_start(config)
+    again = f"to continue it, repeat the command with hydra.sweep.dir={tmp_path}"
+    assert capsys.readouterr().out == f"sweep in {tmp_path}{left}; {again}\n"

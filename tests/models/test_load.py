@@ -122,6 +122,20 @@ def test_a_pointer_of_git_lfs_is_named(file, make_model, tmp_path):
         load_encoder(str(tmp_path), "cls")
 
 
+def test_a_folder_that_is_misspelt_is_said_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_pl.utils.hub.unavailable", None)  # the Hub is not asked
+    (tmp_path / "enc" / "first").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for name, said in {
+        "enc/frist/encoder": "enc/frist does not exist; did you mean first?",
+        "./enc/second": "enc/second does not exist",
+        f"{tmp_path}/encs": f"{tmp_path}/encs does not exist; did you mean enc?",
+    }.items():
+        with pytest.raises(UserError) as error:
+            load_encoder(name, "cls")
+        assert str(error.value) == f"cannot load model {name}: {said}"
+
+
 def test_weights_alone_need_a_backbone(sentences):
     with pytest.raises(UserError, match="add backbone="):
         SentenceEncoder.from_pretrained(sentences.rename(sentences.with_suffix(".pt")), "cls")
