@@ -300,7 +300,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.yaml:
         group, _, choice = text.partition("=")
         if (file := group_files().get(group, {}).get(choice)) is None:
-            raise UserError(f"--yaml {text}: give a choice, such as experiment=overfit; `simcse options GROUP` lists them")
+            raise UserError(f"--yaml {text}: give a choice, such as data=text; `simcse options GROUP` lists them")
         print(file.rstrip())
         return
     known += [Entry(f"simcse {name}", "", meaning, name) for name, meaning in COMMANDS.items()]
