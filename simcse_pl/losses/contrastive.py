@@ -144,12 +144,19 @@ class ContrastiveLoss(Loss):
         temperature, hard_negative_weight, similarity, hardness: see `contrastive_loss`.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
             (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
-        symmetric: average with the loss of each positive against the anchors of all rows, and the queue.
+        symmetric: average with the loss of each positive against the anchors of all rows, and the queue; `joint` adds
+            the similarities of both to one sum. With `same_role`, that is the loss of GTE (Li et al. 2023), for rows
+            of one positive: -log(exp(s(h_i, h_i+) / t) / (sum_j (exp(s(h_i, h_j+) / t) + exp(s(h_j, h_i+) / t))
+            + sum_{j != i} (exp(s(h_i, h_j) / t) + exp(s(h_i+, h_j+) / t)))).
         trainable_temperature: learn the temperature, beginning with `temperature`. As in CLIP (Radford et al. 2021),
             the parameter is log(1 / temperature), at most log(100). BatchCurves logs the curve train/temperature.
         same_role: also compare anchors with the anchors of other rows, and, if symmetric, positives with the positives
             of other rows. For pairs, both options together are NT-Xent (SimCLR, Chen et al. 2020): each of the 2N
             sentences is compared with the 2N - 1 others.
+        false_negative_margin: leave out negatives that are more similar to the sentence they are compared with than
+            its positive is, by more than this margin (Qwen3 Embedding, Zhang et al. 2025, with 0.1); None for none.
+        mask_positives: compare each positive without the row's other positives; if false, they stay in its sum, as in
+            SupCon (Khosla et al. 2020, equation 2), with the weight of hard negatives.
     """
 
     contrasts = True
@@ -163,9 +170,11 @@ class ContrastiveLoss(Loss):
         similarity: Similarity = "cosine",
         mask_duplicates: bool = False,
         hardness: NonNegativeFloat = 0.0,
-        symmetric: bool = False,
+        symmetric: bool | Literal["joint"] = False,
         same_role: bool = False,
         trainable_temperature: bool = False,
+        false_negative_margin: NonNegativeFloat | None = None,
+        mask_positives: bool = True,
         weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
@@ -176,6 +185,7 @@ class ContrastiveLoss(Loss):
         self._temperature = temperature
         self.mask_duplicates, self.hardness = mask_duplicates, hardness
         self.symmetric, self.same_role = symmetric, same_role
+        self.false_negative_margin, self.mask_positives = false_negative_margin, mask_positives
 
     @property
     def temperature(self) -> float | Tensor:
@@ -185,8 +195,8 @@ class ContrastiveLoss(Loss):
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices.
 
-        With several positives per row, the loss is the mean over them. Each is compared without the row's other
-        positives; those of the other rows are negatives. Copies are neither positives nor negatives.
+        With several positives per row, the loss is the mean over them. The positives of the other rows are negatives.
+        Copies are neither positives nor negatives.
         """
         if self.log_scale is not None:
             with torch.no_grad():
@@ -200,16 +210,27 @@ class ContrastiveLoss(Loss):
         ]
         if self.symmetric:
             comparisons += [[positive, 0, *positives_too] for positive in positives]
-        losses, copies = [], batch.copies
+        every = []
         for views, false in zip(comparisons, self.false_negatives(batch, comparisons), strict=True):
-            logits, mask = self.similarities(batch, views) / self.temperature, _negative_mask(batch, views, false)
+            similarities = self.similarities(batch, views)
+            own = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
+            mask = _negative_mask(batch, views, false, own if self.mask_positives else own & {views[0]})
+            logits = similarities / self.temperature
+            if self.false_negative_margin is not None:
+                limit = similarities.gather(1, batch.targets[:, None]) + self.false_negative_margin
+                logits = logits.masked_fill(similarities > limit, -math.inf)
             columns = sum(batch.split.rows), len(views) - 2
-            logits = _changed(logits, batch.targets, columns, self.hard_negative_weight, mask, self.hardness)
-            losses.append(F.cross_entropy(logits, batch.targets, reduction="none" if copies is not None else "mean"))
+            every.append(_changed(logits, batch.targets, columns, self.hard_negative_weight, mask, self.hardness))
+        if self.symmetric == "joint":
+            every = [
+                torch.cat(both, dim=1) for both in zip(every[: len(positives)], every[len(positives) :], strict=True)
+            ]
+        copies = batch.copies
         if copies is None:
-            return torch.stack(losses).mean()
-        counted = torch.stack([~(copies[:, views[0]] | copies[:, views[1]]) for views in comparisons])
-        return ((torch.stack(losses) * counted).sum(dim=0) / counted.sum(dim=0)).mean()
+            return torch.stack([F.cross_entropy(logits, batch.targets) for logits in every]).mean()
+        losses = torch.stack([F.cross_entropy(logits, batch.targets, reduction="none") for logits in every])
+        counted = torch.stack([~copies[:, max(views[:2])] for views in comparisons[: len(every)]])
+        return ((losses * counted).sum(dim=0) / counted.sum(dim=0)).mean()
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
         """Return the similarities of this device's anchors with all keys. A subclass can change them, or add columns.
@@ -259,10 +280,11 @@ class ContrastiveLoss(Loss):
         return [dict(zip(hashed, repeated.unbind(dim=2), strict=True))] * len(comparisons)
 
 
-def _negative_mask(batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None) -> Tensor | None:
-    """Return the `negative_mask` of a comparison: the `false` negatives, and a row's own views but its positive."""
+def _negative_mask(
+    batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None, own: set[int]
+) -> Tensor | None:
+    """Return the `negative_mask` of a comparison: `false` negatives, copies, and the views `own` of the row itself."""
     positive, *others = keys = views[1:]
-    own = {view for view in others if batch.roles[view] != Role.NEGATIVE}
     copies = batch.gathered_copies
     if false is None and not own and copies is None:
         return None

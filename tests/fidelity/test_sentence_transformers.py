@@ -99,3 +99,12 @@ def test_contrastive_tension_with_negatives_of_the_batch(tmp_path):
     for network, encoder in zip((theirs.model1, theirs.model2), encoders, strict=True):
         assert_same_gradients(encoder, network)
     torch.testing.assert_close(ours.log_scale.grad[0], theirs.logit_scale.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_the_loss_of_gte_has_one_sum_of_four_directions():
+    vectors = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    directions = ("query_to_doc", "query_to_query", "doc_to_query", "doc_to_doc")
+    theirs = official.MultipleNegativesRankingLoss(None, directions=directions, partition_mode="joint")
+    there = theirs.compute_loss_from_embeddings([*vectors], None)
+    here = ContrastiveLoss(0.05, symmetric="joint", same_role=True)(*vectors)
+    torch.testing.assert_close(here, there, rtol=1e-12, atol=0)

@@ -86,6 +86,17 @@ CASES = {
         queue=3,
         plain=False,
     ),
+    "contrastive, joint": Case(
+        lambda _: ContrastiveLoss(0.3, 0.5, symmetric="joint", same_role=True, false_negative_margin=0.1),
+        formulas.contrastive,
+        TRIPLET,
+        queue=3,
+    ),
+    "contrastive, positives in the sum": Case(
+        lambda _: ContrastiveLoss(0.3, 0.5, mask_positives=False, symmetric=True, same_role=True, hardness=0.5),
+        formulas.contrastive,
+        (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
+    ),
     "data set": Case(
         lambda _: LossPerDataset(CosineMSELoss(), {"mine": ContrastiveLoss(0.3, weight=0.5)}),
         formulas.of_data_set,

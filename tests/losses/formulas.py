@@ -53,14 +53,21 @@ def contrastive(loss, encoder, batch, own_score=None):
         views = [view] if roles[view] is NEGATIVE else [anchor, *positives]
         return any(sentences[j][a] == sentences[i][b] for a in views for b in (anchor, *positives))
 
-    def negatives(i, query, views):
+    def negatives(i, query, positive, views):
+        own = similarity(x[i, query], x[i, positive], kind)
+        margin = loss.false_negative_margin
+        left_out = [view for view in views if roles[view] is not NEGATIVE] if loss.mask_positives else [query, positive]
         for j, view in itertools.product(range(len(x)), views):
-            if (i == j and roles[view] is not NEGATIVE) or (sentences and repeats(i, j, view)):
+            score = similarity(x[i, query], x[j, view], kind)
+            nearer = margin is not None and score > own + margin
+            if (i == j and view in left_out) or (sentences and repeats(i, j, view)) or nearer:
                 continue
             weight = loss.hard_negative_weight if i == j else 1
-            yield similarity(x[i, query], x[j, view], kind) / temperature + math.log(weight)
+            yield score / temperature + math.log(weight)
         for key in queue:
-            yield similarity(x[i, query], key, kind) / temperature
+            score = similarity(x[i, query], key, kind)
+            if margin is None or score <= own + margin:
+                yield score / temperature
 
     losses = []
     same_role = ([anchor], positives) if loss.same_role else ([], [])
@@ -68,7 +75,11 @@ def contrastive(loss, encoder, batch, own_score=None):
     pairs += [(view, anchor, [anchor, *same_role[1]]) for view in positives] if loss.symmetric else []
     for (query, view, views), i in itertools.product(pairs, range(len(x))):
         own = (own_score or similarity)(x[i, query], x[i, view], *([] if own_score else [kind])) / temperature
-        terms = list(negatives(i, query, views))
+        terms = list(negatives(i, query, view, views))
+        if loss.symmetric == "joint":
+            if view == anchor:
+                continue
+            terms += [*negatives(i, view, anchor, [anchor, *same_role[1]]), own]
         if loss.hardness:
             mean_power = log_sum_exp([loss.hardness * term for term in terms]) - math.log(len(terms))
             terms = [term + loss.hardness * term - mean_power for term in terms]
