@@ -37,7 +37,9 @@ DECODERS: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "llama": (_DECODER_TOKENS, _DECODER),
     "qwen3": (_DECODER_TOKENS, _DECODER | {"head_dim": 8}),
     "gemma2": (_DECODER_TOKENS, _DECODER | {"head_dim": 8}),
+    "gemma3_text": (_DECODER_TOKENS, _DECODER | {"head_dim": 8}),
 }
+_WITH_DECODER = {"t5": (_ROBERTA_TOKENS, {"d_ff": 64, "d_kv": 8})}
 
 
 def _train_decoder_tokenizer(architecture: str, sentences: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -97,7 +99,7 @@ def train_tokenizers(text: Sequence[str], size: int) -> dict[str, PreTrainedToke
 
 def save_model(folder: Path, architecture: str, sentences: Sequence[str], **settings: object) -> None:
     """Save a model of an architecture, and a tokenizer trained on the sentences; `settings` are of its config."""
-    special, own = (ARCHITECTURES | DECODERS)[architecture]
+    special, own = (ARCHITECTURES | DECODERS | _WITH_DECODER)[architecture]
     decoder = architecture in DECODERS
     tokenizer = _train_decoder_tokenizer(architecture, sentences) if decoder else _train_tokenizer(special, sentences)
     ids = {name.replace("_token", "_token_id"): tokenizer.convert_tokens_to_ids(t) for name, t in special.items()}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
-from transformers import AutoModel, PreTrainedConfig
+from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from simcse_pl.models.sources import base_of, load_config, loading, loading_options, resolve
@@ -66,15 +66,15 @@ def load_backbone(
         weights: a file with a state dict, to load in place of the checkpoint's weights; see tensors.load_bare_weights.
 
     Raises:
-        UserError: the checkpoint does not exist or lacks weights, or it is an encoder-decoder model; or an option has
-            no effect on the architecture.
+        UserError: the checkpoint does not exist or lacks weights, or it is an encoder-decoder model other than T5, of
+            which the encoder is loaded; or an option has no effect on the architecture.
     """
     source = resolve(name)
     base = base_of(source)
     on_meta = torch.get_default_device().type == "meta"  # see speed/fsdp.py
     with loading(base or name) as place:
         config = load_config(place, subfolder)
-        if config.is_encoder_decoder:
+        if config.is_encoder_decoder and _auto_class(config) is AutoModel:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model, of which no part is supported")
         if any(option is not None for option in (num_layers, dropout, attention_dropout, bidirectional)):
             from simcse_pl.models.changes import change_config
@@ -120,8 +120,13 @@ def is_decoder(config: PreTrainedConfig) -> bool:
 
 def draw_model(config: PreTrainedConfig, dtype: torch.dtype = torch.float32) -> Backbone:
     """Return a model with random weights."""
-    model: Backbone = AutoModel.from_config(config, dtype=dtype, trust_remote_code=False)
+    model: Backbone = _auto_class(config).from_config(config, dtype=dtype, trust_remote_code=False)
     return model
+
+
+def _auto_class(config: PreTrainedConfig) -> Any:
+    """Return the class that loads a model, of T5 its encoder."""
+    return AutoModelForTextEncoding if config.model_type in ("t5", "mt5", "umt5") else AutoModel
 
 
 def _load_model(
@@ -133,7 +138,7 @@ def _load_model(
         options["quantization_config"] = quantization
         if torch.cuda.is_available():  # quantized weights are made on the device that uses them
             options["device_map"] = {"": torch.cuda.current_device()}
-    model, missing = load_weights(AutoModel, source, config, **options)
+    model, missing = load_weights(_auto_class(config), source, config, **options)
     if missing := [key for key in missing if not key.startswith("pooler.")]:
         lacking = f"its weights lack {missing[0]} ({len(missing)} missing)"
         raise UserError(f"{name}: {lacking}: is it a {config.model_type}, or damaged?")

@@ -18,6 +18,7 @@ _HIDDEN_DROPOUT = (
     "resid_dropout",  # GPT-Neo
     "embed_dropout",  # GPT-Neo
     "residual_dropout",  # Starcoder2
+    "dropout_rate",  # T5, also of the attention
 )
 _ATTENTION_DROPOUT = (
     "attention_probs_dropout_prob",  # BERT and most other encoders

@@ -5,6 +5,7 @@ layer computes padding but attention, where queries, keys and values are padded 
 FlashAttention need no padding there either: they take the ends of the sequences.
 """
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -62,7 +63,8 @@ def use_unpadded(backbone: Backbone, first_position: int) -> None:
             attention, mask = partial(_attention, kernel=attention), partial(_mask, of_kernel=mask)
     register_attention(name, attention, mask)
     backbone.set_attn_implementation(name)
-    if attention_of(backbone.config) != name:  # transformers warns only
+    positions = "position_ids" in inspect.signature(backbone.forward).parameters  # T5's are those of the padded row
+    if attention_of(backbone.config) != name or not positions:  # transformers warns only
         raise UserError(f"attn_implementation={name}: {type(backbone).__name__} has its own attention: choose null")
     backbone.register_forward_pre_hook(partial(_pack, first_position=first_position), with_kwargs=True)
     backbone.register_forward_hook(_unpack, with_kwargs=True)

@@ -38,10 +38,21 @@ OWN_SIZES = {
 }
 SHARED_LAYERS = ("albert",)  # nothing would be left to train with one of them frozen
 PADDING_CHANGES_VECTORS = ("convbert", "esm", "mpnet", "nystromformer", "yoso")  # mpnet with BERT's pad token
-FAST = ("albert", "bert", "convbert", "distilbert", "luke", "modernbert", "roformer")
-WITHOUT_HEAD = ("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "markuplm", "splinter", "xlnet")
+FAST = ("albert", "bert", "convbert", "distilbert", "luke", "modernbert", "roformer", "t5")
+WITHOUT_HEAD = (
+    "bert-generation",
+    "eurobert",
+    "gemma3_text",
+    "gpt2",
+    "lilt",
+    "markuplm",
+    "splinter",
+    "t5",
+    "umt5",
+    "xlnet",
+)
 UNSUPPORTED = {
-    "t5": "is an encoder-decoder model, of which no part is supported",
+    "pegasus": "is an encoder-decoder model, of which no part is supported",
     "dpr": "does not return one vector of hidden_size=32 for every token",
     "fnet": "cannot encode: ",
 }

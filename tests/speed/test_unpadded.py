@@ -123,7 +123,10 @@ def test_losses_that_read_states_are_those_of_padded_sequences(make_loss, make_m
     torch.testing.assert_close(losses[1], losses[0], atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize(("architecture", "reason"), [("mpnet", "has its own attention"), ("gpt2", "cannot encode: ")])
+@pytest.mark.parametrize(
+    ("architecture", "reason"),
+    [*((name, "has its own attention") for name in ("mpnet", "t5")), ("gpt2", "cannot encode: ")],
+)
 def test_a_model_that_cannot_is_an_error(architecture, reason, make_model):
     with pytest.raises(UserError, match=reason):
         load(make_model(architecture), attn_implementation="unpadded")
