@@ -71,7 +71,7 @@ class SoftmaxLoss(Loss):
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Initialize the classifier's weights, [classes, 3 dim]."""
-        self.classifier = nn.Linear(3 * encoder.pooled_dim, self.classes, bias=False)
+        self.classifier = nn.Linear(3 * encoder.embedding_dim, self.classes, bias=False)
 
     def check_rows(self, rows: RowKind) -> None:
         """Raise UserError unless rows are labelled pairs of these classes."""

@@ -323,7 +323,8 @@ def check_head_is_kept(encoder: SentenceEncoder) -> None:
 
 
 def check_width_is_kept(encoder: SentenceEncoder) -> None:
-    """Raise UserError if the pooled vectors cannot take the place of a state of the backbone."""
+    """Raise UserError if the pooled vectors, or the embeddings, cannot take the place of a state of the backbone."""
     width = encoder.backbone.config.hidden_size
-    if encoder.pooled_dim != width:
-        raise UserError(f"model.pooling={encoder.pooling}: it returns {encoder.pooled_dim} dimensions, not {width}")
+    for part, dim in (("pooling", encoder.pooled_dim), ("head", encoder.embedding_dim)):
+        if dim != width:
+            raise UserError(f"model.{part}={getattr(encoder, part)}: it returns {dim} dimensions, not {width}")

@@ -67,8 +67,8 @@ class EmbeddingDistillation(_Distillation):
         """Check the teacher and the head, and add the linear layer if it is needed."""
         super().attach(encoder)
         check_head_is_kept(encoder)
-        if self.teacher.dim != encoder.pooled_dim:
-            self.projection = nn.Linear(encoder.pooled_dim, self.teacher.dim)
+        if self.teacher.dim != encoder.embedding_dim:
+            self.projection = nn.Linear(encoder.embedding_dim, self.teacher.dim)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over the views of this device's rows."""

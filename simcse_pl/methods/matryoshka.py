@@ -63,10 +63,10 @@ class MatryoshkaLoss(Loss):
         if not self.objective.truncatable:
             raise UserError(f"objective: {type(self.objective).__name__} needs whole embeddings")
         dims, weights = self.given
-        dims = [encoder.pooled_dim // part for part in (1, 2, 4, 8)] if dims is None else dims
+        dims = [encoder.embedding_dim // part for part in (1, 2, 4, 8)] if dims is None else dims
         weights = [1.0] * len(dims) if weights is None else weights
-        if max(dims) > encoder.pooled_dim:
-            raise UserError(f"dims={list(dims)}: the embeddings have {encoder.pooled_dim} dimensions")
+        if max(dims) > encoder.embedding_dim:
+            raise UserError(f"dims={list(dims)}: the embeddings have {encoder.embedding_dim} dimensions")
         if max(dims) < encoder.dim:
             hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"
             raise UserError(f"dims={list(dims)}: the other dimensions would not be trained: {hint}")

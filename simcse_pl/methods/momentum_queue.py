@@ -57,7 +57,7 @@ class MomentumQueue(nn.Module):
             drawn = draw_model(encoder.backbone.config)
             for name, weight in self.encoder.backbone.named_parameters():
                 weight.data.copy_(drawn.get_parameter(name))
-        self.register_buffer("rows", torch.zeros(self.size, encoder.pooled_dim))
+        self.register_buffer("rows", torch.zeros(self.size, encoder.embedding_dim))
         self.train(encoder.training)
 
     def train(self, mode: bool = True) -> Self:

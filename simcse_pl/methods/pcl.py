@@ -13,7 +13,7 @@ from simcse_pl.data.view import Rate, SentenceView, ViewInput
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.pooling import projection_head
+from simcse_pl.models.heads import projection_head
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
 from simcse_pl.utils.types import Role, Tokens
 

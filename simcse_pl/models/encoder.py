@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import load_backbone, of_backbone, run_backbone, use_sdpa, with_padding
+from simcse_pl.models.heads import is_kept, projection_head
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
-from simcse_pl.models.pooling import Head, Pooling, PoolingFunction, find_pooling, name_of, projection_head
+from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches, with_newlines
@@ -42,7 +43,7 @@ class SentenceEncoder(nn.Module):
         settings: the other settings, such as `head` (see EncoderSettings). Each setting is an attribute, too.
 
     Attributes:
-        pooled_dim: the width of the pooled vectors, before the head.
+        pooled_dim, embedding_dim: the widths of the vectors before and after the head.
         groups: how a CPU passes a batch through the backbone (see speed/cpu.py).
 
     Raises:
@@ -56,7 +57,7 @@ class SentenceEncoder(nn.Module):
     """
 
     pooling: str
-    head: Head
+    head: str
     max_length: int
     normalize: bool
     template: str | list[str] | None
@@ -101,8 +102,11 @@ class SentenceEncoder(nn.Module):
         if not isinstance(self.pooling_layer, Pooling):
             with torch.no_grad(), evaluation_mode(self):
                 self.pooled_dim = self.pooling_layer.checked_width(self.pool(examples), self.pooling)
+        self.embedding_dim = self.pooled_dim
         if self.head != "none":
             self.projection = projection_head(backbone, self.head, self.pooled_dim).to(backbone.device)
+            widths = [len(matrix) for matrix in self.projection.parameters() if matrix.dim() == 2]
+            self.embedding_dim = widths[-1] if widths else self.pooled_dim
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle an encoder, perhaps in a process where transformers does not know its attention."""
@@ -119,7 +123,7 @@ class SentenceEncoder(nn.Module):
         cls,
         name: str | Path,
         pooling: str | PoolingFunction | None = None,
-        head: Head | None = None,
+        head: str | None = None,
         max_length: int | None = None,
         normalize: bool | None = None,
         template: str | Sequence[str] | None = None,
@@ -172,7 +176,12 @@ class SentenceEncoder(nn.Module):
     @property
     def dim(self) -> int:
         """Return the number of dimensions of the vectors of `encode`."""
-        return self._postprocessed(torch.empty(0, self.pooled_dim)).shape[1]
+        return self._postprocessed(torch.empty(0, self._encoded_dim)).shape[1]
+
+    @property
+    def _encoded_dim(self) -> int:
+        """The width of the vectors of the evaluation mode."""
+        return self.embedding_dim if is_kept(self.head) else self.pooled_dim
 
     @property
     def device(self) -> torch.device:
@@ -208,7 +217,7 @@ class SentenceEncoder(nn.Module):
         batch_size = batch_size or (32 if self.device.type == "cpu" else 128)
         sentences = checked_sentences(sentences)
         max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
-        vectors = torch.empty(len(sentences), self.pooled_dim)
+        vectors = torch.empty(len(sentences), self._encoded_dim)
         batches = sorted_batches(sentences, self.templates, batch_size, max_length, prompt_name)
         bar = iter(tracked(batches, "encoding", -(-len(sentences) // batch_size), shown=progress))
         with evaluation_mode(self), torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
@@ -223,7 +232,7 @@ class SentenceEncoder(nn.Module):
     def forward(self, inputs: Batch, in_groups: bool = False) -> Tensor:
         """Return sentence vectors [batch, dim].
 
-        All heads are applied in training mode, and only `mlp` and `transform` in evaluation mode.
+        All heads are applied in training mode, and those of `heads.is_kept` in evaluation mode.
 
         Args:
             inputs: from `templates.batch` or the tokenizer, tensors [batch, tokens]: `input_ids`,
@@ -298,7 +307,7 @@ class SentenceEncoder(nn.Module):
 
     def project(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
         """Apply the projection head to vectors [n, ..., dim], if it applies in this mode; not `transform` again."""
-        if self.projection is not None and self.head != "transform" and (self.training or self.head == "mlp"):
+        if self.projection is not None and self.head != "transform" and (self.training or is_kept(self.head)):
             of_batch = self.head == "batch_norm_train_only"
             vectors = self.projection(vectors, split) if of_batch else self.projection(vectors)
         return vectors

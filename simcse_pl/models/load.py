@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.heads import HEADS, is_kept
 from simcse_pl.models.sources import resolve
 from simcse_pl.models.static_embeddings import read_static_embeddings
 from simcse_pl.models.word_vectors import AveragedVectors, WordVectors
@@ -86,7 +87,7 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
     if type(encoder) is not SentenceEncoder or (postprocess and not postprocess.fitted):
         return None
     tensors = encoder.backbone.state_dict() | encoder.pooling_layer.state_dict(prefix="pooling.")
-    if encoder.projection is not None and encoder.head in ("mlp", "transform"):
+    if encoder.projection is not None and is_kept(encoder.head):
         tensors |= encoder.projection.state_dict(prefix="head.")
     for place, step in enumerate(filter(None, (encoder.postprocess, postprocess))):
         tensors |= {f"{step.name}.{place}.{name}": tensor for name, tensor in step.tensors().items()}
@@ -96,6 +97,7 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
         "without the template's bias": encoder.template_bias == "always",
         "template as text": encoder.template_as_text != "never",
         "with a final period": encoder.final_period,
+        f"head {encoder.head}": is_kept(encoder.head) and encoder.head not in HEADS,
         f"prompts {encoder.prompts}": encoder.prompts,
         f"truncated to {encoder.truncate_dim}": encoder.truncate_dim,
     }

@@ -106,3 +106,9 @@ def last_token_of_layer(_: PreTrainedConfig, __: int | None, layer: str) -> Pool
 def mean_of_layers(_: PreTrainedConfig, __: int | None, layers: str) -> Pooling:
     """Return the pooling `layers_1_2_12` and so on."""
     return Pooling(mean_over_tokens, tuple(int(number) for number in layers.split("_")[1:]))
+
+
+def weighted_layers(config: PreTrainedConfig, _: int | None, first: str) -> Pooling:
+    """Return the pooling `weighted_layers_4` and so on."""
+    layers = range(int(first), max(config.num_hidden_layers, int(first)) + 1)  # the first one may not exist
+    return Pooling(mean_over_tokens, tuple(layers), weighted=True)

@@ -5,7 +5,8 @@ A pooling reduces the tokens of a layer to one vector, and averages over the lay
 and the like, any set of layers, come from WhiteningBERT (Huang et al. 2021), `mask` from PromptBERT (Jiang et al.
 2022), and `weighted_mean` from SGPT (Muennighoff 2022). `ditto_1_10`, any layer and head, is the sum of tokens weighted
 by their attention to themselves (Chen et al. 2023), over the embedding layer and the last one as in the released code.
-`latent_attention` is NV-Embed's. `cls+mean` concatenates poolings. A projection head may follow.
+`latent_attention` is NV-Embed's. `weighted_layers_4` is the mean over the layers from 4 on with trained weights, as the
+module WeightedLayerPooling of sentence-transformers. `cls+mean` concatenates poolings. A projection head may follow.
 
 The reductions are functions of plain tensors, the states [batch, tokens, dim] of a layer and a mask [batch, tokens], 1
 for the tokens to read and 0 for others:
@@ -17,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from simcse_pl.models.other_poolings import CustomPooling
 
 Inputs = Mapping[str, Tensor]  # the tokenizer's tensors, each [batch, tokens]; some poolings also need `sentence_mask`
-Head = Literal["none", "mlp", "mlp_train_only", "batch_norm_train_only", "linear_train_only", "transform"]
-HEADS = get_args(Head)
 RunBackbone = Callable[[Backbone, Batch], tuple[tuple[Tensor, ...], Batch]]
 PoolingFunction = Callable[[Sequence[Tensor], Inputs], Tensor]  # a user's function or module
 
@@ -87,6 +86,7 @@ class Pooling(nn.Module):
         masks: the number of mask tokens that a template must have.
         run: a function that runs the backbone in place of `run_backbone`, with eager attention, and returns further
             tensors for `mask_of`, too.
+        weighted: train a weight for each layer in their mean; at first, all are equal.
     """
 
     def __init__(
@@ -96,8 +96,10 @@ class Pooling(nn.Module):
         mask_of: Callable[[Inputs], Tensor] | None = None,
         masks: int = 0,
         run: RunBackbone | None = None,
+        weighted: bool = False,
     ) -> None:
         super().__init__()
+        self.layer_weights = nn.Parameter(torch.ones(len(layers))) if weighted else None
         self.over_tokens, self.layers, self.mask_of, self.masks = over_tokens, layers, mask_of, masks
         self.reads_sentence_mask, self.run = mask_of is not None, run
 
@@ -113,10 +115,13 @@ class Pooling(nn.Module):
             [batch, dim].
         """
         mask = self.mask_of(inputs) if self.mask_of else inputs["attention_mask"]
-        if len(self.layers) == 1:
+        if len(self.layers) == 1 and self.layer_weights is None:
             return self.over_tokens(hidden_states[self.layers[0]], mask)
         vectors = torch.stack([self.over_tokens(hidden_states[n], mask) for n in self.layers])
-        return at_least_float32(vectors).mean(dim=0).to(vectors.dtype)
+        if self.layer_weights is None:
+            return at_least_float32(vectors).mean(dim=0).to(vectors.dtype)
+        shares = self.layer_weights / self.layer_weights.sum()
+        return (shares.view(-1, 1, 1) * at_least_float32(vectors)).sum(dim=0)
 
 
 POOLINGS = {
@@ -134,13 +139,15 @@ _FAMILIES = {  # by pattern, functions of simcse_pl of the config, the mask toke
     "pooler": "models.other_poolings.PoolerOutput",
     r"mask(?:_([1-9][0-9]?))?": "models.other_poolings.mask_token",
     r"last_token_([1-9][0-9]{0,3})": "models.other_poolings.last_token_of_layer",
+    r"weighted_layers_(0|[1-9][0-9]{0,3})": "models.other_poolings.weighted_layers",
     r"layers((?:_(?:0|[1-9][0-9]{0,3}))+)": "models.other_poolings.mean_of_layers",
     r"latent_attention(?:_([1-9][0-9]{0,4}))?": "methods.latent_attention.make_pooling",
     r"ditto_([1-9][0-9]{0,2})_([1-9][0-9]{0,2})": "methods.ditto.make_pooling",
 }
 CHOICES = (
-    f"{', '.join(POOLINGS)}, pooler, latent_attention, mask, mask_2, layers like layers_1_2 or last_token_2, a head of "
-    "attention like ditto_1_10, several like cls+mean, or the dotted name of a function or a module"
+    f"{', '.join(POOLINGS)}, pooler, latent_attention, mask, mask_2, layers like layers_1_2, last_token_2 or "
+    "weighted_layers_1, a head of attention like ditto_1_10, several like cls+mean, or the dotted name of a function "
+    "or a module"
 )
 
 
@@ -152,9 +159,10 @@ def find_pooling(
     Args:
         name: one of `POOLINGS`; `pooler`; `latent_attention`, or `latent_attention_64` for 64 latents in place of 512;
             `mask`, or `mask_2` for the second mask token and so on; `layers_` and the numbers of layers, as in
-            `layers_1_12`; `last_token_` and the number of a layer; `ditto_` and the numbers of a layer and a head, from
-            1; names joined by +; a function or a module (see `CustomPooling`); or the dotted name of a function or of a
-            class of modules, which is imported. A class gets the backbone's config.
+            `layers_1_12`; `weighted_layers_` and the number of the first one; `last_token_` and the number of a layer;
+            `ditto_` and the numbers of a layer and a head, from 1; names joined by +; a function or a module (see
+            `CustomPooling`); or the dotted name of a function or of a class of modules, which is imported. A class gets
+            the backbone's config.
         config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
 
@@ -201,23 +209,3 @@ def name_of(pooling: str | PoolingFunction) -> str:
 def is_dotted(name: str) -> bool:
     """Return whether a pooling's name is the dotted name of a function or a class, or contains one."""
     return any("." in part and all(word.isidentifier() for word in part.split(".")) for part in name.split("+"))
-
-
-def projection_head(backbone: Backbone, head: str, dim: int) -> nn.Sequential:
-    """Return a head for vectors [..., dim] with weights from the distribution that the backbone's are drawn from."""
-    if head not in HEADS[1:]:
-        raise UserError(f"head={head}: choose one of {', '.join(HEADS)}")
-    std = getattr(backbone.config, "initializer_range", 0.02)
-    if head == "batch_norm_train_only":
-        made: nn.Sequential = optional("methods.batch_norm_head.BatchNormHead")(dim, std)
-        return made
-    linear = nn.Linear(dim, dim)
-    nn.init.normal_(linear.weight, std=std)
-    nn.init.zeros_(linear.bias)
-    if head == "linear_train_only":
-        return nn.Sequential(linear)
-    if head == "transform":
-        config = backbone.config
-        eps = getattr(config, "layer_norm_eps", getattr(config, "norm_eps", 1e-12))  # norm_eps: ModernBERT
-        return nn.Sequential(linear, nn.GELU(), nn.LayerNorm(dim, eps=eps))
-    return nn.Sequential(linear, nn.Tanh())

@@ -5,17 +5,19 @@ library itself is not needed: it would take seconds to import, and the default e
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from simcse_pl.models.backbone import has_adapter
+from simcse_pl.models.heads import ACTIVATIONS, LAYER_NORM, is_kept, layers_of
 from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted, mean_over_tokens
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
@@ -40,20 +42,28 @@ _SWITCHES = {
     "last_token": "pooling_mode_lasttoken",
 }
 _NAMES = {"lasttoken": "last_token", "weightedmean": "weighted_mean"}  # the library's names since then
-_TANH = "torch.nn.modules.activation.Tanh"
-_IDENTITY = "torch.nn.modules.linear.Identity"
+_ORDER = re.compile("Transformer (WeightedLayerPooling )?Pooling ((Dense|LayerNorm) )*(Normalize )?")
 _ON_VECTORS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 # The values of a module's options that a SentenceEncoder can reproduce; they are the library's defaults.
 _SUPPORTED: dict[str, dict[str, Any]] = {
     "Transformer": {"transformer_task": "feature-extraction", "do_lower_case": False, "processing_kwargs": {}}
     | dict.fromkeys(("query_length", "document_length", "query_expansion")),
     "Pooling": {},
-    "Dense": {"activation_function": _TANH, "bias": True, "use_residual": False, **_ON_VECTORS},
+    "Dense": {"use_residual": False, **_ON_VECTORS},
+    "LayerNorm": {},
+    "WeightedLayerPooling": {},
     "Normalize": _ON_VECTORS,
 }
 # Old versions named the transformer's settings after its architecture.
 _ARCHITECTURES = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _TRANSFORMER_FILES = [f"sentence_{kind}_config.json" for kind in _ARCHITECTURES]
+
+
+def _path(activation: type[nn.Module]) -> str:
+    return f"{activation.__module__}.{activation.__name__}"
+
+
+_ACTIVATIONS = {_path(nn.Identity): ""} | {_path(kind): f"_{name}" for name, kind in ACTIVATIONS.items()}
 
 
 def read_sentence_transformers(source: str) -> EncoderSpec | None:
@@ -67,14 +77,14 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         return None
     with reraise_as(f"{source}: its sentence-transformers files are damaged"):
         modules = _read_modules(source, read_json(path))
-        configs = {kind: _read_config(source, kind, folder) for kind, folder in modules.items()}
-        max_length = configs["Transformer"].get("max_seq_length")
+        configs, folder = {kind: config for kind, _, config in modules}, modules[0][1]
+        normalize, max_length = "Normalize" in configs, configs["Transformer"].get("max_seq_length")
         if max_length is None:  # since version 5.4, it is the tokenizer's and may be huge
-            max_length = read_object(source, modules["Transformer"], "tokenizer_config.json").get("model_max_length")
+            max_length = read_object(source, folder, "tokenizer_config.json").get("model_max_length")
         max_length = max_length if isinstance(max_length, int) and max_length < LARGE_INTEGER else None
         model = read_object(source, "", MODEL_FILE)
         truncate_dim, prompts = model.get("truncate_dim"), model.get("prompts") or {}
-        if truncate_dim and "Normalize" in modules:
+        if truncate_dim and normalize:
             _unsupported(source, f"vectors that are cut to truncate_dim={truncate_dim} after a module Normalize")
         default = prompts.get(model.get("default_prompt_name"))
         not_pooled = configs["Pooling"].get("include_prompt") is False
@@ -86,24 +96,30 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
         if not_pooled or not any(prompts.values()):  # the library writes empty ones
             prompts = {}
         else:
-            templates = Templates(load_tokenizer(source, modules["Transformer"]), template, prompts=prompts)
+            templates = Templates(load_tokenizer(source, folder), template, prompts=prompts)
             as_text = templates.prefixes[None] is None  # one text also has the library's tokens
             max_length = max_length and max_length - templates.longest_around
+        similarity = model.get("similarity_fn_name") or "cosine"
+        if similarity != "cosine" and not (similarity == "dot" and normalize):
+            unlike = f"{source}: its similarity is {similarity}: evaluation, search and saved encoders take the cosine"
+            logging.getLogger(__name__).warning(unlike)
+        pooling, pooling_weights = _pooling(source, configs["Pooling"]), None
+        if (first := configs.get("WeightedLayerPooling", {}).get("layer_start")) is not None:
+            if pooling != "mean" or not read_object(source, folder, "config.json").get("output_hidden_states"):
+                _unsupported(source, f"a module WeightedLayerPooling with the pooling {pooling}, or without all layers")
+            pooling, pooling_weights = f"weighted_layers_{first}", read_weights(find_weights(source, modules[1][1]))
+        head, head_weights = _read_head(source, modules)
         settings = EncoderSettings(
-            pooling=_pooling(source, configs["Pooling"]),
-            head="mlp" if "Dense" in modules else "none",
+            pooling=pooling,
+            head=head,
             max_length=max_length,
-            normalize="Normalize" in modules,
+            normalize=normalize,
             template=template,
             truncate_dim=truncate_dim,
             template_as_text="always" if as_text else "never",
             prompts=prompts,
         )
-        head_weights = None
-        if "Dense" in modules:
-            weights = read_weights(find_weights(source, modules["Dense"]))
-            head_weights = {"0.weight": weights["linear.weight"], "0.bias": weights["linear.bias"]}
-    return EncoderSpec(settings, head_weights, subfolder=modules["Transformer"])
+    return EncoderSpec(settings, head_weights, pooling_weights, subfolder=folder)
 
 
 def _unsupported(source: str, what: str) -> NoReturn:
@@ -111,17 +127,38 @@ def _unsupported(source: str, what: str) -> NoReturn:
     raise UserError(f"{source}: this sentence-transformers folder has {what}, which is not supported; {hint}")
 
 
-def _read_modules(source: str, entries: list[dict[str, str]]) -> dict[str, str]:
-    """Return the folder of each module by the name of its class, in order."""
+def _read_modules(source: str, entries: list[dict[str, str]]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return the name of the class, the folder and the options of each module, in order."""
     kinds, folders = [entry["type"].rpartition(".")[2] for entry in entries], []
     for entry, kind in zip(entries, kinds, strict=True):
         if not entry["type"].startswith(_CLASSES) or kind not in _SUPPORTED:
             _unsupported(source, f"a module {entry['type']}")
         path = PurePosixPath(entry["path"])
         folders.append(str(path) if path.parts else "")
-    if kinds[:2] != ["Transformer", "Pooling"] or kinds != [kind for kind in _SUPPORTED if kind in kinds]:
+    if not _ORDER.fullmatch("".join(f"{kind} " for kind in kinds)):
         _unsupported(source, f"the modules {', '.join(kinds)} in this order")
-    return dict(zip(kinds, folders, strict=True))
+    return [(kind, folder, _read_config(source, kind, folder)) for kind, folder in zip(kinds, folders, strict=True)]
+
+
+def _read_head(source: str, modules: list[tuple[str, str, dict[str, Any]]]) -> tuple[str, dict[str, Tensor]]:
+    """Return the name of the head that modules Dense and LayerNorm are, and its weights."""
+    names, weights, place = list[str](), dict[str, Tensor](), 0
+    for kind, folder, config in modules:
+        if kind not in ("Dense", "LayerNorm"):
+            continue
+        if kind == "Dense":
+            width, activation = config["out_features"], config.get("activation_function", _path(nn.Tanh))
+            if activation not in _ACTIVATIONS:
+                _unsupported(source, f"a module Dense with activation_function={activation}")
+            width = "" if width == config["in_features"] else f"_{width}"
+            names.append("linear" + width + _ACTIVATIONS[activation] + "_without_bias" * (not config.get("bias", True)))
+        else:
+            names.append(LAYER_NORM)
+        for key, x in read_weights(find_weights(source, folder)).items():
+            weights[f"{place}.{key.rpartition('.')[2]}"] = x
+        place += 2 if kind == "Dense" else 1  # a linear layer has an activation after it
+    head = "+".join(names) or "none"
+    return "mlp" if head == "linear_tanh" else head, weights
 
 
 def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
@@ -201,6 +238,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         (folder / path).mkdir()
         write_json(folder / path / "config.json", options)
         if weights:
+            weights = {name: x.detach().float().cpu().contiguous() for name, x in weights.items()}
             save_file(weights, folder / path / "model.safetensors")
         if kind == "WeightedLayerPooling":
             write_json(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
@@ -223,8 +261,9 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
 def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
     """Return the modules after the transformer.
 
-    A pooler, a head that is kept at test time and a linear post-processing become modules Dense. The library truncates
-    vectors after its modules. If they are to have length 1 afterwards, a module Dense truncates them instead.
+    A pooler, a head that is kept at test time and a linear post-processing become modules Dense; a LayerNorm is a
+    module. The library truncates vectors after its modules. If they are to have length 1 afterwards, a module Dense
+    truncates them instead.
     """
     settings, num_layers, dim = spec.settings, config.num_hidden_layers, config.hidden_size
     assert settings.pooling is not None
@@ -233,9 +272,11 @@ def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
     assert isinstance(pooling, Pooling)
     modules: list[Module] = []
     if pooling.layers != (-1,):
+        options = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
         layer_weights = torch.zeros(num_layers + 1)
         layer_weights[list(pooling.layers)] = 1
-        options = {"word_embedding_dimension": dim, "layer_start": 0, "num_hidden_layers": num_layers}
+        if pooling.layer_weights is not None and spec.pooling_weights:
+            options["layer_start"], layer_weights = pooling.layers[0], spec.pooling_weights["layer_weights"]
         modules.append(("WeightedLayerPooling", options, {"layer_weights": layer_weights}))
     reductions = [part.over_tokens for part in parts]
     switches = {switch: POOLINGS[name]().over_tokens in reductions for name, switch in _SWITCHES.items()}
@@ -243,25 +284,34 @@ def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
     width = len(parts) * dim
     if settings.pooling == "pooler":
         assert spec.pooling_weights is not None
-        modules.append(_dense(_TANH, spec.pooling_weights["dense.weight"], spec.pooling_weights["dense.bias"]))
-    if settings.head == "mlp":
-        assert spec.head_weights is not None
-        modules.append(_dense(_TANH, spec.head_weights["0.weight"], spec.head_weights["0.bias"]))
+        modules.append(_dense(nn.Tanh, spec.pooling_weights["dense.weight"], spec.pooling_weights["dense.bias"]))
+    if settings.head != "none" and is_kept(settings.head):
+        with torch.device("meta"):  # without random numbers
+            head = layers_of(settings.head, width)
+        head.load_state_dict(spec.head_weights or {}, assign=True)
+        layers = iter(head)
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                width = layer.out_features
+                modules.append(_dense(type(next(layers)), layer.weight, layer.bias))
+            else:
+                weights = {f"norm.{name}": x for name, x in layer.state_dict().items()}
+                modules.append(("LayerNorm", {"dimension": width}, weights))
     if spec.postprocess is not None:
         affine = spec.postprocess.tensors()
         mean, matrix = affine["mean"], affine["matrix"]
-        modules.append(_dense(_IDENTITY, matrix.T, -mean @ matrix))
+        modules.append(_dense(nn.Identity, matrix.T, -mean @ matrix))
         width = matrix.shape[1]
     if settings.normalize and settings.truncate_dim:
         first = torch.eye(width)[: settings.truncate_dim]
-        modules.append(_dense(_IDENTITY, first, torch.zeros(len(first))))
+        modules.append(_dense(nn.Identity, first, torch.zeros(len(first))))
     if settings.normalize:
         modules.append(("Normalize", {}, {}))
     return modules
 
 
-def _dense(activation: str, weight: Tensor, bias: Tensor) -> Module:
+def _dense(activation: type[nn.Module], weight: Tensor, bias: Tensor | None) -> Module:
     width, dim = weight.shape
-    options = {"in_features": dim, "out_features": width, "bias": True, "activation_function": activation}
-    weights = {"linear.weight": weight, "linear.bias": bias}
-    return "Dense", options, {name: x.detach().float().cpu().contiguous() for name, x in weights.items()}
+    options = {"in_features": dim, "out_features": width, "bias": bias is not None}
+    weights = {"linear.weight": weight} | ({} if bias is None else {"linear.bias": bias})
+    return "Dense", options | {"activation_function": _path(activation)}, weights

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from simcse_pl.models.pooling import Head
 from simcse_pl.models.templates import TemplateAsText, TemplateBias
 from simcse_pl.utils.errors import UserError
 
@@ -26,7 +25,8 @@ class EncoderSettings:
         head: the projection head, Linear(dim, dim) + Tanh: `none`, `mlp` (kept at test time) or `mlp_train_only`
             (dropped at test time); Table 6 of the paper. Two others are dropped, too: `batch_norm_train_only` of
             DiffCSE, and `linear_train_only` of DenoSent, without Tanh. `transform` is Linear + GELU + LayerNorm, as in
-            BERT's masked language model; it is kept, and applied before the template's bias is subtracted.
+            BERT's masked language model; it is kept, and applied before the template's bias is subtracted. Others are
+            named by their layers, such as `linear_256_gelu+linear_without_bias` (see heads.py), and are kept.
         max_length: the most tokens per sentence that `encode` reads, including special tokens but not the template's.
             None takes the backbone's limit, at most 512. With prompts, it is that of a sentence in the longest one:
             in a shorter one, as many tokens more are read, as in sentence-transformers.
@@ -45,7 +45,7 @@ class EncoderSettings:
     """
 
     pooling: str | None = None
-    head: Head = "none"
+    head: str = "none"
     max_length: int | None = None
     normalize: bool = False
     template: str | list[str] | None = None

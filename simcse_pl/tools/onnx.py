@@ -83,9 +83,11 @@ def _write_int8(graph: Path, path: Path) -> None:
     import onnx
     from onnxruntime.quantization import quantize_dynamic
 
-    content = onnx.load(graph, load_external_data=False).graph
-    shapes = {weight.name: tuple(weight.dims) for weight in content.initializer}
-    matrices = {node.name: shapes.get(node.input[1]) for node in content.node if node.op_type in ("MatMul", "Gemm")}
+    model = onnx.load(graph, load_external_data=False)
+    shapes = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
+    matrices = {node.name: shapes.get(node.input[1]) for node in model.graph.node if node.op_type in ("MatMul", "Gemm")}
+    model.graph.ClearField("value_info")  # shapes, also of weights, which quantize_dynamic may transpose
+    onnx.save(model, graph)
     with _quiet():
         quantize_dynamic(
             graph,

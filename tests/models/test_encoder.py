@@ -1,5 +1,7 @@
 """SentenceEncoder: vectors independent of the batch, heads, saving and loading."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -155,7 +157,8 @@ def test_a_missing_head_or_post_processing_is_an_error(file, message, make_model
 @pytest.mark.parametrize(
     ("head", "trains", "encodes"),
     [
-        *(("none", 0, 0), ("mlp", 1, 1), ("transform", 1, 1)),
+        *(("none", 0, 0), ("mlp", 1, 1), ("transform", 1, 1), ("linear_64+linear_8_gelu", 1, 1)),
+        *(("linear_64_without_bias+layer_norm_train_only", 1, 0),),
         *((f"{name}_train_only", 1, 0) for name in ("mlp", "batch_norm", "linear")),
     ],
 )
@@ -167,6 +170,16 @@ def test_heads_apply_in_their_modes(head, trains, encodes, make_model):
     for training, applies in ((True, trains), (False, encodes)):
         expected = encoder.projection(bare) if applies else bare
         torch.testing.assert_close(encoder.train(training)(inputs), expected)
+    assert encoder.dim == len(encoder.encode(["A man."])[0])
+    assert encoder.embedding_dim == encoder.train()(inputs).shape[1]
     if head.startswith("mlp"):
         linear = encoder.projection[0]
         torch.testing.assert_close(encoder.projection(bare), torch.tanh(bare @ linear.weight.T + linear.bias))
+
+
+@pytest.mark.parametrize("head", ["mpl", "linear_0", "linear_8_softmax", "layer_norm+", "linear_8++linear_8"])
+def test_an_unknown_head_is_one_line(head, make_model):
+    with pytest.raises(
+        UserError, match=rf"^head={re.escape(head)}: choose one of none, mlp, .* such as linear_64_gelu"
+    ):
+        SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head=head)

@@ -41,6 +41,11 @@ def test_a_fingerprint_tells_configs_and_tokenizers_apart(make_model, tmp_path):
         assert not torch.equal(other.encode(SENTENCES), plain.encode(SENTENCES))
         assert fingerprint(other) != fingerprint(plain)
         assert "configs" in difference(plain, other)
+    heads = {
+        name: SentenceEncoder.from_pretrained(make_model("bert"), "mean", head=name) for name in ("mlp", "linear_gelu")
+    }
+    heads["linear_gelu"].projection.load_state_dict(heads["mlp"].projection.state_dict())
+    assert fingerprint(heads["mlp"]) != fingerprint(heads["linear_gelu"])
     relu, plain = (SimCSE(tmp_path / name, pooling="mean").settings() for name in ("relu", "plain"))
     assert {name for name in plain if plain[name] != relu[name]} == {"computation"}
 

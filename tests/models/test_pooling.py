@@ -175,7 +175,8 @@ class Attention(torch.nn.Module):
 
 @pytest.mark.parametrize("form", ["folder", "checkpoint"])
 @pytest.mark.parametrize(
-    ("name", "dim"), [("pooler", 32), (f"{__name__}.Attention", 5), ("cls+latent_attention_3", 64)]
+    ("name", "dim"),
+    [("pooler", 32), (f"{__name__}.Attention", 5), ("cls+latent_attention_3", 64), ("weighted_layers_2", 32)],
 )
 def test_the_weights_of_a_pooling_are_trained_and_saved(name, dim, form, make_model, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), name, head="mlp")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.pooling import HEADS
+from simcse_pl.models.heads import HEADS
 from simcse_pl.models.settings import CHECKPOINT_KEY, EncoderSettings
 from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES

@@ -7,6 +7,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
+from torch import nn
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS
@@ -68,6 +69,79 @@ def test_folders_written_by_the_library_have_its_vectors(
     other = SentenceEncoder.from_pretrained(tmp_path, pooling="layers_1_2")  # the head was trained with its pooling
     assert other.settings == EncoderSettings("layers_1_2", "none", 20, False)
     assert ("head=mlp" in caplog.text, "normalize=True" in caplog.text) == (dense, normalize)
+
+
+def linear(*dims, activation=None, **options):
+    """Return a module Dense of the library."""
+    return modules.Dense(*dims, activation_function=activation or nn.Identity(), **options)
+
+
+FOLDERS = {  # an architecture, the module before the pooling, the pooling, and what follows; our pooling and head
+    "EmbeddingGemma": (
+        *("gemma3_text", None, "mean", [linear(32, 64, bias=False), linear(64, 32, bias=False), modules.Normalize()]),
+        *("mean", "linear_64_without_bias+linear_32_without_bias"),
+    ),
+    "Stella": ("bert", None, "mean", [linear(32, 48)], "mean", "linear_48"),
+    "LaBSE": ("bert", None, "cls", [modules.Dense(32, 32), modules.Normalize()], "cls", "mlp"),
+    "GELU": (
+        *("modernbert", None, ["cls", "mean"], [linear(64, 24, activation=nn.GELU()), linear(24, 24)]),
+        *("cls+mean", "linear_24_gelu+linear"),
+    ),
+    "LayerNorm": (
+        *("bert", None, "mean", [linear(32, 16, activation=nn.SiLU()), modules.LayerNorm(16), linear(16, 8)]),
+        *("mean", "linear_16_silu+layer_norm+linear_8"),
+    ),
+    "WeightedLayerPooling": ("bert", modules.WeightedLayerPooling(32, 3, 1), "mean", [], "weighted_layers_1", "none"),
+    "sentence-t5": (
+        *("t5", None, "mean", [linear(32, 48, bias=False), modules.Normalize()]),
+        *("mean", "linear_48_without_bias"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_is_read_trained_and_saved_with_the_librarys_vectors(name, make_model, tmp_path):
+    architecture, before, pooling, after, ours, head = FOLDERS[name]
+    given = {"use_bidirectional_attention": True} if architecture == "gemma3_text" else {}
+    first = transformer(make_model(architecture, **given))
+    first.model.config.output_hidden_states = before is not None
+    with torch.no_grad():
+        for module in filter(None, [before, *after]):
+            for weight in module.parameters():
+                weight.add_(torch.randn_like(weight) * 0.1)
+    reference = library(modules=[first, *filter(None, [before]), modules.Pooling(32, pooling), *after])
+    reference.save(str(tmp_path / "theirs"))
+    encoder = SentenceEncoder.from_pretrained(tmp_path / "theirs")
+    normalize = any(isinstance(module, modules.Normalize) for module in after)
+    assert encoder.settings == EncoderSettings(ours, head, 20, normalize)
+    assert encoder.dim == reference.get_embedding_dimension()
+    torch.testing.assert_close(encoder.encode(TEXTS), vectors_of(reference), atol=1e-6, rtol=1e-6)
+
+    old = {name: x.clone() for name, x in encoder.named_parameters()}
+    inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 20))
+    vectors = encoder.train()(inputs)
+    (vectors - torch.randn_like(vectors)).square().sum().backward()
+    torch.optim.SGD(encoder.parameters(), lr=0.01).step()
+    unchanged = [name for name, x in encoder.named_parameters() if x.equal(old[name]) and "backbone" not in name]
+    assert not unchanged
+    encoder.eval().save_pretrained(tmp_path / "ours")
+    expected = encoder.encode(TEXTS)
+    torch.testing.assert_close(vectors_of(library(str(tmp_path / "ours"))), expected, atol=1e-6, rtol=1e-6)
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / "ours").encode(TEXTS), expected)
+    (tmp_path / "ours" / SETTINGS_FILE).unlink()
+    again = SentenceEncoder.from_pretrained(tmp_path / "ours")
+    assert again.settings == encoder.settings and torch.equal(again.encode(TEXTS), expected)
+
+
+def test_another_similarity_than_the_cosine_is_one_line(make_model, tmp_path, caplog):
+    parts = [transformer(make_model("bert")), modules.Pooling(32, "mean")]
+    library(modules=parts, similarity_fn_name="dot").save(str(tmp_path / "dot"))
+    SentenceEncoder.from_pretrained(tmp_path / "dot")
+    assert "dot: its similarity is dot: evaluation, search and saved encoders take the cosine" in caplog.text
+    caplog.clear()
+    library(modules=[*parts, modules.Normalize()], similarity_fn_name="dot").save(str(tmp_path / "unit"))
+    SentenceEncoder.from_pretrained(tmp_path / "unit")
+    assert not caplog.text
 
 
 def test_a_folder_that_the_library_saved_over_one_of_ours_is_read_as_its(make_model, tmp_path, caplog):
@@ -186,6 +260,7 @@ def test_the_library_has_the_vectors_of_a_saved_encoder(architecture, options, p
 
 TRANSFORMER = {"path": "", "type": "sentence_transformers.models.Transformer"}
 POOLING = {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
+WEIGHTED = {"path": "1_Weighted", "type": "sentence_transformers.models.WeightedLayerPooling"}
 DENSE = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
 NORMALIZE = {"path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}
 
@@ -231,6 +306,7 @@ def test_a_transformer_in_a_folder_of_its_own(make_model, tmp_path):
 MODEL = "config_sentence_transformers"
 PROMPT = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
 NOT_POOLED = {"include_prompt": False}
+SOFTMAX = {"in_features": 32, "out_features": 32, "activation_function": "torch.nn.modules.activation.Softmax"}
 ON_TOKENS = {"module_input_name": "token_embeddings"}
 
 
@@ -246,6 +322,18 @@ def test_prompts_that_the_pooling_excludes_are_left_out_with_a_warning(prompts, 
     [
         ([], {"1_Pooling__config": {"pooling_mode": ["cls", "first"]}}, "the pooling .'cls', 'first'."),
         ([TRANSFORMER, POOLING, {"path": "2_CNN", "type": "sentence_transformers.models.CNN"}], {}, "a module .*CNN"),
+        (
+            [TRANSFORMER, POOLING, {"path": "2", "type": "sentence_transformers.models.Dropout"}],
+            {},
+            "a module .*Dropout",
+        ),
+        ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": SOFTMAX}, "Dense with activation_function=torch.*Softmax"),
+        ([TRANSFORMER, POOLING, DENSE], {"2_Dense__config": {"use_residual": True}}, "Dense with use_residual=True"),
+        (
+            [TRANSFORMER, WEIGHTED, POOLING],
+            {"1_Weighted__config": {"layer_start": 1}},
+            "WeightedLayerPooling .* mean, or",
+        ),
         ([TRANSFORMER, POOLING, NORMALIZE, DENSE], {}, "the modules Transformer, Pooling, Normalize, Dense"),
         ([TRANSFORMER, POOLING, NORMALIZE], {"3_Normalize__config": ON_TOKENS}, "Normalize with module_input_name=tok"),
         ([], {MODEL: PROMPT, "1_Pooling__config": NOT_POOLED}, "the prompt 'query: '"),

@@ -23,7 +23,7 @@ def run(path, tokenizer, sentences):
 @pytest.mark.parametrize(
     ("architecture", "pooling", "head", "normalize"),
     [
-        ("bert", "pooler", "mlp", True),
+        ("bert", "pooler", "linear_8_gelu+layer_norm", True),
         pytest.param("roberta", "first_last", "mlp_train_only", False, marks=pytest.mark.slow),
         pytest.param("modernbert", "max", "none", True, marks=pytest.mark.slow),
     ],
