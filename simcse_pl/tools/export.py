@@ -4,6 +4,7 @@ An adapter is merged with its base model. Options add ONNX files to the folder, 
 """
 
 import argparse
+import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_write
 
+log = logging.getLogger(__name__)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, computes=False)
@@ -54,6 +57,8 @@ def run(arguments: argparse.Namespace) -> None:
     folder, repository = new_folder(arguments.folder), arguments.push_to_hub
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
+    if arguments.truncate_dim and training and "dims" not in training.recipe.get("objective", {}):
+        log.warning("--truncate-dim: it was not trained with objective=matryoshka; measure what shorter vectors lose")
     encoder = _load_encoder(arguments)
     exported = fingerprint(encoder) if results else None
     for path, result in results:

@@ -97,7 +97,7 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
 
 
 def test_what_made_an_encoder_moves_with_its_folder_and_into_its_export_and_is_not_needed(
-    encoder, run, command, tmp_path
+    encoder, run, command, tmp_path, caplog
 ):
     moved = tmp_path / "elsewhere" / "mine"
     encoder.save_pretrained(moved)
@@ -108,6 +108,8 @@ def test_what_made_an_encoder_moves_with_its_folder_and_into_its_export_and_is_n
     assert command("show", run).out == command("show", run / "encoder").out == shown
     command("export", moved, tmp_path / "exported")
     assert command("show", tmp_path / "exported").out == shown
+    command("export", moved, tmp_path / "short", "--truncate-dim", 4)
+    assert "not trained with objective=matryoshka" in caplog.text
     (moved / TRAINING_FILE).write_text("{")
     assert f"{moved / TRAINING_FILE} is not valid JSON" in command("show", moved, status=2).err
     assert SentenceEncoder.from_pretrained(moved).encode(SENTENCES).isfinite().all()
