@@ -16,7 +16,7 @@ from simcse_pl.evaluation.sts import StsTask
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import options_of
-from simcse_pl.results import CURVES, TEST, VALIDATION, logged, lower_is_better, of_split, split_and_metric
+from simcse_pl.results import CURVES, SPEARMAN, TEST, VALIDATION, logged, lower_is_better, of_split, split_and_metric
 from simcse_pl.trainer import sharding
 from simcse_pl.utils.code import optional, versions
 from simcse_pl.utils.errors import UserError
@@ -55,9 +55,9 @@ def check_trainer(trainer: pl.Trainer) -> None:
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if best.mode == "max" and lower_is_better(best.monitor or ""):
         raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
-    split, metric = split_and_metric(best.monitor or "")
-    if split != VALIDATION:
-        raise UserError(f"monitor={best.monitor}: write val/ before a metric, such as {logged(metric)}")
+    if split_and_metric(best.monitor or "")[0] != VALIDATION:
+        metric = (best.monitor or SPEARMAN).rpartition("/")[2]
+        raise UserError(f"monitor={best.monitor}: it is not measured in validations, as {logged(metric)} is")
 
 
 def train_and_test(

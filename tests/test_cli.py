@@ -271,7 +271,7 @@ MISTAKES = {  # the command's options, and what the line says
     "trainer.max_stpes=3": "no option trainer.max_stpes; did you mean trainer.max_steps",
     "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
     "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
-    "monitor=spearman": "monitor=spearman: write val/ before a metric, such as val/spearman",
+    "monitor=spearman": "monitor=spearman: it is not measured in validations, as val/spearman is",
     "README.md": "README.md: to train on a file, write data=text data.train=README.md",
     "--epochs 3": "--epochs: options have no dashes: write trainer.max_epochs=3 (",
     "callbacks=[]": "callbacks: the first checkpoint must be a BestCheckpoint",
