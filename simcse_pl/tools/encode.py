@@ -173,7 +173,7 @@ class Index:
             raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
         remove_half_written(folder)
         sentences = _sentences(arguments.sentences, arguments)
-        with reraise_as(f"--vectors {arguments.vectors}"):
+        with reraise_as(f"--vectors {arguments.vectors}: it should be a file that simcse encode wrote"):
             vectors = np.load(arguments.vectors) if arguments.vectors else None
         simcse = load_simcse(arguments)
         if arguments.add:
