@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from pytorch_lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -87,7 +87,8 @@ class SentenceDataModule(LightningDataModule):
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has
             the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see orders.mixed).
-        max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
+        max_length: the number of tokens read of a training sentence, including special tokens but not the template's;
+            a list has that of each sentence of a row, such as [64, 512], of which further ones have the last.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
@@ -110,7 +111,7 @@ class SentenceDataModule(LightningDataModule):
         train: str | Path | Sequence[str] | None = None,
         sets: Mapping[str, Annotated[Any, TrainingSet]] | None = None,
         sampling: Sampling = "proportional",
-        max_length: int = 32,
+        max_length: PositiveInt | Annotated[Sequence[PositiveInt], Field(min_length=1)] = 32,
         evaluators: Mapping[str, Callable[..., Evaluator]] | None = None,
         validation: str | Sequence[str] | Mapping[str, Any] | None = None,
         test: str | Mapping[str, Any] | None = None,
@@ -122,8 +123,8 @@ class SentenceDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         shortest = tokenizer.num_special_tokens_to_add() + 1
-        if not shortest <= max_length <= tokenizer.model_max_length:
-            longest = tokenizer.model_max_length
+        lengths, longest = [max_length] if isinstance(max_length, int) else max_length, tokenizer.model_max_length
+        if not shortest <= min(lengths) <= max(lengths) <= longest:
             raise UserError(f"max_length={max_length}: it is {shortest} to {longest}, which is model.max_length")
         self.tokenizer = tokenizer
         every: Mapping[str, Any] = sets or {"": {}}

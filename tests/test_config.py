@@ -1,5 +1,6 @@
 """Options against the signatures of the classes that take them, and their names in messages."""
 
+import re
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -54,10 +55,12 @@ def part(taker, **values):
         (SentenceEncoder.from_pretrained, "max_length", "long"),
         (SentenceEncoder.from_pretrained, "num_layers", 0),  # an option of load_backbone
         (SentenceDataModule, "batch_size", 0),  # of TrainingSet
+        (SentenceDataModule, "max_length", []),
+        (SentenceDataModule, "max_length", [64, 0]),
     ],
 )
 def test_a_value_of_another_type_or_range_is_an_error(taker, name, value):
-    with pytest.raises(UserError, match=rf"^part\.{name}={value}: it should be \S[^\n]*$"):
+    with pytest.raises(UserError, match=rf"^part\.{name}={re.escape(str(value))}: it should be \S[^\n]*$"):
         check_options(part(taker, **{name: value}))
 
 

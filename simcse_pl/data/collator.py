@@ -4,6 +4,7 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from simcse_pl.data.sources import Source
 from simcse_pl.data.token_cache import TokenCache
 from simcse_pl.data.view import Segmenter, View, ViewInput
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, tokenize
+from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, MaxLength, tokenize, tokenize_rows
 from simcse_pl.utils.types import Batch, RowKind, Tokens
 
 if TYPE_CHECKING:
@@ -33,14 +34,15 @@ class ViewCollator:
 
     Args:
         tokenizer: the encoder's tokenizer.
-        max_length: the number of tokens read of a sentence, including special tokens but not the template's.
+        max_length: the number of tokens read of a sentence, including special tokens but not the template's; a list has
+            that of each view, of which further ones have the last.
         templates: the encoder's; None for none.
         segment: splits a sentence into the words that are masked whole; None adds no `begins_word` to a batch.
         prompts: the name of each view's prompt, in place of its template (see Templates.batch).
     """
 
     tokenizer: PreTrainedTokenizerBase
-    max_length: int
+    max_length: MaxLength
     templates: Templates | None = None
     segment: Segmenter | None = None
     prompts: Sequence[str | None] = ()
@@ -51,7 +53,7 @@ class ViewCollator:
         if len(rows[0]) == 1 and len(self.prompts or templates.texts) > 1:
             rows = [(sentence, sentence) for (sentence,) in rows]
         width = len(rows[0])
-        tokens = self.tokens_of([sentence for row in rows for sentence in row])
+        tokens = self.tokens_of(rows)
         inputs = templates.batch(tokens, width, self.prompts)
         if self.segment:
             ids = inputs["input_ids"]
@@ -59,16 +61,16 @@ class ViewCollator:
         views = {name: tensor.view(len(rows), width, -1) for name, tensor in inputs.items()}
         return views if width > 1 else {name: tensor.repeat(1, 2, 1) for name, tensor in views.items()}
 
-    def tokens_of(self, sentences: Sequence[Sentence]) -> list[Tokens | list[int]]:
-        """Return the tokens of sentences that are text or tokens."""
-        texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+    def tokens_of(self, rows: Sequence[Sequence[Sentence]]) -> list[Tokens | list[int]]:
+        """Return the tokens of the sentences of rows, in order, which are text or tokens."""
+        make = partial(tokenize, self.tokenizer)
+        texts = [(text, place) for row in rows for place, text in enumerate(row) if isinstance(text, str)]
         if self.segment and texts:
             from simcse_pl.data.words import tokenize_words  # what most runs do not need
 
-            new = iter(tokenize_words(self.tokenizer, texts, self.max_length, self.segment))
-        else:
-            new = iter(tokenize(self.tokenizer, texts, self.max_length))
-        return [next(new) if isinstance(sentence, str) else sentence for sentence in sentences]
+            make = partial(tokenize_words, self.tokenizer, segment=self.segment)
+        new = iter(tokenize_rows(make, [text for text, _ in texts], self.max_length, [place for _, place in texts]))
+        return [next(new) if isinstance(sentence, str) else sentence for row in rows for sentence in row]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,7 +167,7 @@ class TrainingRows(RowKind):
         if not self.collate.segment:
             return [self.cache.tokens(place) for place in places]
         rows = [self.cache[place] for place in places]
-        marked = map(np.asarray, self.collate.tokens_of([sentence for row in rows for sentence in row]))
+        marked = map(np.asarray, self.collate.tokens_of(rows))
         return [tuple(itertools.islice(marked, len(row))) for row in rows]
 
     def _in_batch(self, keys: Sequence[RowKey], places: Sequence[int]) -> list[tuple[Tokens, ...]]:

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch.utils.data import Dataset
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.rows import LabelledRows, Row, Warn
-from simcse_pl.models.tokenization import tokenize, unknown_text
+from simcse_pl.models.tokenization import MaxLength, length_at, tokenize, tokenize_rows, unknown_text
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import cached, read_json, write_json
 from simcse_pl.utils.terminal import counting_bar
@@ -47,7 +47,7 @@ class Tokenize(Dataset[TokenizedBlock]):
     """Tokenizes rows, also in worker processes of a DataLoader."""
 
     tokenizer: PreTrainedTokenizerBase
-    max_length: int
+    max_length: MaxLength
     labels: LabelKind | None = None
 
     @property
@@ -58,14 +58,16 @@ class Tokenize(Dataset[TokenizedBlock]):
         return pyarrow.schema({"sentences": sentences, "tokens": tokens, "label": label})
 
     def __getitem__(self, block: Block) -> TokenizedBlock:
-        tokens = tokenize(self.tokenizer, [sentence for row, _ in block for sentence in row], self.max_length)
+        sentences = [sentence for row, _ in block for sentence in row]
+        places = [place for row, _ in block for place in range(len(row))]
+        tokens = tokenize_rows(partial(tokenize, self.tokenizer), sentences, self.max_length, places)
         left = iter(tokens)
         columns = [
             [row for row, _ in block],
             [[next(left) for _ in row] for row, _ in block],
             [label for _, label in block],
         ]
-        full = sum(len(ids) >= self.max_length for ids in tokens)
+        full = sum(len(ids) >= length_at(self.max_length, place) for ids, place in zip(tokens, places, strict=True))
         rows = pyarrow.record_batch(columns, schema=self.schema)
         return rows, len(tokens), full, unknown_text(self.tokenizer, tokens)
 

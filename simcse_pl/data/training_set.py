@@ -20,6 +20,7 @@ from simcse_pl.data.sources import fingerprint, open_source, with_header
 from simcse_pl.data.token_cache import TokenCache, Tokenize, open_token_cache
 from simcse_pl.data.view import Dropout, Segmenter, View
 from simcse_pl.models.templates import Templates
+from simcse_pl.models.tokenization import MaxLength
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.types import LabelKind, Names, Role, candidates, default_roles
 
@@ -140,7 +141,7 @@ class TrainingSet:
     def read(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        max_length: int,
+        max_length: MaxLength,
         seed: int = 42,
         evaluated: Mapping[str, Collection[str]] | None = None,
         templates: Templates | None = None,
@@ -151,7 +152,8 @@ class TrainingSet:
 
         Args:
             tokenizer, templates: the encoder's.
-            max_length: the number of tokens read of a sentence, special tokens included.
+            max_length: the number of tokens read of a sentence, special tokens included; a list has that of each
+                sentence of a row, of which further ones have the last.
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
@@ -316,7 +318,7 @@ def check_views(rows: TrainingRows) -> None:
             continue
         with prefixed(f"views.{name}"):
             view.check_text([rows.cache[place][0] for place in places[:count]])
-            made = rows.collate.tokens_of([row[place] for row in tried])
+            made = rows.collate.tokens_of([[row[place]] for row in tried])
             changed = sum(not np.array_equal(*both) for both in zip(anchors, made, strict=True))
             if changed < _FEWEST_CHANGED * len(made):
                 raise UserError(

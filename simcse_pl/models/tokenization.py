@@ -1,6 +1,7 @@
 """Match a tokenizer with its backbone, tokenize sentences, and hash their tokens."""
 
 import inspect
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokeni
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.types import Backbone, Batch
 
+MaxLength = int | Sequence[int]  # of a row: one for each sentence, of which further ones have the last
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 BEGINS_WORD = "begins_word"  # in a batch: which tokens begin a word of a segmenter, if whole words are masked
 INSIDE_WORD = 1 << 30  # is added to the ids of the other tokens, before they are collated
@@ -43,6 +45,35 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     with reraise_as(f"the tokenizer of {tokenizer.name_or_path}"):
         ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
     return ids
+
+
+def length_at(max_length: MaxLength, place: int) -> int:
+    """Return the length of a sentence, given its position in its row."""
+    return max_length if isinstance(max_length, int) else max_length[min(place, len(max_length) - 1)]
+
+
+def tokenize_rows(
+    make: Callable[[list[str], int], list[list[int]]],
+    sentences: list[str],
+    max_length: MaxLength,
+    places: Iterable[int],
+) -> list[list[int]]:
+    """Return the token ids of sentences, each truncated to the length of its position in its row.
+
+    Args:
+        make: returns the token ids of sentences that have the same length.
+        sentences: the sentences.
+        max_length: the length, or that of each position.
+        places: the position of each sentence.
+    """
+    if isinstance(max_length, int):
+        return make(sentences, max_length)
+    lengths, tokens = [length_at(max_length, place) for place in places], [list[int]() for _ in sentences]
+    for length in set(lengths):
+        chosen = [i for i, own in enumerate(lengths) if own == length]
+        for i, ids in zip(chosen, make([sentences[i] for i in chosen], length), strict=True):
+            tokens[i] = ids
+    return tokens
 
 
 def unknown_text(tokenizer: PreTrainedTokenizerBase, tokens: list[list[int]]) -> str | None:

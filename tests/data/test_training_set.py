@@ -211,6 +211,22 @@ def test_the_words_of_a_segmenter_are_marked_in_every_view(tmp_path):
         assert {*zip(ids[3], repeated, strict=True)} <= {*zip(ids[0], anchor, strict=True)}
 
 
+@pytest.mark.parametrize("segment", [None, str.split])
+def test_each_column_has_its_own_length_and_further_ones_the_last(segment, tokenizer, tmp_path, caplog):
+    lengths, text = [4, 7], " ".join(["a man is playing a guitar"] * 3)
+    (tmp_path / "rows.txt").write_text("\n".join(["\t".join([text] * 3)] * 4))
+    rows = TrainingSet(tmp_path / "rows.txt", header=False, views=Crop(0.1)).read(
+        tokenizer, lengths, segment=segment, templates=Templates(tokenizer, "the {sentence}")
+    )
+    batch = rows.batch(KEYS)
+    expected = [tokenizer(text, truncation=True, max_length=length)["input_ids"] for length in (4, 7, 7)]
+    for ids, attended in zip(batch["input_ids"].tolist(), batch["attention_mask"].sum(dim=-1).tolist(), strict=True):
+        assert attended == [5, 8, 8, 8]  # the template is not counted
+        for view, own in enumerate(expected):
+            assert ids[view][: attended[view]] == [own[0], *tokenizer("the")["input_ids"][1:-1], *own[1:]]
+    assert "100.00% of the sentences have data.max_length=[4, 7] tokens or more" in caplog.text
+
+
 @pytest.mark.parametrize(("prompts", "fails"), [(["joined"], True), ([None], False)])
 def test_segmenters_that_would_mask_other_words_are_errors(prompts, fails, tokenizer, tmp_path):
     with pytest.raises(UserError, match="must split 'A man .*' without changing it, but returns 'man'"):
