@@ -61,12 +61,12 @@ def test_the_card_of_an_unknown_encoder_has_usage_only(encoder, tmp_path):
 
 
 def test_the_card_has_the_prompts_and_the_layers_of_the_head(make_model, tmp_path):
-    prompts = {"query": 'Find "this": ', "document": ""}
+    prompts = {"query": "Find it's answer.\nQuery: ", "document": "text: "}
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", head="linear_8_gelu", prompts=prompts)
     write_card(tmp_path, "mine", encoder)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "| Projection head at test time | linear_8_gelu |" in card and "a vector of 8 dimensions" in card
-    assert '| Prompts by `prompt_name` | `query`: `"Find \\"this\\": "` `document`: `""` |' in card
+    assert "| Prompts by `prompt_name` | `query`: `Find it's answer.\\nQuery: ` `document`: `text: ` |" in card
     assert (
         'vectors = model.encode(["A man is playing a guitar.", "Someone is making music."], prompt_name="query")'
         in card
