@@ -36,7 +36,13 @@ MISSING = {  # what a choice leaves to the user
 }
 
 OTHER_VALUES = {  # than the default: those of a method, and of the whole config
-    *(("mlm", "weight"), ("mlm", "anchors_only"), ("mlm", "tied"), ("replaced_token_detection", "generator")),
+    *(
+        ("mlm", "weight"),
+        ("mlm", "anchors_only"),
+        ("mlm", "tied"),
+        ("mntp", "anchors_only"),
+        ("replaced_token_detection", "generator"),
+    ),
     *(("ranking_distillation", "pooling"), ("synonym", "wordnet")),
     *(("flow", "seed"), ("flow", "progress")),
     *(("declutr", "symmetric"), ("declutr", "same_role")),

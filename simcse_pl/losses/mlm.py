@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -46,6 +46,7 @@ class TokenMaskingLoss(Loss):
             `begins_word`, which the data module's `segment` makes, or else of the tokenizer.
     """
 
+    mask_token: str | None = None  # for a tokenizer without one
     special_ids: Tensor
     begins_word: Tensor  # of the tokenizer, [vocabulary]
 
@@ -56,10 +57,12 @@ class TokenMaskingLoss(Loss):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the masks."""
         tokenizer = encoder.tokenizer
-        if tokenizer.mask_token_id is None:
+        mask = tokenizer.get_vocab().get(tokenizer.mask_token or self.mask_token or "")
+        if mask is None:
             raise UserError(f"the tokenizer of {tokenizer.name_or_path} has no mask token: choose another model")
-        self._mask_token, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
-        self.register_buffer("special_ids", torch.tensor(tokenizer.all_special_ids), persistent=False)
+        self._mask_token, self._vocabulary = mask, len(tokenizer)
+        special = torch.tensor([*tokenizer.all_special_ids, mask])
+        self.register_buffer("special_ids", special, persistent=False)
         if self.whole_words:
             with reraise_as("whole_words=true", users_too=True):
                 self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
@@ -106,7 +109,7 @@ class TokenMaskingLoss(Loss):
 class MLMHead(nn.Module):
     """The part of an architecture's masked language model that follows its backbone.
 
-    The module holds the complete AutoModelForMaskedLM, with its backbone replaced by a stub that returns
+    The module holds the complete language model, with its backbone replaced by a stub that returns
     the given hidden states. It therefore works for every architecture, and scores only the chosen
     positions.
 
@@ -116,16 +119,19 @@ class MLMHead(nn.Module):
             global random state.
         tied: whether the weights that the architecture ties, usually those of the decoder, are the
             backbone's own. If not, they start as copies of them, and are trained with the head.
+        auto: transformers' class of the language model.
     """
 
-    def __init__(self, backbone: PreTrainedModel, pretrained: bool = True, tied: bool = True) -> None:
+    def __init__(
+        self, backbone: PreTrainedModel, pretrained: bool = True, tied: bool = True, auto: Any = AutoModelForMaskedLM
+    ) -> None:
         super().__init__()
         config = copy.deepcopy(backbone.config)
         try:
             model = (
-                load_masked_language_model(str(config.name_or_path), config)
+                load_masked_language_model(str(config.name_or_path), config, auto)
                 if pretrained
-                else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+                else auto.from_config(config, dtype=torch.float32)
             )
         except UserError as error:
             raise UserError(f"{error}; its option head=new initializes a new one") from error
@@ -148,6 +154,11 @@ class MLMHead(nn.Module):
 
 class _GivenHiddenStates(nn.Module):
     """A backbone that returns its input embeddings as the last hidden states."""
+
+    @property
+    def decoder(self) -> nn.Module:
+        """The part of the backbone that OPT's language model calls."""
+        return self
 
     def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> BaseModelOutput:
         return _LastHiddenState(last_hidden_state=inputs_embeds)
@@ -183,6 +194,7 @@ class MaskedLanguageModeling(TokenMaskingLoss):
 
     embeds = False
     mean_of_rows = False  # but of tokens
+    language_model: ClassVar[Any] = AutoModelForMaskedLM
 
     def __init__(
         self,
@@ -199,7 +211,7 @@ class MaskedLanguageModeling(TokenMaskingLoss):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Load or initialize the head."""
         super().attach(encoder)
-        self.head = MLMHead(encoder.backbone, not self.head_is_new, self.tied)
+        self.head = MLMHead(encoder.backbone, not self.head_is_new, self.tied, self.language_model)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""

@@ -1,6 +1,7 @@
 """Masked language models with their pretrained heads, and the words that they mask."""
 
 import logging
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +16,16 @@ from simcse_pl.utils.types import Backbone
 log = logging.getLogger(__name__)
 
 
-def load_masked_language_model(name: str, config: PreTrainedConfig | None = None) -> Backbone:
+def load_masked_language_model(
+    name: str, config: PreTrainedConfig | None = None, auto: Any = AutoModelForMaskedLM
+) -> Backbone:
     """Load a masked language model in float32 with its pretrained head, in evaluation mode.
 
-    `name` is one for `resolve`; `config` replaces the checkpoint's. Raise UserError if there is no such head.
+    `name` is one for `resolve`; `config` replaces the checkpoint's; `auto` is transformers' class of the model. Raise
+    UserError if there is no such head.
     """
     with loading(name) as source, torch.random.fork_rng(devices=[]):
-        model, missing = load_weights(AutoModelForMaskedLM, source, config or load_config(source))
+        model, missing = load_weights(auto, source, config or load_config(source))
     if missing:
         raise UserError(f"{name} has no masked-language-model head (no {missing[0]})")
     use_sdpa(model)

@@ -29,6 +29,7 @@ from simcse_pl.methods.gs_infonce import GaussianNegatives
 from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
 from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
 from simcse_pl.methods.mixcse import MixedNegatives
+from simcse_pl.methods.mntp import MaskedNextTokenPrediction
 from simcse_pl.methods.pcl import PeerNetwork
 from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
 from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropout
@@ -126,6 +127,7 @@ CASES = {
         labels="score_lists",
     ),
     "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), OFFICIAL, plain=False),
+    "mntp": Case(lambda _: MaskedNextTokenPrediction(0.5), OFFICIAL, plain=False),
     "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
     "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),
     "angle": Case(lambda _: AngleLoss(0.5, 0.5, 2.0, 1.5), OFFICIAL, labels="scores"),

@@ -1,0 +1,38 @@
+"""Masked next token prediction, the stage of LLM2Vec (BehnamGhader et al. 2024) before SimCSE."""
+
+from typing import Any
+
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from simcse_pl.losses.mlm import NOT_CHOSEN, MaskedLanguageModeling, Probability
+from simcse_pl.utils.types import Batch
+
+
+class MaskedNextTokenPrediction(MaskedLanguageModeling):
+    """The loss of predicting masked tokens from the tokens before them (LLM2Vec, BehnamGhader et al. 2024).
+
+    In plain terms: a decoder without its causal mask must learn to use the tokens that it did not see before. It
+    predicts a masked token as in its pretraining, from the state of the token before it. The masks are those of
+    TokenMaskingLoss; the first token of a sentence is never predicted. The head is the decoder's own.
+
+    Args:
+        probability: see TokenMaskingLoss.
+        mask_token: the token that hides others, for a tokenizer without a mask token. It is never chosen.
+        masking: other arguments of MaskedLanguageModeling.
+    """
+
+    language_model = AutoModelForCausalLM
+
+    def __init__(self, probability: Probability = 0.2, mask_token: str = "_", **masking: Any) -> None:
+        super().__init__(probability=probability, **masking)
+        self.mask_token = mask_token
+
+    def mask(self, input_ids: Tensor, begins_word: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return masked ids and labels, of which the first in each sequence is NOT_CHOSEN: no state is before it."""
+        masked, labels = super().mask(input_ids, begins_word)
+        return masked, labels.index_fill(-1, labels.new_zeros(1), NOT_CHOSEN)
+
+    def states(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:
+        """Return for each token the state of the token before it, [sequences, tokens, dim]."""
+        return super().states(backbone, inputs).roll(1, dims=1)
