@@ -43,7 +43,8 @@ ELSEWHERE = {
 }
 NEEDS = {  # the word for it on the page, and the commands
     "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-"
-    r"|experiment=(denosent|prompt|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B|xlm-|facebook/|test_sets=|\[mteb"
+    r"|experiment=(cse_sfp|denosent|llm2vec|mntp|prompt|m(simcse|ulti)|syncse)|mistral_7b|--model Qwen/Qwen3-0.6B"
+    r"|xlm-|facebook/|test_sets=|\[mteb"
     r"|NanoBEIR|meta-llama/",
     "SLURM": r"slurm|sbatch",
     "GPU": r"cuda:|devices=[48]|per-node=4|trainer=ddp$",

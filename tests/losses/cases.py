@@ -31,6 +31,7 @@ from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
 from simcse_pl.methods.mixcse import MixedNegatives
 from simcse_pl.methods.mntp import MaskedNextTokenPrediction
 from simcse_pl.methods.pcl import PeerNetwork
+from simcse_pl.methods.promcse import EnergyHinge
 from simcse_pl.methods.rankcse import RankingConsistency, RankingDistillation
 from simcse_pl.methods.simcse_pp import DimensionContrast, NegativesWithoutDropout
 from simcse_pl.methods.sncse import BidirectionalMargin
@@ -165,6 +166,7 @@ CASES = {
     "mixcse": Case(lambda _: MixedNegatives(0.2, temperature=0.3), OFFICIAL),
     "mixcse, dot": Case(lambda _: MixedNegatives(0.7, similarity="dot"), OFFICIAL, TRIPLET),
     "pcl": Case(lambda _: PeerNetwork(temperature=0.7), OFFICIAL, (ANCHOR, OTHER, POSITIVE, OTHER), plain=False),
+    "energy hinge": Case(lambda _: EnergyHinge(0.3), formulas.energy_hinge, (ANCHOR, NEGATIVE, POSITIVE, NEGATIVE)),
     "ranking consistency": Case(lambda _: RankingConsistency(temperature=0.2), OFFICIAL),
     "list_net": Case(
         lambda teacher: RankingDistillation([str(teacher)] * 2, loss="list_net"),

@@ -176,6 +176,16 @@ def triplet_margin(loss, encoder, batch):
     return mean(terms)
 
 
+def energy_hinge(loss, encoder, batch):
+    """The margin of each anchor's positive over its hardest negative in the batch."""
+    x, terms = batch.embeddings, []
+    for i, view in itertools.product(range(len(x)), batch.views(POSITIVE)):
+        keys = itertools.product(range(len(x)), batch.views(POSITIVE, NEGATIVE))
+        hardest = max(similarity(x[i, 0], x[key]) for key in keys if key != (i, view))
+        terms.append((loss.margin + hardest - similarity(x[i, 0], x[i, view])).relu())
+    return mean(terms)
+
+
 def list_net(loss, encoder, batch):
     x, losses = batch.embeddings, []
     taught = [embedded_by(teacher.network, batch) for teacher in loss.teachers]
