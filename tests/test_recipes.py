@@ -68,7 +68,7 @@ def test_a_sweep_has_the_values_of_its_model():
 
 @pytest.mark.parametrize("options", ["experiment=prompteol", "method=promptbert model=bert"])
 def test_the_prompt_of_a_recipe_is_in_the_documentation(options):
-    text = (ROOT / "docs" / "prompts.md").read_text()
+    text = "".join((ROOT / "docs" / page).read_text() for page in ("prompts.md", "decoders.md"))
     printed = [shlex.split(option)[0] for option in re.findall(r"'model\.template=[^']*'", text)]
     values = [override.value() for override in OverridesParser.create().parse_overrides(printed)]
     assert composed(*options.split()).model.template in values

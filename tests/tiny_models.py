@@ -1,5 +1,7 @@
 """Small models of several architectures with random weights, and their tokenizers, which are trained here."""
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -121,3 +123,30 @@ def save_masked_language_model(folder: Path, source: Path) -> None:
             weight.add_(torch.randn_like(weight) * 0.1)
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+
+
+def save_embedding_decoder(folder: Path, sentences: Sequence[str]) -> None:
+    """Save a decoder in the form of Qwen3-Embedding, with an end token and an instruction for queries."""
+    save_model(folder, "qwen3", sentences, max_position_embeddings=2048)
+    options = {"add_eos_token": True, "padding_side": "left", "model_max_length": 2048}
+    AutoTokenizer.from_pretrained(folder, **options).save_pretrained(folder)
+    modules = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+    entries = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate(modules.items())
+    ]
+    instruction = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+    files = {
+        "modules.json": entries,
+        "1_Pooling/config.json": {"word_embedding_dimension": _SMALL["hidden_size"], "pooling_mode_lasttoken": True},
+        "config_sentence_transformers.json": {"prompts": {"query": instruction, "document": ""}},
+    }
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+
+
+if __name__ == "__main__":  # makes the decoders that docs/commands.py trains
+    text = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
+    save_embedding_decoder(Path("Qwen/Qwen3-Embedding-0.6B"), text)
+    save_model(Path("Qwen/Qwen3-0.6B-Base"), "qwen3", text, max_position_embeddings=2048)

@@ -16,7 +16,7 @@ from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, nam
 from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches, with_newlines
-from simcse_pl.models.tokenization import match_inputs
+from simcse_pl.models.tokenization import append_end_token, match_inputs
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.processes import onednn_is_faster
@@ -66,6 +66,7 @@ class SentenceEncoder(nn.Module):
     truncate_dim: int | None
     template_as_text: TemplateAsText
     prompts: dict[str, str] | None
+    end_token: bool
 
     def __init__(
         self,
@@ -79,6 +80,8 @@ class SentenceEncoder(nn.Module):
         match_inputs(tokenizer, backbone)
         self.backbone, self.tokenizer, self.postprocess = backbone, tokenizer, postprocess
         given = EncoderSettings(name_of(pooling), **settings)
+        if given.end_token:
+            append_end_token(tokenizer)
         self.pooling_layer = find_pooling(pooling, backbone.config, tokenizer.mask_token_id).to(backbone.device)
         with_sentence_mask = self.pooling_layer.reads_sentence_mask or given.template_bias != "none"
         self.templates = Templates(
@@ -133,6 +136,7 @@ class SentenceEncoder(nn.Module):
         template_as_text: TemplateAsText | None = None,
         prompts: Mapping[str, str] | None = None,
         backbone: str | None = None,
+        end_token: bool | None = None,
         **options: Annotated[Any, load_backbone],
     ) -> Self:
         """Load a saved encoder of this project, sentence-transformers or the paper, or any Hugging Face model.
@@ -145,9 +149,9 @@ class SentenceEncoder(nn.Module):
                 only the transformer of that folder is loaded, without its head, normalization and other settings.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
-            max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text, prompts:
-                replace the saved settings. The template "{sentence}" removes the saved one. In templates and prompts, a
-                backslash and an n are a newline.
+            max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text, end_token,
+                prompts: replace the saved settings. The template "{sentence}" removes the saved one. In templates and
+                prompts, a backslash and an n are a newline.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
                 simcse_unsup.pt; see tensors.load_bare_weights.
             options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter.
@@ -157,7 +161,8 @@ class SentenceEncoder(nn.Module):
         """
         settings: dict[str, Any] = {"pooling": pooling, "head": head, "max_length": max_length, "normalize": normalize}
         settings |= {"template": template, "template_bias": template_bias, "final_period": final_period}
-        settings |= {"truncate_dim": truncate_dim, "template_as_text": template_as_text, "prompts": prompts}
+        settings |= {"truncate_dim": truncate_dim, "template_as_text": template_as_text}
+        settings |= {"end_token": end_token, "prompts": prompts}
         settings |= {name: with_newlines(settings[name]) for name in ("template", "prompts")}
         return load_saved(cls, str(name), settings, backbone, options)
 

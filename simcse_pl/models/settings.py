@@ -42,6 +42,8 @@ class EncoderSettings:
         template_as_text: when the template and the truncated sentence are tokenized as one text: `never`, `test_only`
             or `always`. Byte-level BPE and SentencePiece then give other tokens where they meet.
         prompts: by name, such as `query`, texts before the sentence, or templates; see `SentenceEncoder.encode`.
+        end_token: whether the tokenizer appends its end token to each sentence, and does so when it is saved. Those of
+            most decoders append none, so that the pooling `last_token` reads a token of the sentence.
     """
 
     pooling: str | None = None
@@ -54,6 +56,7 @@ class EncoderSettings:
     truncate_dim: int | None = None
     template_as_text: TemplateAsText = "never"
     prompts: dict[str, str] | None = None
+    end_token: bool = False
 
     def __post_init__(self) -> None:  # a config has lists and mappings of its own kind
         if self.template is not None and not isinstance(self.template, str):

