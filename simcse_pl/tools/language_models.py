@@ -7,8 +7,9 @@ conversations of `simcse synthesize`.
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import requests
 import torch
@@ -26,12 +27,20 @@ log = logging.getLogger(__name__)
 Pair = tuple[str, str]
 _LONGEST = 512  # tokens of a pair
 Messages = list[dict[str, str]]  # each with its role, user or assistant, and its content
-Answer = tuple[str, int, int]  # a text, empty if there is none or it does not end; the tokens read and written
 
 _RETRIES = 6  # after 0, 2, 4, 8, 16 and 32 seconds: limits are usually per minute
 _BUSY = (408, 429, 500, 502, 503, 504)
 _REJECTED = (400, 413, 422)  # such as by a filter of the content
 _TIMEOUT = (10, 600)  # seconds to connect, and to wait for an answer
+
+
+class Answer(NamedTuple):
+    """An answer of a language model."""
+
+    text: str = ""  # empty if there is none, or it was cut
+    read: int = 0  # tokens
+    written: int = 0
+    cut: bool = False  # whether it was longer than the limit
 
 
 class CrossEncoder:
@@ -118,38 +127,46 @@ class Server:
         for scheme in ("http://", "https://"):
             adapter = HTTPAdapter(pool_maxsize=self.workers, max_retries=Retry(_RETRIES, connect=0, **how))
             self.session.mount(scheme, adapter)
-        self.rejected = 0
+        self.rejected, self.has_answered = 0, False
 
     def answer(self, batch: list[Messages]) -> list[Answer]:
-        """Return the answer to a batch of one conversation.
+        """Return the answer to a batch of one conversation, empty if the server rejects it or twice sends no answer.
 
         Raises:
             UserError: the address, the model or the key is wrong, or the server is busy for more than a minute.
         """
-        try:
-            reply = self.session.post(self.url, json=self.settings | {"messages": batch[0]}, timeout=_TIMEOUT)
-        except requests.RequestException as error:
-            raise UserError(f"no answer from {self.name}: {first_line(error).replace(self.url, 'it')}") from error
-        content = f"{reply.status_code} {' '.join(reply.text.split())[:300]}"
-        if reply.status_code in _REJECTED:
-            self.rejected += 1
-            if self.rejected == 1:
-                log.warning("the server rejects a request, which is left out: %s", content)
-            return [("", 0, 0)]
-        if not reply.ok:
-            raise UserError(f"{self.name} returns {content}: check it, --model, and the key in OPENAI_API_KEY")
-        with reraise_as(f"{self.name} is not OpenAI-compatible, it returns {content}"):
-            choice, usage = reply.json()["choices"][0], reply.json().get("usage") or {}
-            ended = choice.get("finish_reason") not in ("length", "content_filter")
-            text = (choice["message"].get("content") or "") * ended
-        return [(text, usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))]
+        for _ in range(2):
+            try:
+                reply = self.session.post(self.url, json=self.settings | {"messages": batch[0]}, timeout=_TIMEOUT)
+            except requests.RequestException as error:
+                raise UserError(f"no answer from {self.name}: {first_line(error).replace(self.url, 'it')}") from error
+            content = f"{reply.status_code} {' '.join(reply.text.split())[:300]}"
+            if reply.status_code in _REJECTED:
+                if (option := "chat_template_kwargs") in self.settings and option in content:
+                    raise UserError(f"{self.name} returns {content}: add --settings '{{\"{option}\": null}}'")
+                break
+            if not reply.ok:
+                raise UserError(f"{self.name} returns {content}: check it, --model, and the key in OPENAI_API_KEY")
+            with suppress(ValueError, LookupError, TypeError, AttributeError):
+                choice, usage = reply.json()["choices"][0], reply.json().get("usage") or {}
+                ended = (reason := choice.get("finish_reason")) not in ("length", "content_filter")
+                text, self.has_answered = (choice["message"].get("content") or "") * ended, True
+                counts = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
+                return [Answer(text, *counts, cut=reason == "length")]
+        if reply.ok and not self.has_answered:
+            raise UserError(f"{self.name} is not OpenAI-compatible, it returns {content}")
+        self.rejected += 1
+        if self.rejected == 1:
+            log.warning("a request without an answer is left out: %s", content)
+        return [Answer()]
 
 
 @dataclass
 class LocalModel:
     """A model of transformers with a chat template."""
 
-    settings: dict[str, Any]  # model, max_tokens, temperature (0: the most probable tokens), others of `generate`
+    # model, max_tokens, temperature (0: the most probable tokens), chat_template_kwargs, others of `generate`
+    settings: dict[str, Any]
     device: str | None  # such as cuda; None for a GPU if available
     batch_size: int  # conversations answered at once
     workers: ClassVar = 1
@@ -166,12 +183,15 @@ class LocalModel:
         """Return the answer to each conversation of a batch; raise UserError if the model has no chat template."""
         options = dict(self.settings)
         name, heat, limit = (options.pop(key, 0) for key in ("model", "temperature", "max_tokens"))
+        of_template = options.pop("chat_template_kwargs", {})
         options |= {"do_sample": True, "temperature": heat} if heat else {"do_sample": False}
         with reraise_as(f"--model {name}"):
-            prompts = self.tokenizer.apply_chat_template(batch, add_generation_prompt=True, return_dict=False)
-            options |= {"max_new_tokens": limit, "return_full_text": False, "batch_size": len(batch)}
+            how = {"add_generation_prompt": True, "return_dict": False} | of_template
+            prompts = self.tokenizer.apply_chat_template(batch, **how)
+            options |= {"tokenizer_encode_kwargs": of_template, "max_new_tokens": limit}
+            options |= {"return_full_text": False, "batch_size": len(batch)}
             replies = self.generate(batch, **options)
         texts = [reply["generated_text"] for (reply,) in replies]
         counts = [len(self.tokenizer(text).input_ids) for text in texts]
         parts = zip(texts, prompts, counts, strict=True)
-        return [(text * (count < limit), len(prompt), count) for text, prompt, count in parts]
+        return [Answer(text * (count < limit), len(prompt), count, count >= limit) for text, prompt, count in parts]

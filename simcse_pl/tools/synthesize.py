@@ -34,6 +34,14 @@ from simcse_pl.utils.terminal import positive, show, tracked
 
 POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
 _SHOTS = 5  # examples in a conversation
+_LIMIT, _MOST_CUT = 128, 8  # tokens of an answer; answers that may be cut before their share matters
+_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}  # as vLLM, SGLang and transformers take it
+_MARKS = ' "“”«»*`'
+_AROUND = re.compile(  # numbers, bullets and labels, which models write before a sentence
+    r"^(?:\(?\d+[.):]\s+|[-•]\s+|(?:(?:the|new|hard|rewritten|revised|shorter|contradictory)\s+)*"
+    r"(?:sentence|positive|negative|answer|output|paraphrase|句子|改写|答案)(?:\s*\d+)?\**\s*[:：]\**\s*)+",
+    re.IGNORECASE,
+)
 PROMPTS = str(Path(__file__).with_name("prompts.yaml"))
 Triplet = tuple[str, ...]  # a sentence, its positive and its hard negative
 Question = tuple[str, str, str]  # its kind, a sentence, and for CHECK a hypothesis
@@ -83,10 +91,15 @@ class Synthesizer:
 
     def key(self, question: Question) -> str:
         """Return the key of a question in the file."""
-        return hashlib.sha256(json.dumps([self.model.settings, self.messages(question)]).encode()).hexdigest()
+        settings = self.model.settings | {"max_tokens": _LIMIT}  # a whole answer does not depend on the limit
+        settings = {name: x for name, x in settings.items() if {name: x} != _THINKING}
+        return hashlib.sha256(json.dumps([settings, self.messages(question)]).encode()).hexdigest()
 
     def ask(self, questions: Sequence[Question]) -> list[str]:
-        """Return the answers in the order of the questions. An empty one is not kept, and asked for again next time."""
+        """Return the answers in the order of the questions. An empty one is not kept, and asked for again next time.
+
+        Raise UserError if most of the first answers are cut by the limit of tokens.
+        """
         missing = [question for question in questions if self.key(question) not in self.answers]
         size, workers = self.model.batch_size, self.model.workers
         starts = range(0, len(missing), size)
@@ -94,29 +107,35 @@ class Synthesizer:
         with reraise_write_errors(self.path.parent), self.path.open("a") as file, ThreadPool(workers) as pool:
             file.write("\n")  # after half a line
             for batch, answers in tracked(pool.imap_unordered(self._ask, batches), "asking", len(starts)):
-                for question, (text, read, written) in zip(batch, answers, strict=True):
-                    self.tokens.update(read=read, written=written)
-                    if text:
+                for question, (text, read, written, cut) in zip(batch, answers, strict=True):
+                    only_thoughts = bool(text) and not _without_thoughts(text)
+                    self.tokens.update(read=read, written=written, answers=1, cut=cut or only_thoughts)
+                    if text and not only_thoughts:
                         key = self.key(question)
                         self.answers[key] = text
                         file.write(json.dumps({"key": key, "question": question, "answer": text}) + "\n")
                 file.flush()
+                if self.tokens["cut"] >= _MOST_CUT and 2 * self.tokens["cut"] > self.tokens["answers"]:
+                    why = "{cut} of {answers} answers are cut by max_tokens".format(**self.tokens)
+                    raise UserError(f"""{why}: set --settings '{{"max_tokens": 1024}}', or a model without thoughts""")
         return [self.answers.get(self.key(question), "") for question in questions]
 
     def _ask(self, batch: list[Question]) -> tuple[list[Question], list[Answer]]:
         return batch, self.model.answer([self.messages(question) for question in batch])
 
-    def estimate(self, sentences: Sequence[str], check: bool) -> tuple[int, int, int]:
-        """Return the most requests that are still needed, and estimates of the tokens they read and write.
+    def estimate(self, sentences: Sequence[str], check: bool) -> tuple[int, int, int, int]:
+        """Return the numbers of kept answers and of requests, at most, and estimates of the tokens read and written.
 
-        A token is estimated as 4 bytes. For the sentences to check, which are not known yet, the given one is taken.
+        A token is estimated as 4 bytes. For sentences to check that are not known yet, the given one is taken.
         """
         questions = [(kind, sentence, "") for kind in (POSITIVE, NEGATIVE) for sentence in sentences]
-        questions += [(CHECK, sentence, sentence) for sentence in sentences for _ in range(2 * check)]
+        for question in [*questions] * check:
+            answer = self._sentence(self.answers.get(self.key(question), ""), question[1])
+            questions.append((CHECK, question[1], answer or question[1]))
         missing = [question for question in questions if self.key(question) not in self.answers]
         read = sum(len(message["content"].encode()) for question in missing for message in self.messages(question))
         written = sum(len(sentence.encode()) for kind, sentence, _ in missing if kind != CHECK)
-        return len(missing), read // 4, written // 4
+        return len(questions) - len(missing), len(missing), read // 4, written // 4
 
     def triplets(self, sentences: Sequence[str], length_ratio: float, check: bool) -> list[Triplet]:
         """Return the triplets of different sentences, in their order. `left_out` counts the others by reason.
@@ -125,7 +144,7 @@ class Synthesizer:
         is asked again if the positive follows from the sentence, and if the negative contradicts it.
         """
         kinds = ([(kind, text, "") for text in sentences] for kind in (POSITIVE, NEGATIVE))
-        positives, negatives = (map(self._sentence, self.ask(questions)) for questions in kinds)
+        positives, negatives = (map(self._sentence, self.ask(questions), sentences) for questions in kinds)
         triplets: list[Triplet] = []
         known: set[str] = set()
         for triplet in zip(sentences, positives, negatives, strict=True):
@@ -142,17 +161,31 @@ class Synthesizer:
                 known |= letters
         for place, label in ((1, 1.0), (2, 0.0)) if check else ():
             replies = self.ask([(CHECK, triplet[0], triplet[place]) for triplet in triplets])
-            words = [re.findall(r"\w+", self._sentence(reply)) for reply in replies]
+            words = [re.findall(r"\w+", self._sentence(reply, "")) for reply in replies]
             confirmed = [label_number(first[0]) == label if first else False for first in words]
             self.left_out["an answer that the model does not confirm (--check)"] += confirmed.count(False)
             triplets = [*itertools.compress(triplets, confirmed)]
         return triplets
 
-    def _sentence(self, answer: str) -> str:
-        """Return the sentence of an answer, without thoughts, introduction or quotation marks; empty for a refusal."""
-        lines = [line.strip(' "“”«»') for line in answer.rpartition("</think>")[2].splitlines()]
+    def _sentence(self, answer: str, given: str) -> str:
+        """Return the sentence of an answer about a given one, without what is around it; empty for a refusal."""
+        text = re.sub(r"^```\w*\n|```$", "", _without_thoughts(answer)).strip()
+        if text[:1] in ("{", "["):
+            with suppress(ValueError):
+                values = json.loads(text)
+                values = [*values.values()] if isinstance(values, dict) else values
+                text = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
+        lines = [line.strip(_MARKS) for line in text.splitlines() if text[:1] != "{"]
+        if not _AROUND.match(given):
+            lines = [_AROUND.sub("", line).strip(_MARKS) for line in lines]
         sentence = next((line for line in lines if line and not line.endswith(":")), "")
         return "" if re.search(self.prompts.refusal, sentence) else sentence
+
+
+def _without_thoughts(answer: str) -> str:
+    """Return an answer without the block of thoughts before it; empty if the thoughts have no end."""
+    rest = answer.rpartition("</think>")[2].strip()
+    return "" if rest.startswith("<think>") else rest
 
 
 def filter_by_similarity(encode: Encode, triplets: Sequence[Triplet], lowest: float, highest: float) -> list[Triplet]:
@@ -171,7 +204,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="URL", help=text)
     text = "name of the model on the server; without --server, a chat model: a folder, a hub name or package:NAME"
     parser.add_argument("--model", required=True, metavar="MODEL", help=text)
-    text = "settings of a request, added to temperature 0.7 and max_tokens 128; null removes one"
+    text = "settings of a request, added to temperature 0.7, max_tokens 128 and no thinking; null removes one"
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON", help=text)
     text = "requests at a time (default: %(default)s)"
     parser.add_argument("--workers", type=positive, default=8, metavar="N", help=text)
@@ -198,10 +231,14 @@ def run(arguments: argparse.Namespace) -> None:
     given = list(iterate_sentences(arguments.sentences, arguments.column, layout=layout(arguments)))
     sentences = list(dict.fromkeys(given))
     synthesizer = _synthesizer(arguments, out.with_name(f"{out.name}.answers.jsonl"))
-    requests, *tokens = synthesizer.estimate(sentences, arguments.check)
-    print(f"at most {requests} requests, about {tokens[0]} tokens to read and {tokens[1]} to write", flush=True)
+    kept, requests, read, written = synthesizer.estimate(sentences, arguments.check)
+    limit = requests * (synthesizer.model.settings.get("max_tokens") or 0)
+    print(f"at most {requests} requests; {kept} answers are there already")
+    print(f"about {read} tokens to read and {written} to write" + f", at most {limit}" * bool(limit), flush=True)
     if arguments.price:
-        print(f"price: {sum(price * count for price, count in zip(arguments.price, tokens, strict=True)) / 1e6:.2f}")
+        reading, writing = (price / 1e6 for price in arguments.price)
+        about, most = (read * reading + count * writing for count in (written, limit))
+        print(f"price: about {about:.4f}" + f", at most {most:.4f}" * bool(limit))
     if arguments.dry_run:
         return
     triplets = synthesizer.triplets(sentences, arguments.length_ratio, arguments.check)
@@ -217,7 +254,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _synthesizer(arguments: argparse.Namespace, answers: Path) -> Synthesizer:
-    settings: dict[str, Any] = {"model": arguments.model, "temperature": 0.7, "max_tokens": 128} | arguments.settings
+    settings: dict[str, Any] = {"model": arguments.model, "temperature": 0.7, "max_tokens": _LIMIT, **_THINKING}
+    settings |= arguments.settings
     settings = {name: value for name, value in settings.items() if value is not None}
     with reraise_as(arguments.prompts, users_too=True):
         try:

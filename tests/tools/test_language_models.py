@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-from simcse_pl.tools.language_models import CrossEncoder, LocalModel, Server, rescore
+from simcse_pl.tools.language_models import Answer, CrossEncoder, LocalModel, Server, rescore
 from simcse_pl.utils.errors import UserError
 from tests.chat_server import chat_server
 from tests.conftest import SENTENCES
@@ -46,19 +46,36 @@ def server():
 @pytest.mark.parametrize("status", [None, 429, 503])
 def test_a_server_gets_settings_and_key_and_is_asked_again_if_it_is_busy(server, status):
     server.faults = [(status, "later")] if status else []
-    assert Server(server.url, SETTINGS, "secret", 1).answer([QUESTION]) == [("It rains. Yes.", 7, 3)]
+    assert Server(server.url, SETTINGS, "secret", 1).answer([QUESTION]) == [("It rains. Yes.", 7, 3, False)]
     request = ("/v1/chat/completions", "Bearer secret", SETTINGS | {"messages": QUESTION})
     assert server.asked == [request] * (2 if status else 1)
 
 
 @pytest.mark.parametrize(("status", "content"), [(401, "bad key"), (404, "no model small"), (200, "<html>")])
 def test_a_wrong_key_model_or_address_is_an_error_at_once(server, status, content):
-    server.faults = [(status, content)]
+    server.faults = [(status, content)] * 2
     with pytest.raises(UserError, match=content):
         Server(server.url, SETTINGS, None, 1).answer([QUESTION])
     with pytest.raises(UserError, match="no answer from --server.*refused"):
         Server("http://127.0.0.1:9/v1", SETTINGS, None, 1).answer([QUESTION])
-    assert len(server.asked) == 1
+    assert len(server.asked) == 1 + (status == 200)
+
+
+def test_a_server_that_knows_no_thinking_says_how_to_leave_it_out(server):
+    server.faults = [(400, "unknown parameter: chat_template_kwargs")]
+    settings = SETTINGS | {"chat_template_kwargs": {"enable_thinking": False}}
+    with pytest.raises(UserError, match="""add --settings '{"chat_template_kwargs": null}'"""):
+        Server(server.url, settings, None, 1).answer([QUESTION])
+
+
+def test_a_damaged_reply_is_asked_for_again_and_then_left_out(server, caplog):
+    model, good = Server(server.url, SETTINGS, None, 1), ("It rains. Yes.", 7, 3, False)
+    half = (200, '{"choices": [')
+    server.faults = [half]
+    assert model.answer([QUESTION]) == [good] and not caplog.messages
+    server.faults = [half, (200, '{"choices": []}')]
+    assert model.answer([QUESTION]) == [("", 0, 0, False)] and model.answer([QUESTION]) == [good]
+    assert len(caplog.messages) == 1 and len(server.asked) == 2 + 2 + 1
 
 
 @pytest.mark.parametrize("address", ["http://me:secret@127.0.0.1:9/v1", "htp://me:secret@127.0.0.1/v1"])
@@ -76,7 +93,7 @@ def test_no_message_has_a_password_or_a_key(address, server):
 def test_a_rejected_request_and_an_answer_without_an_end_are_empty(server, caplog):
     server.faults = [(400, "filtered"), (400, "filtered too"), (200, CUT)]
     model = Server(server.url, SETTINGS, None, 1)
-    assert [model.answer([QUESTION]) for _ in range(3)] == [[("", 0, 0)], [("", 0, 0)], [("", 5, 0)]]
+    assert [model.answer([QUESTION]) for _ in range(3)] == [[Answer()], [Answer()], [Answer("", 5, 0, cut=True)]]
     assert len(caplog.messages) == 1 and "400 filtered" in caplog.text
 
 
@@ -92,9 +109,12 @@ def test_a_local_model_takes_the_most_probable_tokens(make_model, tmp_path):
     model.generation_config.eos_token_id = end = written[0][2]
     assert end not in written[0][:2] + written[1], "the second answer has no end"
     model.save_pretrained(tmp_path)
-    tokenizer.chat_template = "<s>{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"
+    turns = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}assistant:"
+    tokenizer.chat_template = "{{ start }}" + turns
     tokenizer.save_pretrained(tmp_path)
-    local = LocalModel({"model": str(tmp_path), "temperature": 0, "max_tokens": 8}, "cpu", 2)
+    settings = {"model": str(tmp_path), "temperature": 0, "max_tokens": 8, "chat_template_kwargs": {"start": "<s>"}}
+    local = LocalModel(settings, "cpu", 2)
     answers = local.answer([[{"role": "user", "content": text}] for text in texts])
-    assert [text for text, _, _ in answers] == [tokenizer.decode(written[0][:3]), ""]
-    assert [read for _, read, _ in answers] == [len(prompt) for prompt in prompts]
+    assert [answer.text for answer in answers] == [tokenizer.decode(written[0][:3]), ""]
+    assert [answer.cut for answer in answers] == [False, True]
+    assert [answer.read for answer in answers] == [len(prompt) for prompt in prompts]

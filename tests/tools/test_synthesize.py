@@ -1,13 +1,16 @@
 """Triplets of a language model: kept answers, what is drawn by seed, the estimate, the filters, and the command."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 import yaml
 
 from simcse_pl.data.rows import read_rows
+from simcse_pl.tools.language_models import Answer
 from simcse_pl.tools.synthesize import CHECK, NEGATIVE, POSITIVE, PROMPTS, Prompts, Synthesizer
+from simcse_pl.utils.errors import UserError
 from tests.chat_server import chat_server
 
 CONTENT = yaml.safe_load(Path(PROMPTS).read_text())
@@ -25,7 +28,7 @@ class Model:
 
     def answer(self, batch):
         self.asked += [messages[-1]["content"] for messages in batch]
-        return [(self.reply(messages[-1]["content"]), 10, 2) for messages in batch]
+        return [Answer(self.reply(messages[-1]["content"]), 10, 2) for messages in batch]
 
 
 def make(tmp_path, reply, prompts=CONTENT | SHORT, examples=(), seed=1):
@@ -46,8 +49,11 @@ def test_a_killed_process_continues_with_what_is_missing(tmp_path):
     second = make(tmp_path, str.upper)
     assert second.ask(QUESTIONS) == [f"P {i}" for i in range(6)]
     assert sorted(second.model.asked) == [f"p {i}" for i in range(6) if str(i) not in kept]
-    assert second.tokens == {"read": 10 * (6 - len(kept)), "written": 2 * (6 - len(kept))}
+    missing = 6 - len(kept)
+    assert second.tokens == {"read": 10 * missing, "written": 2 * missing, "answers": missing, "cut": 0}
     third = make(tmp_path, fail)
+    assert third.ask(QUESTIONS) == [f"P {i}" for i in range(6)] and not third.model.asked
+    third.model.settings = {"model": "small", "max_tokens": 9, "chat_template_kwargs": {"enable_thinking": False}}
     assert third.ask(QUESTIONS) == [f"P {i}" for i in range(6)] and not third.model.asked
     third.model.settings = {"model": "large"}
     assert third.ask(QUESTIONS[:1]) == ["P 0"] and third.model.asked == ["p 0"]
@@ -74,9 +80,9 @@ def test_examples_and_instructions_are_drawn_by_seed_and_sentence(tmp_path):
 
 def test_the_estimate_counts_what_is_not_answered_yet(tmp_path):
     synthesizer = make(tmp_path, str.upper)
-    assert synthesizer.estimate(["abcdef", "狗在跑"], check=False) == (4, (8 + 8 + 11 + 11) // 4, (6 + 9) * 2 // 4)
+    assert synthesizer.estimate(["abcdef", "狗在跑"], check=False) == (0, 4, (8 + 8 + 11 + 11) // 4, (6 + 9) * 2 // 4)
     synthesizer.ask([(POSITIVE, "abcdef", "")])
-    assert synthesizer.estimate(["abcdef", "狗在跑"], check=True)[0] == 3 + 4
+    assert synthesizer.estimate(["abcdef", "狗在跑"], check=True)[:2] == (1, 3 + 4)
 
 
 def test_filters_leave_out_what_is_no_triplet_and_count_it(tmp_path):
@@ -106,6 +112,43 @@ def test_filters_leave_out_what_is_no_triplet_and_count_it(tmp_path):
     assert "You swim|You sink" not in checked.model.asked, "its positive is wrong"
 
 
+@pytest.mark.parametrize(
+    ("answer", "given", "expected"),
+    [
+        ("Positive: It pours.", "It rains.", "It pours."),
+        ("**Positive:** It pours.", "It rains.", "It pours."),
+        ("1. **It pours.**\n2. It is wet.", "It rains.", "It pours."),
+        ("Here is one:\n\nRewritten sentence 1: “It pours.”", "It rains.", "It pours."),
+        ("句子：正在下雨。", "下雨了。", "正在下雨。"),
+        ('```json\n{"positive": "It pours."}\n```', "It rains.", "It pours."),
+        ('["It pours."]', "It rains.", "It pours."),
+        ('{"positive": "It pours.", "reason": "rain"}', "It rains.", ""),
+        ('{"positive": "It po', "It rains.", ""),
+        ("<think>Rain?</think>\n\nIt pours.", "It rains.", "It pours."),
+        ("1. Heat the milk.", "1. Warm the milk.", "1. Heat the milk."),
+        ("[Music] It pours at 5: run!", "It rains.", "[Music] It pours at 5: run!"),
+    ],
+)
+def test_what_is_around_a_sentence_is_taken_off(answer, given, expected, tmp_path):
+    assert make(tmp_path, str)._sentence(answer, given) == expected
+
+
+@pytest.mark.parametrize("reply", [Answer("", 10, 128, cut=True), Answer("<think>Perhaps the dog", 10, 40)])
+def test_a_model_whose_answers_are_cut_is_asked_a_few_times_only(reply, tmp_path):
+    synthesizer = make(tmp_path, str.upper)
+    good = synthesizer.model.answer
+
+    def answer(batch):
+        time.sleep(0.01)  # no model answers faster than the answers are read
+        return [one if one.text < "P SENTENCE 14" else reply for one in good(batch)]
+
+    synthesizer.model.answer = answer
+    sentences = [f"sentence {i}" for i in range(10, 99)]
+    with pytest.raises(UserError, match=r"8 of 1\d answers are cut by max_tokens: set --settings"):
+        synthesizer.ask([(POSITIVE, sentence, "") for sentence in sentences])
+    assert len(synthesizer.model.asked) < 40 and len(synthesizer.answers) == 4
+
+
 def test_triplets_of_a_server_can_be_trained_on(command, encoder, sentences, tmp_path, monkeypatch):
     out, texts = tmp_path / "triplets.csv", sentences.read_text().splitlines()
     sentences.write_text("\n".join([*texts, texts[0]]))
@@ -115,7 +158,8 @@ def test_triplets_of_a_server_can_be_trained_on(command, encoder, sentences, tmp
         given += ["--settings", '{"temperature": null, "top_p": 0.9}', "--workers", "2"]
         planned = command(*given, "--price", "1e6", "0", "--dry-run").out
         tokens = int(planned.split("about ")[1].split()[0])
-        assert f"at most {4 * len(texts)} requests" in planned and f"price: {tokens}.00" in planned
+        assert f"at most {4 * len(texts)} requests; 0 answers" in planned
+        assert f"to write, at most {128 * 4 * len(texts)}\nprice: about {tokens}.0000, at most {tokens}.0000" in planned
         assert not server.asked and not out.exists()
         printed = command(*given).out
         asked = len(server.asked)
@@ -125,7 +169,10 @@ def test_triplets_of_a_server_can_be_trained_on(command, encoder, sentences, tmp
         limit = sum(sorted(cosines)[3:5]) / 2
         filtered = command(*given, "--encoder", *encoder, "--max-negative", limit).out
         assert len(server.asked) == asked == 4 * len(texts), "all answers are kept"
+        again = command(*given, "--dry-run").out
+    assert f"at most 0 requests; {asked} answers" in again and "about 0 tokens" in again
     assert {key for _, key, _ in server.asked} == {"Bearer secret"}
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
     assert (body["model"], body["top_p"], body["max_tokens"]) == ("small", 0.9, 128) and "temperature" not in body
     assert rows == [(x, f"{x} Yes.", f"{x} No.") for x in texts]
     assert read_rows(out) == [row for row, cosine in zip(rows, cosines, strict=True) if cosine < limit]
