@@ -142,8 +142,9 @@ class Server:
                 raise UserError(f"no answer from {self.name}: {first_line(error).replace(self.url, 'it')}") from error
             content = f"{reply.status_code} {' '.join(reply.text.split())[:300]}"
             if reply.status_code in _REJECTED:
-                if (option := "chat_template_kwargs") in self.settings and option in content:
-                    raise UserError(f"{self.name} returns {content}: add --settings '{{\"{option}\": null}}'")
+                if "chat_template_kwargs" in content:  # OpenAI's own server does not know it
+                    self.settings.pop("chat_template_kwargs", None)
+                    continue
                 break
             if not reply.ok:
                 raise UserError(f"{self.name} returns {content}: check it, --model, and the key in OPENAI_API_KEY")

@@ -61,11 +61,12 @@ def test_a_wrong_key_model_or_address_is_an_error_at_once(server, status, conten
     assert len(server.asked) == 1 + (status == 200)
 
 
-def test_a_server_that_knows_no_thinking_says_how_to_leave_it_out(server):
+def test_a_server_that_knows_no_thinking_is_asked_without_it(server):
     server.faults = [(400, "unknown parameter: chat_template_kwargs")]
-    settings = SETTINGS | {"chat_template_kwargs": {"enable_thinking": False}}
-    with pytest.raises(UserError, match="""add --settings '{"chat_template_kwargs": null}'"""):
-        Server(server.url, settings, None, 1).answer([QUESTION])
+    model = Server(server.url, SETTINGS | {"chat_template_kwargs": {"enable_thinking": False}}, None, 1)
+    for _ in range(2):
+        assert model.answer([QUESTION]) == [("It rains. Yes.", 7, 3, False)]
+    assert ["chat_template_kwargs" in body for _, _, body in server.asked] == [True, False, False]
 
 
 def test_a_damaged_reply_is_asked_for_again_and_then_left_out(server, caplog):
