@@ -68,7 +68,7 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
     r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
     r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
-    r"experiment=overfit": r"\g<0> trainer.max_steps=20",
+    r"experiment=overfit(?! --yaml)": r"\g<0> trainer.max_steps=20",
     r"^curl": "curl --fail",
     r"\bENCODER\b": "outputs/RUN/encoder",
     r"\bFOLDER\b": "outputs/merged",
@@ -203,7 +203,6 @@ def write_own_files(page: Path, folder: Path) -> None:
     for name in ("my_package.py", "my_losses.py", "my_poolings.py"):
         (folder / name).write_text(code, encoding="utf-8")
     (folder / "my_conf" / "experiment").mkdir(parents=True, exist_ok=True)
-    shutil.copy(folder / "conf" / "experiment" / "overfit.yaml", folder / "my_conf/experiment/my_experiment.yaml")
 
 
 class Page:
@@ -244,6 +243,7 @@ class Page:
         if "\n" in command:  # commands have one line
             (self.folder / "page.py").write_text(change(command), encoding="utf-8")
             command = "python page.py"
+        command, _, output = command.partition(" > ")
         words = [self._newest(word) for word in shlex.split(change(command), comments=True)]
         if words[0] == "wandb":
             options = {"cwd": self.folder, "env": self.environment, "capture_output": True, "text": True}
@@ -253,6 +253,8 @@ class Page:
                 words += TRAINING[: 4 if "mini" in command else None]  # the backbone of size=mini has 6 layers
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
             done = self.forks.run(*words, environment=self.environment, clone=self.folder)
+        if output:
+            (self.folder / output).write_text(done.stdout, encoding="utf-8")
         return done.stdout + done.stderr if done.returncode else ""
 
     def _newest(self, word: str) -> str:
