@@ -313,3 +313,14 @@ def test_the_error_of_cosines_is_that_of_each_pair():
     errors = [1 - cosine(a, b) - score for a, b, score in zip(first.numpy(), second.numpy(), scores, strict=True)]
     loss = CosineMSELoss()(first, second, labels=torch.tensor(scores))
     assert float(loss) == pytest.approx(sum(error**2 for error in errors) / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["softmax", "mse", "pcl", "whitenedcse", "tsdae", "diffcse"])
+def test_a_head_may_change_the_width_unless_a_state_takes_the_place_of_an_embedding(name, teacher, make_model):
+    case, encoder = CASES[name], load(make_model("bert"), head="linear_16")
+    if name in ("tsdae", "diffcse"):
+        with pytest.raises(UserError, match="^model.head=linear_16: it returns 16 dimensions, not 32$"):
+            attached(case.make(teacher), encoder)
+        return
+    attached(case.make(teacher), encoder)(batch_of(encoder, case.roles, case.labels)).backward()
+    assert encoder.embedding_dim == 16 and encoder.projection[0].weight.grad.isfinite().all()

@@ -1,10 +1,12 @@
 """Encoders whose queue would not have the vectors of training; tests/test_module.py follows a queue."""
 
 import pytest
+import torch
 
 from simcse_pl.methods.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
+from tests.conftest import SENTENCES
 from tests.losses.cases import attached
 
 
@@ -25,3 +27,11 @@ def test_the_moving_average_may_start_from_random_weights(make_model):
         assert weight.equal(copied.encoder.backbone.get_parameter(name))
         if weight.ndim > 1:
             assert not weight.equal(drawn.encoder.backbone.get_parameter(name))
+
+
+def test_the_queue_is_as_wide_as_the_head(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls", head="linear_8")
+    queue = attached(MomentumQueue(size=4), encoder)
+    inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES[:3], 20))
+    queue.update(encoder, {name: x.unsqueeze(1) for name, x in inputs.items()})
+    torch.testing.assert_close(queue.negatives(), encoder(inputs))

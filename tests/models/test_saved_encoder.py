@@ -26,7 +26,8 @@ def checkpoint(make_model, tmp_path):
 
 @pytest.mark.parametrize("form", ["folder", "checkpoint"])
 @pytest.mark.parametrize(
-    ("architecture", "head"), [("roberta", "mlp"), ("modernbert", "mlp"), *(("bert", head) for head in HEADS)]
+    ("architecture", "head"),
+    [("roberta", "mlp"), ("modernbert", "mlp"), *(("bert", head) for head in [*HEADS, "linear_8_gelu+layer_norm"])],
 )
 def test_a_moved_encoder_equals_the_trained_one_to_the_bit(form, architecture, head, make_model, tmp_path):
     folder = shutil.copytree(make_model(architecture), tmp_path / "model")
