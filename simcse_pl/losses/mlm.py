@@ -61,8 +61,7 @@ class TokenMaskingLoss(Loss):
         if mask is None:
             raise UserError(f"the tokenizer of {tokenizer.name_or_path} has no mask token: choose another model")
         self._mask_token, self._vocabulary = mask, len(tokenizer)
-        special = torch.tensor([*tokenizer.all_special_ids, mask])
-        self.register_buffer("special_ids", special, persistent=False)
+        self.register_buffer("special_ids", torch.tensor([*tokenizer.all_special_ids, mask]), persistent=False)
         if self.whole_words:
             with reraise_as("whole_words=true", users_too=True):
                 self.register_buffer("begins_word", begins_word(tokenizer), persistent=False)
@@ -155,10 +154,7 @@ class MLMHead(nn.Module):
 class _GivenHiddenStates(nn.Module):
     """A backbone that returns its input embeddings as the last hidden states."""
 
-    @property
-    def decoder(self) -> nn.Module:
-        """The part of the backbone that OPT's language model calls."""
-        return self
+    decoder = property(lambda self: self)  # which OPT's language model calls
 
     def forward(self, *_: Tensor | None, inputs_embeds: Tensor, **__: Tensor | None) -> BaseModelOutput:
         return _LastHiddenState(last_hidden_state=inputs_embeds)

@@ -1,5 +1,6 @@
 """CSE-SFP (Zhang, Song and Li 2025): one pass of a decoder gives both vectors of a pair."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,18 +13,18 @@ from simcse_pl.models.backbone import run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Batch, RowKind, default_roles
 
 
 class SinglePassLoss(ContrastiveLoss):
-    """The contrastive loss of two tokens of each sentence (CSE-SFP, Zhang, Song and Li 2025, section 3).
+    """The contrastive loss of two tokens of each sentence (CSE-SFP, Zhang, Song and Li 2025).
 
     In plain terms: a template asks a decoder twice for the meaning of a sentence, such as 'This sentence : "{sentence}"
     means in one word, it can be summarized as'. The state of its last token is the anchor. The state of the last token
     before the ending ", it can be summarized as" is the positive. The two differ without dropout, because the anchor's
-    token attends to more tokens, and one pass gives both. Only the anchor's token is read at test time.
-
-    With another pooling than `last_token`, the positive is what it makes of the tokens before the ending.
+    token attends to more tokens, and one pass gives both. Only the anchor's token is read at test time. Any pooling can
+    take the place of the last token.
 
     Args:
         ending: the end of the template that the positive is without.
@@ -55,7 +56,7 @@ class SinglePassLoss(ContrastiveLoss):
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors against the rows of all devices."""
         anchors = {name: x[:, 0] for name, x in batch.inputs.items()}
-        pooled = apply_in_chunks(lambda inputs: self._pairs(batch.encoder, inputs), anchors, batch.chunk_size)
+        pooled = apply_in_chunks(partial(self._pairs, batch.encoder), anchors, batch.chunk_size)
         embeddings = batch.encoder.project(pooled, batch.split)
         inputs = {name: x[:, None].expand(-1, 2, -1) for name, x in anchors.items()}
         return super().forward(batch.replaced(inputs=inputs, roles=default_roles(2), embeddings=embeddings))
@@ -66,4 +67,4 @@ class SinglePassLoss(ContrastiveLoss):
         states = run_backbone(encoder.backbone, inputs, last_only)
         before = mask * (mask.cumsum(dim=1) <= mask.sum(dim=1, keepdim=True) - self.tokens_after)
         pooled = [encoder.pooling_layer(states, {**inputs, "attention_mask": kept}) for kept in (mask, before)]
-        return torch.stack(pooled, dim=1)
+        return at_least_float32(torch.stack(pooled, dim=1))

@@ -48,8 +48,8 @@ class GaussianDecayLoss(ContrastiveLoss, TaughtLoss):
         hard = [view for view in views[2:] if batch.roles[view] == Role.NEGATIVE]
         if not hard:  # the other direction of a symmetric loss
             return found
-        places = views.index(hard[0]) - 2 + torch.arange(len(hard), device=found.device)
-        columns = sum(batch.split.rows) + batch.targets[:, None] * len(views[2:]) + places
+        first = sum(batch.split.rows) + views.index(hard[0]) - 2
+        columns = first + batch.targets[:, None] * len(views[2:]) + torch.arange(len(hard), device=found.device)
         guided = self.guide.embed(batch)
         taught = paired_similarity(guided[:, views[0], None], select_views(guided, hard))
         similarity = found.detach().gather(1, columns)
