@@ -156,7 +156,7 @@ def load_stsb(
         else:
             name = STSB_SOURCES[source].format(senteval_dir)
             for split, task in tasks.items():
-                log.info("%s: %d scored pairs from %s", split, len(task.pairs), name)
+                log.info("%s: %d English scored pairs from %s", split, len(task.pairs), name)
             return tasks
     raise UserError(f"data.validation: STS-B is not available ({'; '.join(failures)})")
 

@@ -59,7 +59,8 @@ class TokenMaskingLoss(Loss):
         tokenizer = encoder.tokenizer
         mask = tokenizer.get_vocab().get(tokenizer.mask_token or self.mask_token or "")
         if mask is None:
-            raise UserError(f"the tokenizer of {tokenizer.name_or_path} has no mask token: choose another model")
+            choice = "choose an encoder like BERT, or objective=mntp for a decoder"
+            raise UserError(f"the tokenizer of {tokenizer.name_or_path} has no mask token: {choice}")
         self._mask_token, self._vocabulary = mask, len(tokenizer)
         self.register_buffer("special_ids", torch.tensor([*tokenizer.all_special_ids, mask]), persistent=False)
         if self.whole_words:
