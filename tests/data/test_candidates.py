@@ -16,9 +16,11 @@ from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.cot_bert import ContrastedPositives
+from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role
 from tests.data.conftest import SAMPLE
+from tests.forks import on_ranks
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 # as FlagEmbedding has them: all words are in the vocabulary
@@ -157,18 +159,27 @@ def test_workers_ranks_and_a_resumed_run_draw_the_same(streaming, path, tokenize
     assert [[*first, *second] for first, second in zip(*of_ranks, strict=True)] == whole
 
 
+POSITIVES, NEGATIVES = [[1], [1, 2], [1, 2]], [[3, 4], [], [3]]
+FILLED = [[0, 1, 1, 3, 4], [0, 1, 2, 1, 2], [0, 1, 2, 3, 3]]  # the views of each row, with copies
+
+
+def filled(x, rows=slice(3), counts=None):
+    """Return a batch of two positives and two hard negatives of sentences [3, 5, dim]."""
+    copies = torch.tensor([[view in own[:i] for i, view in enumerate(own)] for own in FILLED])
+    embeddings = torch.stack([x[i, own] for i, own in enumerate(FILLED)])[rows]
+    roles = (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE)
+    batch = EmbeddedBatch(None, {}, roles, copies=copies[rows], counts=counts)
+    return batch.replaced(embeddings=embeddings, pooled=embeddings)
+
+
+def sentences():
+    return torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+
+
 @pytest.mark.parametrize("options", [{}, {"symmetric": True, "same_role": True, "hardness": 0.5}])
 def test_copies_change_neither_the_loss_nor_its_gradient(options):
     """The loss of rows that are filled with copies is that of a loop over the rows as they are."""
-    generator = torch.Generator().manual_seed(0)
-    positives, negatives = [[1], [1, 2], [1, 2]], [[3, 4], [], [3]]
-    x = torch.randn(3, 5, 6, generator=generator, dtype=torch.float64, requires_grad=True)
-    filled = [[0, 1, 1, 3, 4], [0, 1, 2, 1, 2], [0, 1, 2, 3, 3]]
-    copies = torch.tensor([[view in own[:i] for i, view in enumerate(own)] for own in filled])
-    embeddings = torch.stack([x[i, own] for i, own in enumerate(filled)])
-    roles = (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE)
-    batch = EmbeddedBatch(None, {}, roles, copies=copies).replaced(embeddings=embeddings, pooled=embeddings)
-
+    x = sentences()
     unit = x / x.norm(dim=-1, keepdim=True)
     symmetric, beta = options.get("symmetric"), options.get("hardness", 0)
 
@@ -180,25 +191,41 @@ def test_copies_change_neither_the_loss_nor_its_gradient(options):
 
     losses = []
     for i in range(3):
-        others = [(j, view) for j in range(3) if j != i for view in positives[j]]
-        others += [(j, view) for j in range(3) for view in negatives[j]]
+        others = [(j, view) for j in range(3) if j != i for view in POSITIVES[j]]
+        others += [(j, view) for j in range(3) for view in NEGATIVES[j]]
         anchors = [(j, 0) for j in range(3) if j != i]
-        of_positives = [(j, view) for j in range(3) if j != i for view in positives[j]]
-        own = [term(i, 0, view, others + (anchors if symmetric else [])) for view in positives[i]]
-        own += [term(i, view, 0, anchors + of_positives) for view in positives[i]] if symmetric else []
+        of_positives = [(j, view) for j in range(3) if j != i for view in POSITIVES[j]]
+        own = [term(i, 0, view, others + (anchors if symmetric else [])) for view in POSITIVES[i]]
+        own += [term(i, view, 0, anchors + of_positives) for view in POSITIVES[i]] if symmetric else []
         losses.append(sum(own) / len(own))
     expected = sum(losses) / 3
-    loss = ContrastiveLoss(0.3, **options)(batch)
+    loss = ContrastiveLoss(0.3, **options)(filled(x))
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
     torch.testing.assert_close(*(torch.autograd.grad(value, x)[0] for value in (loss, expected)), rtol=1e-9, atol=1e-12)
 
 
+def on_rank(number, results):
+    """Compute the loss of 2 rows or 1 on one of two ranks."""
+    x = sentences()
+    loss = ContrastiveLoss(0.3, symmetric="joint")(filled(x, slice(2) if number == 0 else slice(2, 3), (2, 1)))
+    gradient = torch.autograd.grad(loss, x)[0]
+    results[number] = [mean_over_ranks(value).tolist() for value in (loss, gradient)]
+
+
+def test_copies_of_two_ranks_are_those_of_one_device():
+    x = sentences()
+    loss = ContrastiveLoss(0.3, symmetric="joint")(filled(x))
+    expected = [loss.item(), torch.autograd.grad(loss, x)[0].tolist()]
+    for found in on_ranks(on_rank, 2).values():
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_a_copy_is_no_hard_negative_of_a_positive():
     x = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    filled = torch.cat([x, x[:, 1:2]], dim=1)
+    embeddings = torch.cat([x, x[:, 1:2]], dim=1)
     copies = torch.tensor([[False, False, False, True]] * 2)
     batch = EmbeddedBatch(None, {}, (ANCHOR, POSITIVE, NEGATIVE, NEGATIVE), copies=copies)
-    batch = batch.replaced(embeddings=filled, pooled=filled)
+    batch = batch.replaced(embeddings=embeddings, pooled=embeddings)
     assert ContrastedPositives(0.3)(batch).item() == pytest.approx(
         ContrastedPositives(0.3)(*x.unbind(1)).item(), rel=1e-12
     )
