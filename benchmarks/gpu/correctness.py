@@ -48,8 +48,10 @@ FURTHER = {  # losses that are no part of a method
     "objective=margin_mse": [_TRIPLETS, "objective.teacher=any/network", "model.head=none"],
     "objective=matryoshka": [_PAIRS, "model.head=mlp"],
     "objective=mlm": [_PAIRS],
+    "objective=mntp": [_PAIRS],
     "objective=sbert": ["data=nli_labelled_sample"],
     "auxiliary=mlm": [_PAIRS],
+    "auxiliary=energy_hinge": [_TRIPLETS],
     "auxiliary=inner_layer": [_PAIRS],
 }
 

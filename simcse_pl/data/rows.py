@@ -86,6 +86,7 @@ def rows_of(
     prompt_column: int | str | None = None,
     roles: Sequence[Role] = (),
     warn: Warn = log.warning,
+    first: int | None = None,
 ) -> LabelledRows:
     """Return an iterator over the rows of sentences of a table, each with its label.
 
@@ -107,6 +108,7 @@ def rows_of(
         prompt_column: the column of a text that goes before the first sentence of the row; it may be empty.
         roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
         warn: called with a warning after the last row.
+        first: how many columns to read if `columns` is None, from the first on; None for all.
 
     Raises:
         UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
@@ -115,7 +117,9 @@ def rows_of(
     given = label_columns(label_column, score_column)
     prompt = None if prompt_column is None else position_of(table, prompt_column)
     of_labels = [position_of(table, column) for column in given]
-    if columns is None:
+    if columns is None and first:
+        positions = [position_of(table, i) for i in range(first)]
+    elif columns is None:
         positions = [i for i in range(table.width) if i not in (*of_labels, prompt)]
     else:
         positions = [position_of(table, column) for column in columns]
@@ -241,7 +245,7 @@ def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows
         if named or few or ids or numbers:
             what = f"only {', '.join(sorted(kinds))}" if few else "numbers" if numbers else named or "ids"
             raise UserError(
-                f"{table.source}: column {name} has {what}, not sentences: choose the columns of sentences by "
-                "columns=[...]; in training, data.label_column is one of classes, and data.score_column one of scores"
+                f"{table.source}: column {name} has {what}, not sentences: name those of sentences by the "
+                "option columns; in training, data.label_column is one of classes, and data.score_column one of scores"
             )
     yield from itertools.chain(head, rows)

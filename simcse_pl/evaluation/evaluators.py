@@ -59,7 +59,7 @@ class EvaluationFile(Layout):
             what, wanted = what_is_named(table.name(i)), "sentences" if i < 2 else "scores"
             if what == "ids" or (what and i < 2):
                 raise UserError(
-                    f"{self.file}: column {table.name(i)} has {what}, not {wanted}: choose by columns=[...]"
+                    f"{self.file}: column {table.name(i)} has {what}, not {wanted}: name others by the option columns"
                 )
         if self.columns:  # rows may differ in the others
             table = _resized(table, table.width)

@@ -11,7 +11,7 @@ from simcse_pl.data.rows import Row, position_of, valid_rows
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.evaluators import EvaluationFile
 from simcse_pl.results import VALIDATION
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.text import as_number
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,8 @@ class RetrievalFile(EvaluationFile):
                 raise UserError(f"{self.file}: the query {query!r} needs a positive other than itself")
             positives.setdefault(query, {}).update(dict.fromkeys(others, 1.0))
         given = self.corpus if isinstance(self.corpus, Mapping) else {"file": self.corpus}
-        corpus = [_joined(row) for row, _ in EvaluationFile(**given).rows()] if self.corpus else []
+        with prefixed("corpus"):
+            corpus = [_joined(row) for row, _ in EvaluationFile(**given).rows()] if self.corpus else []
         lacking = {one for others in positives.values() for one in others} - {*corpus}
         if corpus and lacking:
             log.warning("%s: the corpus lacks %d positives, which are ranked, too", self.file, len(lacking))

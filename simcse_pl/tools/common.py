@@ -83,7 +83,7 @@ def add_column(parser: argparse.ArgumentParser) -> None:
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file of pairs is written, and which are its two columns."""
     text = "names or positions (from 0) of the columns of the pairs (default: 0 1)"
-    parser.add_argument("--columns", nargs=2, type=column, default=[0, 1], metavar="COLUMN", help=text)
+    parser.add_argument("--columns", nargs=2, type=column, metavar="COLUMN", help=text)
     add_layout(parser)
 
 

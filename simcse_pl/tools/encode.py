@@ -204,7 +204,7 @@ class Similarity:
         if arguments.sentences:
             print(f"{simcse.similarity(*arguments.sentences):.4f}")
             return
-        rows = (row for row, _ in iterate_rows(arguments.pairs, arguments.columns, layout=layout(arguments)))
+        rows = (row for row, _ in iterate_rows(arguments.pairs, arguments.columns, layout(arguments), first=2))
         for chunk in _chunks_with_progress(rows, "comparing"):
             first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
             for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):

@@ -263,7 +263,7 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.candidates = max(arguments.candidates, arguments.negatives) if arguments.rescore else 0
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
     reading: Any = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
-    rows = read_rows(arguments.pairs, arguments.columns, **reading)
+    rows = read_rows(arguments.pairs, arguments.columns, first=2, **reading)
     pairs, corpus = [(row[0], row[1]) for row in rows], None
     if arguments.corpus:
         corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **reading))

@@ -61,8 +61,11 @@ def write_training(run: TrainingRun, config: DictConfig, encoder: SentenceEncode
 
 def _training(run: TrainingRun, config: Any) -> Training:
     options: Any = OmegaConf.to_container(config, resolve=True)
+    content = run.content()
+    if layers := content["settings"].get("model", "").rpartition(", ")[2]:
+        content["settings"]["model"] = f"{options['model']['name']}, {layers}"  # not the folder of a package
     recipe = {name: options[name] for name in _RECIPE if options.get(name) not in (None, {}, [])}
-    return Training.model_validate(_without_paths(run.content() | {"recipe": recipe}))
+    return Training.model_validate(_without_paths(content | {"recipe": recipe}))
 
 
 def _without_paths(value: Any) -> Any:

@@ -41,7 +41,7 @@ def test_the_other_columns_are_sentences(write_file):
 def test_a_column_of_ids_is_no_sentence_unless_it_is_chosen(names, ids, write_file):
     rows = [(ids.format(i), f"How is it in {i}?", f"Fine in {i}.") for i in range(100)]
     path = write_file("d.csv", f"{names}\n" + "".join(",".join(row) + "\n" for row in rows))
-    with pytest.raises(UserError, match="column .* has ids, not sentences: choose the columns of sentences"):
+    with pytest.raises(UserError, match="column .* has ids, not sentences: name those of sentences"):
         read_rows(path)
     assert read_rows(path, [1, 2]) == [row[1:] for row in rows]
     name = names.split(",")[0] if names else 0

@@ -146,6 +146,14 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     assert f"--margin left out {counts['margin'] / len(pairs):.1f} sentences per pair" in shown
 
 
+def test_mine_takes_no_ids_for_anchors(command, encoder, tmp_path):
+    rows = "".join(f"Q{i:03},question {i} here,answer {i} there\n" for i in range(200))
+    (tmp_path / "pairs.csv").write_text(f"id,question,answer\n{rows}")
+    given = "mine", *encoder, tmp_path / "pairs.csv", tmp_path / "out.csv"
+    assert "column id has ids, not sentences" in command(*given, status=2).err
+    command(*given, "--columns", "question", "answer")
+
+
 def test_mine_writes_the_scores_of_a_cross_encoder(command, encoder, cross_encoder, tmp_path):
     out = tmp_path / "mined.csv"
     pairs = list(itertools.pairwise(SENTENCES))
