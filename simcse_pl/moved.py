@@ -41,7 +41,6 @@ _OLD_NAMES = {  # by the present name, within simcse_pl
     "methods.momentum_queue": "losses.momentum_queue",
     "methods.training_free": "models.training_free",
     "models.backbone": "models.attention",
-    "models.pooling": "models.heads",
     "module": "training.module",
     "preemption": "training.preemption",
     "speed.cpu.CpuSpeed": "training.callbacks.CpuSpeed",

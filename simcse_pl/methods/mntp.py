@@ -31,7 +31,8 @@ class MaskedNextTokenPrediction(MaskedLanguageModeling):
     def mask(self, input_ids: Tensor, begins_word: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return masked ids and labels, of which the first in each sequence is NOT_CHOSEN: no state is before it."""
         masked, labels = super().mask(input_ids, begins_word)
-        return masked, labels.index_fill(-1, labels.new_zeros(1), NOT_CHOSEN)
+        labels[..., 0] = NOT_CHOSEN
+        return masked, labels
 
     def states(self, backbone: PreTrainedModel, inputs: Batch) -> Tensor:
         """Return for each token the state of the token before it, [sequences, tokens, dim]."""

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import rankdata
 
 from simcse_pl import SimCSE
@@ -14,9 +15,12 @@ from tests.conftest import SENTENCES
 
 @pytest.fixture(scope="module")
 def encoders(teacher):
-    """Two encoders, each with an index of SENTENCES."""
+    """Two encoders, each with an index of SENTENCES, whose ranks differ."""
     made = {"first": SimCSE(teacher, "cpu"), "<second>": SimCSE(teacher, "cpu", pooling="max")}
-    for simcse in made.values():
+    for seed, simcse in enumerate(made.values()):
+        generator = torch.Generator().manual_seed(seed)
+        for weight in simcse.encoder.parameters():
+            torch.nn.init.normal_(weight, generator=generator)
         simcse.build_index(SENTENCES)
     return made
 
