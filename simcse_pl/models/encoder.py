@@ -149,9 +149,10 @@ class SentenceEncoder(nn.Module):
                 only the transformer of that folder is loaded, without its head, normalization and other settings.
             head: replaces the saved head. A head without saved weights is drawn at random; `transform` is taken
                 from the checkpoint's masked language model, if it has one.
-            max_length, normalize, template, template_bias, final_period, truncate_dim, template_as_text, end_token,
-                prompts: replace the saved settings. The template "{sentence}" removes the saved one. In templates and
-                prompts, a backslash and an n are a newline.
+            max_length, normalize, template_bias, final_period, truncate_dim, template_as_text, end_token: replace the
+                saved settings.
+            template, prompts: replace the saved ones, in which a backslash and an n are a newline. The template
+                "{sentence}" removes the saved one.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
                 simcse_unsup.pt; see tensors.load_bare_weights.
             options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter.
