@@ -266,6 +266,13 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\w+", text.lower()))
 
 
+def expected_seconds(size: str, job: Job) -> int:
+    """Return what a run is expected to take before any has been measured."""
+    plan, table = PLAN["sizes"][size], PLAN["tables"][job.about["sweep"]["table"]]
+    seconds: int = plan.get("supervised_seconds" if table.get("supervised") else "", plan["seconds"])
+    return seconds
+
+
 def available(size: str, jobs: Sequence[Job]) -> list[Job]:
     """Return the runs whose table has its files, and say what the others need."""
     lacking = {
@@ -304,8 +311,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     new = {job.run: job for job in left if job.run not in of_run}
     free = shares(given.processes)
     processes = free.qsize()
-    times = [record["seconds"] for record in of_run.values()] or [PLAN["sizes"][given.size]["seconds"]]
-    hours = len(new) * sum(times) / len(times) / 3600
+    times = [record["seconds"] for record in of_run.values()]
+    expected = [sum(times) / len(times) if times else expected_seconds(given.size, job) for job in new.values()]
+    hours = sum(expected) / 3600
     print(f"{len(left)} rows of tables left: {len(new)} runs of about {60 * hours / max(1, len(new)):.0f} minutes,")
     print(f"{processes} at a time: {hours:.1f} hours of computing, {hours / processes:.1f} from now", flush=True)
 

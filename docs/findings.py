@@ -19,7 +19,7 @@ from scipy.stats import nct, t, ttest_1samp
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
 
-from benchmarks.findings import PLAN, PROTOCOL, RECORDS, read_records, row_of
+from benchmarks.findings import PLAN, PROTOCOL, RECORDS, expected_seconds, planned, read_records, row_of
 from simcse_pl.evaluation.results import Correlation, Geometry, Result, StsScores
 from simcse_pl.lab.figures import encoder_plane, run_plane
 from simcse_pl.lab.published import ablation
@@ -238,6 +238,19 @@ def undecided(best: pd.DataFrame, minutes: float) -> str:
     return text
 
 
+def full_size() -> str:
+    """Return a table of the GPU hours and the command of each table on the paper's data; rows with equal runs share them."""
+    runs: dict[str, dict[tuple[str, str], int]] = {sweep: {} for sweep in PLAN["tables"]}
+    for job in planned("paper"):
+        runs[job.about["sweep"]["table"]][job.run] = expected_seconds("paper", job)
+    distinct = {run: seconds for own in runs.values() for run, seconds in own.items()}
+    text = "| table | runs | hours of an H200 | option |\n|:--|--:|--:|:--|\n"
+    for sweep, own in {**runs, "all": distinct}.items():
+        name, option = ("all", "") if sweep == "all" else (heading(sweep), f"`--only {sweep}`")
+        text += f"| {name} | {len(own)} | {sum(own.values()) / 3600:.1f} | {option} |\n"
+    return text
+
+
 def tables(records: Sequence[Mapping[str, Any]], figures: Path) -> str:
     """Return the tables of the report as Markdown, and write their figures."""
     text = ""
@@ -358,6 +371,7 @@ def page(file: Path, figures: Path) -> str:
         "regime": regime(read_records(PROTOCOL)),
         "claims": claims(best, last),
         "undecided": undecided(best, float(np.mean(seconds)) / 60),
+        "full_size": full_size(),
         "spectrum": spectrum(frame[frame["at"] == LAST]),
         "tables": tables(records, figures),
     }

@@ -185,7 +185,7 @@ def test_the_full_size_is_estimated_trained_and_continued_in_the_same_format(
     findings.main([*given, "table_7_hard_negative", "--seeds", "0"])
     said = capsys.readouterr().out
     assert "table_7_hard_negative is left out: it needs outputs/findings/two_hard_negatives.csv" in said
-    assert "2 rows of tables left: 2 runs of about 11 minutes" in said
+    assert "2 rows of tables left: 2 runs of about 12 minutes" in said
     findings.main([*given, "--seeds", "0", "1"])
     assert "2 rows of tables left" in capsys.readouterr().out  # those of seed 1
     records = findings.read_records(findings.WORK / "paper.jsonl")
