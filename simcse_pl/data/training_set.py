@@ -259,8 +259,8 @@ class TrainingSet:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         made = [0 if isinstance(view, Dropout) else None for view in views.values() for _ in view.roles]
-        own = range(width) if self.negatives is None else (0, *[None] * (width - 1))
-        places: tuple[int | None, ...] = (*own, *made)
+        kept = range(width) if self.negatives is None else (0, *[None] * (width - 1))
+        places: tuple[int | None, ...] = (*kept, *made)
         if len(roles) == 1:
             roles, places = default_roles(2), (0, 0)
         needed = len(candidates(roles))

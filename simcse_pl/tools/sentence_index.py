@@ -154,9 +154,9 @@ def _check_vectors(vectors: Tensor, sentences: list[str], encode: Encode) -> Non
     places = range(0, len(sentences), -(-len(sentences) // _COMPARED))
     if len(vectors) != len(sentences):
         raise UserError(f"vectors: {len(vectors)} of {len(sentences)} sentences: give those of `encode` for this file")
-    own = encode([sentences[place] for place in places])
+    expected = encode([sentences[place] for place in places])
     given = unit_vectors(vectors[list(places)].float())
-    if own.shape != given.shape or not ((own * given).sum(dim=1) > _NEAR).all():
+    if expected.shape != given.shape or not ((expected * given).sum(dim=1) > _NEAR).all():
         raise UserError("vectors: this encoder has others for these sentences, or for the prompt of the index")
 
 
