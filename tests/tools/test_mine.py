@@ -129,7 +129,7 @@ def test_anchors_have_vectors_of_their_own():
 def test_vectors_must_be_finite(broken):
     infinite = lambda texts: encode(texts) * float("inf")  # noqa: E731
     encoders = {"encode": encode, "encode_anchors": encode} | {broken: infinite}
-    with pytest.raises(UserError, match="vectors that are not finite"):
+    with pytest.raises(UserError, match="not finite"):
         mine(pairs=PAIRS, options=MiningOptions(), **encoders)
 
 
