@@ -69,15 +69,14 @@ def convert(
 ) -> tuple[ConversionStats, int]:
     """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
 
-    Each entailment of a premise gives one triplet, with a random contradiction of that premise. Premises are compared
-    as text without extra white space, so the hypotheses of a premise may be in several files. Of equal pairs only the
-    first is used, so no hypothesis is both the positive and a hard negative of a premise. The random choice depends
-    only on the seed, the pair and the premise's contradictions; it is the same for triplets and two_hard_negatives.
+    Each entailment of a premise gives one triplet, with a random contradiction of that premise, which may be in another
+    file. Of equal pairs only the first is used, so no hypothesis is both the positive and a hard negative of a premise.
+    The random choice depends only on the seed, the pair and the premise's contradictions; it is the same for triplets
+    and two_hard_negatives.
 
-    The train files of SNLI and MultiNLI have 314,315 entailments and 942,069 pairs with a gold label, including
-    repeated ones; these are the 314k and 942k of Table 4. The paper's authors released 275,601 triplets. How they
-    selected them is not published. This function writes more, one for each entailment whose premise has a
-    contradiction.
+    The train files of SNLI and MultiNLI have the 314k entailments and the 942k labelled pairs of Table 4, including
+    repeated ones. The paper's authors released 275,601 triplets. How they selected them is not published; this function
+    writes more.
 
     Args:
         kind: one of `KINDS`.
@@ -191,8 +190,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", nargs=3, type=column, metavar="COLUMN", help=text)
     text = "how the files write entailment, neutral and contradiction, such as 0 1 2 (default: as words or letters)"
     parser.add_argument("--labels", nargs=3, metavar="LABEL", help=text)
-    text = "use only the rows with this value, such as language=de"
-    parser.add_argument("--where", metavar="COLUMN=VALUE", help=text)
+    parser.add_argument("--where", metavar="COLUMN=VALUE", help="use only rows with this value, such as language=de")
     add_layout(parser)
     parser.add_argument("--seed", type=int, default=42, help="seed of the random choices (default: %(default)s)")
 
