@@ -1,10 +1,12 @@
 """Arguments and helpers that several commands use."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 from simcse_pl.data.formats import Format, Layout
+from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
@@ -99,3 +101,8 @@ def layout(arguments: argparse.Namespace) -> Layout:
     """Return how the file of a command is written, as far as the arguments say."""
     header = None if arguments.header is None else arguments.header == "true"
     return Layout(arguments.format, arguments.separator, header, arguments.encoding)
+
+
+def read_sentences(file: str, arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the sentences of a file, with the arguments of `add_column`."""
+    return iterate_sentences(file, arguments.column, layout=layout(arguments))

@@ -21,7 +21,7 @@ import numpy as np
 
 from simcse_pl.data.rows import iterate_rows, iterate_sentences
 from simcse_pl.data.sources import fingerprint
-from simcse_pl.tools.common import add_column, add_columns, add_encoder, layout, load_simcse
+from simcse_pl.tools.common import add_column, add_columns, add_encoder, layout, load_simcse, read_sentences
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -46,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    out, file_layout = Path(arguments.out), layout(arguments)
-    sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=file_layout)
+    out, sentences = Path(arguments.out), partial(read_sentences, arguments.sentences, arguments)
     if arguments.out != STANDARD and (out.suffix != ".npy" or arguments.sentences == STANDARD):
         what = "give a file of sentences, too" if out.suffix == ".npy" else "vectors are .npy: give such a name"
         raise UserError(f"--out {out}: {what}, or leave out --out for lines of JSON")
@@ -129,7 +128,8 @@ class Search:
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
-        sentences = None if Path(arguments.corpus).is_dir() else _sentences(arguments.corpus, arguments)
+        # A mistake in the name or the column of a file costs no time before the encoder is loaded.
+        sentences = None if Path(arguments.corpus).is_dir() else list(read_sentences(arguments.corpus, arguments))
         queries = arguments.queries or list(iterate_sentences(STANDARD))
         simcse = load_simcse(arguments)
         if sentences is None:
@@ -168,7 +168,7 @@ class Index:
         if (folder / SETTINGS_FILE).exists() and not arguments.add:
             raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
         remove_half_written(folder)
-        sentences = _sentences(arguments.sentences, arguments)
+        sentences = list(read_sentences(arguments.sentences, arguments))
         with reraise_as(f"--vectors {arguments.vectors}: it should be a file that simcse encode wrote"):
             vectors = np.load(arguments.vectors) if arguments.vectors else None
         simcse = load_simcse(arguments)
@@ -205,11 +205,6 @@ class Similarity:
             first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
             for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):
                 sys.stdout.write(_json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))
-
-
-def _sentences(file: str, arguments: argparse.Namespace) -> list[str]:
-    """Read the sentences of a file before the encoder is loaded: a mistake in its name or column costs no time."""
-    return list(iterate_sentences(file, arguments.column, layout=layout(arguments)))
 
 
 def _chunks_with_progress(
