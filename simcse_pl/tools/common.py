@@ -92,8 +92,7 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     default = "(default: detected from the file)"
     parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {default}")
     parser.add_argument("--separator", metavar="TEXT", help=f"what separates cells of a table, such as ';' {default}")
-    text = f"whether the first row of a table has the columns' names {default}"
-    parser.add_argument("--header", choices=("true", "false"), help=text)
+    parser.add_argument("--header", choices=("true", "false"), help=f"whether the first row has column names {default}")
     parser.add_argument("--encoding", help="how the characters are written, such as gb18030 (default: UTF-8)")
 
 

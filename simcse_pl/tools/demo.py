@@ -116,8 +116,7 @@ def page(encoders: Encoders, dev: pd.DataFrame | None = None) -> Any:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
     parser.add_argument("other", nargs="?", metavar="OTHER", help="a second encoder, loaded with the same options")
-    text = "file of the sentences to search in (default: those of the packaged sample)"
-    parser.add_argument("--sentences", metavar="FILE", help=text)
+    parser.add_argument("--sentences", metavar="FILE", help="sentences to search in (default: the packaged sample)")
     add_column(parser)
     text = "file of queries and their answers, one or more per row, to list the queries whose ranks differ most"
     parser.add_argument("--dev", metavar="FILE", help=text)

@@ -188,8 +188,7 @@ class Similarity:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_encoder(parser)
         parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
-        text = ".csv, .tsv, .jsonl or .parquet file of pairs, instead of two sentences"
-        parser.add_argument("--pairs", metavar="FILE", help=text)
+        parser.add_argument("--pairs", metavar="FILE", help="file of pairs instead: .csv, .tsv, .jsonl or .parquet")
         add_columns(parser)
 
     @staticmethod

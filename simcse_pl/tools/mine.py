@@ -215,8 +215,7 @@ def _random_scores(seed: int, first: int, pairs: int, candidates: int) -> Tensor
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, prompt="the anchors (default: query, if the encoder has it); others have its prompt document")
     parser.add_argument("pairs", metavar="PAIRS", help="pairs of anchor and positive: .csv, .tsv, .jsonl or .parquet")
-    text = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
-    parser.add_argument("out", metavar="OUT", help=text)
+    parser.add_argument("out", metavar="OUT", help="output file (.csv): anchor, positive, negative_1, negative_2, ...")
     add_columns(parser)
     text = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
     parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=text)

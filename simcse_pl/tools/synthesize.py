@@ -196,8 +196,7 @@ def filter_by_similarity(encode: Encode, triplets: Sequence[Triplet], lowest: fl
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet"
-    parser.add_argument("sentences", metavar="SENTENCES", help=text)
+    parser.add_argument("sentences", metavar="SENTENCES", help="sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet")
     parser.add_argument("out", metavar="OUT", help="output file (.csv) with the columns anchor, positive and negative")
     add_column(parser)
     text = "address of a server, such as http://localhost:8000/v1; its key is read from OPENAI_API_KEY"
