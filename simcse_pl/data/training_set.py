@@ -152,8 +152,7 @@ class TrainingSet:
 
         Args:
             tokenizer, templates: the encoder's.
-            max_length: the number of tokens read of a sentence, special tokens included; a list has that of each
-                sentence of a row, of which further ones have the last.
+            max_length: the number of tokens read of a sentence, or of each sentence of a row (see SentenceDataModule).
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
