@@ -179,10 +179,8 @@ def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -
             return  # starting processes costs more than they would save
         blocks = itertools.chain(first, blocks)
         processes = min(cpus, _MOST_PROCESSES) if (cpus := available_cpus()) > 1 else 0
-    sampler: Any = blocks
-    yield from DataLoader(
-        make, None, sampler=sampler, collate_fn=tuple, num_workers=processes, worker_init_fn=_one_thread
-    )
+    as_they_are: Any = {"batch_size": None, "sampler": blocks, "collate_fn": tuple}
+    yield from DataLoader(make, num_workers=processes, worker_init_fn=_one_thread, **as_they_are)
 
 
 def _one_thread(worker: int) -> None:

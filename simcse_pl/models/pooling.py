@@ -2,8 +2,9 @@
 
 A pooling reduces the tokens of a layer to one vector, and averages over the layers that it reads. `cls`, `mean`,
 `first_last` and `top2` are those of Table 6 of the paper. Others come from WhiteningBERT (`layers_1_2_12`; Huang et al.
-2021), PromptBERT (`mask`; Jiang et al. 2022), SGPT (`weighted_mean`; Muennighoff 2022), Ditto (`ditto_1_10`; Chen et
-al. 2023), NV-Embed (`latent_attention`; Lee et al. 2024) and sentence-transformers (`weighted_layers_4`).
+2021), PromptBERT (`mask`; Jiang et al. 2022), SGPT (`weighted_mean`; Muennighoff 2022), Ditto (`ditto_1_10`, over the
+embedding layer and the last one as in its released code; Chen et al. 2023), NV-Embed (`latent_attention`; Lee et al.
+2024) and sentence-transformers (`weighted_layers_4`).
 
 The reductions are functions of plain tensors, the states [batch, tokens, dim] of a layer and a mask [batch, tokens], 1
 for the tokens to read and 0 for others:

@@ -152,7 +152,9 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> list[tuple[str,
 def _read_head(source: str, modules: list[tuple[str, str, dict[str, Any]]]) -> tuple[str, dict[str, Tensor]]:
     """Return the name of the head that modules Dense and LayerNorm are, and its weights."""
     names, weights, place = list[str](), dict[str, Tensor](), 0
-    for kind, folder, config in [module for module in modules if module[0] in ("Dense", "LayerNorm")]:
+    for kind, folder, config in modules:
+        if kind not in ("Dense", "LayerNorm"):
+            continue
         if kind == "Dense":
             width, activation = config["out_features"], config.get("activation_function", _path(nn.Tanh))
             if activation not in _ACTIVATIONS:
