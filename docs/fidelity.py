@@ -23,23 +23,29 @@ def table(*rows: list[str]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *others))
 
 
-def compared() -> tuple[str, str]:
-    """Return the summary of all records, and the table of them."""
-    rows = [["Record", "Official code", "Differences", "Changed in the released code"]]
-    largest = [0.0, 0.0]
-    for name, record in RECORDS.items():
+def summary() -> str:
+    """Return the number of records, and the largest differences of their losses and gradients."""
+    loss = gradient = 0.0
+    for name in RECORDS:
         pairs = differences(name)
         del pairs["tokens"]
         apart = {place: float((official - here).abs().max()) for place, (official, here) in pairs.items()}
-        values = [apart.pop("loss"), max(apart.values())]
-        largest = [max(pair) for pair in zip(largest, values, strict=True)]
-        repository, commit = record["repository"], record["commit"]
+        loss = max(loss, apart.pop("loss"))
+        gradient = max(gradient, *apart.values())
+    repositories = len({record["repository"] for record in RECORDS.values()})
+    counts = f"{len(RECORDS)} records from {repositories} repositories"
+    return f"{counts}: losses differ by at most {loss:.0e}, gradients by {gradient:.0e}.\n"
+
+
+def records() -> Iterator[list[str]]:
+    """Yield the rows of the table of records; those of the same code with the same changes share a row."""
+    yield ["Records", "Official code", "Changed in the released code"]
+    names = defaultdict(list)
+    for name, record in RECORDS.items():
+        names[record["repository"], record["commit"], record.get("repaired", "–")].append(f"`{name}`")
+    for (repository, commit, changed), same in names.items():
         code = f"[{repository}@{commit}](https://github.com/{repository}/tree/{commit})"
-        rows.append([f"`{name}`", code, ", ".join(f"{value:.0e}" for value in values), record.get("repaired", "–")])
-    papers = len({record["repository"] for record in RECORDS.values()})
-    loss, gradient = (f"{value:.0e}" for value in largest)
-    summary = f"{len(RECORDS)} records from {papers} repositories: losses differ by at most {loss}, "
-    return f"{summary}gradients by {gradient}.\n", table(*rows)
+        yield [", ".join(same), code, changed]
 
 
 def values_of(name: str) -> list[str]:
@@ -67,8 +73,7 @@ def scripts() -> Iterator[list[str]]:
 
 
 if __name__ == "__main__":
-    summary, records = compared()
-    parts = {"summary": summary, "records": records, "hyperparameters": table(*scripts())}
+    parts = {"summary": summary(), "records": table(*records()), "hyperparameters": table(*scripts())}
     text = PART.sub(
         lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", PAGE.read_text(encoding="utf-8")
     )
