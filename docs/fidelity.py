@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
 
-from benchmarks.fidelity.compare import HYPERPARAMETERS, RECORDS, differences, hyperparameters
+from benchmarks.fidelity.compare import RECORDS, differences, hyperparameters
 
 PAGE = Path(__file__).with_suffix(".md")
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -48,32 +48,18 @@ def records() -> Iterator[list[str]]:
         yield [", ".join(same), code, changed]
 
 
-def values_of(name: str) -> list[str]:
-    """Return the hyperparameters of a record: one value where both are equal, or else the released one and ours."""
-    cells = defaultdict(lambda: "–")
-    for option, released, here in hyperparameters(RECORDS[name]):
-        cells[option] = released if _equal(released, here) else f"{released} / **{here}**"
-    return [cells[option] for option in HYPERPARAMETERS]
-
-
-def _equal(released: str, here: str) -> bool:
-    try:
-        return float(released) == float(here)
-    except ValueError:
-        return False
-
-
-def scripts() -> Iterator[list[str]]:
-    """Yield the rows of the table of hyperparameters, for records in which one of them is another than here."""
-    yield ["Record", *(f"`{option}`" for option in HYPERPARAMETERS)]
+def hyperparameters_that_differ() -> Iterator[list[str]]:
+    """Yield the rows of the table of hyperparameters that are others in the released script than here."""
+    yield ["Record", "Option", "Released script", "Here"]
     for name, record in RECORDS.items():
-        values = values_of(name) if "script" in record else []
-        if any("**" in value for value in values):
-            yield [f"`{name}`", *values]
+        for option, released, here in hyperparameters(record) if "script" in record else ():
+            if float(released) != float(here):
+                yield [f"`{name}`", f"`{option}`", released, here]
 
 
 if __name__ == "__main__":
-    parts = {"summary": summary(), "records": table(*records()), "hyperparameters": table(*scripts())}
+    differing = table(*hyperparameters_that_differ())
+    parts = {"summary": summary(), "records": table(*records()), "hyperparameters": differing}
     text = PART.sub(
         lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", PAGE.read_text(encoding="utf-8")
     )
