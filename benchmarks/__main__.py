@@ -27,19 +27,16 @@ _HEAD = """# Speed and memory
 `python -m benchmarks` measured these tables on {machine},
 with {threads} threads and torch {torch}. GPUs have [a page of their own](gpu.md).
 
-In each round, every row of a table is measured once. `times the first` is the speed relative to the
-first row in the same round: the median over rounds. Compare times only within a table, because the
-load of the machine varies. GFLOP/s does not count padding.
+A round measures every row of a table once. `times the first` is the speed relative to the first
+row, as the median over rounds. Compare only within a table, because the load of the machine varies.
+GFLOP/s does not count padding.
 
 - `plain loop` is PyTorch in float32, with the encoder, the loss and the linear layers of simcse_pl.
 - `simcse_pl` uses bf16 and the default [speed
   options](devices.md#what-determines-the-speed-on-a-cpu). `padded` sets
-  `speed.tokens_per_pass=inf`, `unpadded` sets `model.attn_implementation=unpadded`, and `torch's
-  dropout` sets `speed.fast_dropout=false`.
-- `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv` writes snli.csv from the dev split of
-  SNLI.
-
-The command of each table is above it.
+  `speed.tokens_per_pass=inf`, `unpadded` `model.attn_implementation=unpadded`, and `torch's dropout`
+  `speed.fast_dropout=false`.
+- snli.csv is SNLI's dev split: `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv`.
 """
 
 

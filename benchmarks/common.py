@@ -207,8 +207,7 @@ def comparison(
         if operations is not None:
             row["GFLOP/s"] = operations / median(own) / 1e9
         rows.append(row)
-    note = f"{len(first)} round{'s' * (len(first) > 1)}"
-    return Table(name, title, pd.DataFrame(rows), notes=[*notes, note])
+    return Table(name, title, pd.DataFrame(rows), notes=[*notes])
 
 
 def save(folder: Path, table: Table) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
 
-from benchmarks.fidelity.compare import HYPERPARAMETERS, RECORDS, differences, hyperparameters
+from benchmarks.fidelity.compare import RECORDS, differences, hyperparameters
 
 PAGE = Path(__file__).with_suffix(".md")
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
@@ -23,52 +23,43 @@ def table(*rows: list[str]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *others))
 
 
-def compared() -> tuple[str, str]:
-    """Return the summary of all records, and the table of them."""
-    rows = [["Record", "Official code", "Differences", "Changed in the released code"]]
-    largest = [0.0, 0.0]
-    for name, record in RECORDS.items():
+def summary() -> str:
+    """Return the number of records, and the largest differences of their losses and gradients."""
+    loss = gradient = 0.0
+    for name in RECORDS:
         pairs = differences(name)
         del pairs["tokens"]
         apart = {place: float((official - here).abs().max()) for place, (official, here) in pairs.items()}
-        values = [apart.pop("loss"), max(apart.values())]
-        largest = [max(pair) for pair in zip(largest, values, strict=True)]
-        repository, commit = record["repository"], record["commit"]
-        code = f"[{repository}@{commit}](https://github.com/{repository}/tree/{commit})"
-        rows.append([f"`{name}`", code, ", ".join(f"{value:.0e}" for value in values), record.get("repaired", "–")])
-    papers = len({record["repository"] for record in RECORDS.values()})
-    loss, gradient = (f"{value:.0e}" for value in largest)
-    summary = f"{len(RECORDS)} records from {papers} repositories: losses differ by at most {loss}, "
-    return f"{summary}gradients by {gradient}.\n", table(*rows)
+        loss = max(loss, apart.pop("loss"))
+        gradient = max(gradient, *apart.values())
+    repositories = len({record["repository"] for record in RECORDS.values()})
+    counts = f"{len(RECORDS)} records from {repositories} repositories"
+    return f"{counts}: losses differ by at most {loss:.0e}, gradients by {gradient:.0e}.\n"
 
 
-def values_of(name: str) -> list[str]:
-    """Return the hyperparameters of a record: one value where both are equal, or else the released one and ours."""
-    cells = defaultdict(lambda: "–")
-    for option, released, here in hyperparameters(RECORDS[name]):
-        cells[option] = released if _equal(released, here) else f"{released} / **{here}**"
-    return [cells[option] for option in HYPERPARAMETERS]
-
-
-def _equal(released: str, here: str) -> bool:
-    try:
-        return float(released) == float(here)
-    except ValueError:
-        return False
-
-
-def scripts() -> Iterator[list[str]]:
-    """Yield the rows of the table of hyperparameters, for records in which one of them is another than here."""
-    yield ["Record", *(f"`{option}`" for option in HYPERPARAMETERS)]
+def records() -> Iterator[list[str]]:
+    """Yield the rows of the table of records; those of the same code with the same changes share a row."""
+    yield ["Records", "Official code", "Changed in the released code"]
+    names = defaultdict(list)
     for name, record in RECORDS.items():
-        values = values_of(name) if "script" in record else []
-        if any("**" in value for value in values):
-            yield [f"`{name}`", *values]
+        names[record["repository"], record["commit"], record.get("repaired", "–")].append(f"`{name}`")
+    for (repository, commit, changed), same in names.items():
+        code = f"[{repository}@{commit}](https://github.com/{repository}/tree/{commit})"
+        yield [", ".join(same), code, changed]
+
+
+def hyperparameters_that_differ() -> Iterator[list[str]]:
+    """Yield the rows of the table of hyperparameters that are others in the released script than here."""
+    yield ["Record", "Option", "Released script", "Here"]
+    for name, record in RECORDS.items():
+        for option, released, here in hyperparameters(record) if "script" in record else ():
+            if float(released) != float(here):
+                yield [f"`{name}`", f"`{option}`", released, here]
 
 
 if __name__ == "__main__":
-    summary, records = compared()
-    parts = {"summary": summary, "records": records, "hyperparameters": table(*scripts())}
+    differing = table(*hyperparameters_that_differ())
+    parts = {"summary": summary(), "records": table(*records()), "hyperparameters": differing}
     text = PART.sub(
         lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", PAGE.read_text(encoding="utf-8")
     )

@@ -3,8 +3,8 @@
     python docs/methods.py                the references, with published and measured scores, and the table of methods
     python docs/methods.py METHODS.md     the same, with the costs that `python -m benchmarks.methods` wrote
 
-Generated parts stand between `<!-- NAME -->` and `<!-- end -->`. All other text is written by hand, and so is the
-column of differences in the table of methods. docs/methods/measured.csv has the scores and costs measured here.
+Generated parts stand between `<!-- NAME -->` and `<!-- end -->`. All other text is written by hand.
+docs/methods/measured.csv has the scores and costs measured here.
 """
 
 import csv
@@ -23,7 +23,6 @@ README = ROOT / "README.md"
 MEASURED = PAGES / "measured.csv"
 PAPERS = methods_file()["methods"]
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
-HEAD = ("method", "paper", "`method=`", "difference from the official code", "published", "here")
 COSTS = {  # columns of measured.csv, by those of the benchmark
     **{"ms per step": "milliseconds", "times SimCSE": "time", "lowest": "lowest", "highest": "highest"},
     **{"memory, MB": "megabytes", "memory, times SimCSE": "memory"},
@@ -85,16 +84,14 @@ def published(score: PublishedScore, name_source: bool) -> str:
     return " ".join(filter(None, (name, f"{score.average:.2f}{'?' * bool(score.doubt)}", deviation, source)))
 
 
-def methods_table(index: str) -> str:
-    """Return the table of all pages of methods; the column of differences is that of the page."""
-    rows = [row for row in map(cells, index.splitlines()) if len(row) == len(HEAD)]
-    differences = {row[2].strip("`"): row[3] for row in rows}
-    lines = [HEAD, ["---"] * len(HEAD)]
+def methods_table() -> str:
+    """Return the table of all pages of methods."""
+    lines = [["method", "paper", "`method=`", "published", "here"], ["---"] * 5]
     for page in sorted(PAGES.glob("*.md")):
         name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
         link, paper = f"[{title}](methods/{name}.md)", f"{PAPERS[name]['authors']} {PAPERS[name]['year']}"
-        figures = [averages_of(name), difference(measured().get(name, {}).get("difference", ""))]
-        lines.append([link, paper, f"`{name}`", differences.get(name, ""), *figures])
+        here = difference(measured().get(name, {}).get("difference", ""))
+        lines.append([link, paper, f"`{name}`", averages_of(name), here])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -137,7 +134,7 @@ def updated(page: str, name: str | None = None) -> str:
     def part(match: re.Match[str]) -> str:
         match match["name"]:
             case "methods":
-                text = methods_table(page)
+                text = methods_table()
             case "methods_of_readme":
                 text = methods_of_readme()
             case "sources":

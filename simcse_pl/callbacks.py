@@ -56,8 +56,7 @@ class SeedEveryStep(Callback):
 class CountSteps(Callback):
     """Log curves at the number of steps done, and validate after the last step too, which may be an early one.
 
-    The step that Lightning logs is one too high after resuming between epochs, and too low in validation. There is no
-    public way to correct it: a logged value named `step` would become a metric too.
+    The step that Lightning logs is one too high after resuming between epochs, and too low in validation.
     """
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:

@@ -160,7 +160,7 @@ def locked(folder: Path) -> Iterator[None]:
             lock.acquire(timeout=0)
         except Timeout:
             raise UserError(f"{folder}: another run is writing to it: choose another hydra.run.dir") from None
-        remove_half_written(folder, (folder / LAST_CHECKPOINT).parent, folder / "encoder")
+        remove_half_written(folder, *(folder / name for name in ("checkpoints", "config", "encoder")))
     try:
         yield
     finally:

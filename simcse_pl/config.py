@@ -1,14 +1,7 @@
 """The config of a run: its folder, the resolvers of conf/, the rows of a sweep, and the check of all options.
 
-A row is a set of options, which is applied to the config of a job. A sweep of a table of the paper names its rows like
-the table, and lists the options of each:
-
-    sweep:
-      rows:
-        0.1: {model: {dropout: 0.1}}
-        fixed 0.1: {model: {dropout: 0.1}, module: {shared_dropout_mask: true}}
-
-Hydra's sweeper runs the rows by name, as values of the option `sweep.row`.
+A row is a set of options, which is applied to the config of a job (see conf/sweep/table_3_dropout.yaml). Hydra's
+sweeper runs the rows of a table by name, as values of the option `sweep.row`.
 """
 
 import functools

@@ -176,10 +176,11 @@ class SentenceDataModule(LightningDataModule):
             for split in self.sentences
         }
         known = self.templates.prompts
-        validated: list[str | None] = []  # the prompts of the first evaluator that has some
-        for evaluator in self.evaluators.values():
-            names = [name if name in known else None for name in evaluator.by_prompt(VALIDATION)]
-            validated = validated or (names if any(names) else [])
+        of_evaluators = (
+            [name if name in known else None for name in evaluator.by_prompt(VALIDATION)]
+            for evaluator in self.evaluators.values()
+        )
+        validated = next(filter(any, of_evaluators), [])  # the prompts of the first evaluator that has some
         for place, (name, dataset) in enumerate(self.sets.items()):
             # PyTorch's generators use the low 32 bits of a seed only
             seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed

@@ -93,17 +93,16 @@ class _Curves(ExperimentWriter):
 @contextmanager
 def closing_run() -> Iterator[None]:
     """Finish a W&B run of the block at its end; it is failed after an exception, and preempted after `Stopped`."""
-    before = _current_run()  # a user's
+    before, status = _current_run(), 1  # a user's
     try:
         yield
-    except BaseException as error:
-        if isinstance(error, Stopped):
-            mark_preempted()
-        if (run := _current_run()) and run is not before:
-            run.finish(exit_code=1)
+        status = 0
+    except Stopped:
+        mark_preempted()
         raise
-    if (run := _current_run()) and run is not before:
-        run.finish()
+    finally:
+        if (run := _current_run()) and run is not before:
+            run.finish(exit_code=status)
 
 
 def mark_preempted() -> None:

@@ -140,7 +140,7 @@ class SimCSEModule(EncoderModule):
         if positive_encoder and (queue or shared_dropout_mask):
             raise UserError("encoders=two does not work with queue and module.shared_dropout_mask: set encoders=one")
         auxiliary = auxiliary or {}
-        named: Any = {"objective": objective} | {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
+        named = {"objective": objective} | {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
         for name, loss in named.items():
             if not isinstance(loss, Loss):
                 raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
@@ -152,8 +152,7 @@ class SimCSEModule(EncoderModule):
         self.queue = queue
         self.optimizer, self.scheduler = optimizer, scheduler
         self.chunk_size, self.shared_dropout_mask, self.compiled = chunk_size, shared_dropout_mask, compile
-        self.cuda_graph: bool | str = cuda_graph
-        self.half_weights = half_weights
+        self.cuda_graph, self.half_weights = cuda_graph, half_weights
         self.captured: CapturedSteps | None = None
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
@@ -313,14 +312,13 @@ class SimCSEModule(EncoderModule):
             if parameter.grad is None:  # in training_step, a sharded one is not whole
                 parameter.grad = torch.zeros_like(parameter)
         trained = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        norm: Any = torch.nn.utils.get_total_norm([p.grad for p in trained])
-        norm = norm.full_tensor() if self.sharded else norm
+        norm = torch.nn.utils.get_total_norm([p.grad for p in trained])
+        norm = norm.full_tensor() if self.sharded else norm  # type: ignore[attr-defined]
         if limit and algorithm == "value":
             torch.nn.utils.clip_grad_value_(trained, limit)
         elif limit:
             torch.nn.utils.clip_grads_with_norm_(trained, limit, norm)
-        clipped: Tensor = norm
-        return clipped
+        return norm
 
     def _finish(self, step: TrainingStep) -> None:
         """Check a step that has been computed, or the one before, if the host can go on."""

@@ -32,7 +32,7 @@ from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished
 from simcse_pl.trainer import sharding
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
-from simcse_pl.utils.files import atomic_write, write_json
+from simcse_pl.utils.files import write_json, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.terminal import show
@@ -101,7 +101,7 @@ def train_here(
     if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
         check_views_differ(encoder, [data.rows[name or ""] for name in module.embedded_datasets])
     if trainer.is_global_zero:
-        write_config(folder, config)
+        write_text(folder / RESOLVED_CONFIG, OmegaConf.to_yaml(config, resolve=True))
 
     with closing_run():
         settings = run_settings(trainer, module, data, description["choices"])
@@ -166,13 +166,6 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
     if not isinstance(module, SimCSEModule):
         raise UserError(f"module._target_={config.module._target_}: it must be a SimCSEModule")
     return module
-
-
-def write_config(folder: Path, config: DictConfig) -> None:
-    """Write the config with all interpolations resolved."""
-    with atomic_write(folder) as new:
-        (new / RESOLVED_CONFIG.parent).mkdir()
-        (new / RESOLVED_CONFIG).write_text(OmegaConf.to_yaml(config, resolve=True), encoding="utf-8")
 
 
 def start_loggers(

@@ -1,9 +1,7 @@
 """Lightning's trainer in the fastest precision of the device."""
 
 import os
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
@@ -12,29 +10,16 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
-from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.private import cluster_environment, cpu_has_bf16, forks_or_spawns
 
-
-class ShardsWeights(Protocol):
-    """What training asks of a strategy whose ranks hold a part of the weights each (speed/fsdp.py has one)."""
-
-    shards_weights: bool
-
-    def loading_weights(self) -> AbstractContextManager[Any]:
-        """Return a context in which only the first rank loads the weights of encoders."""
-
-    def load_from_first_rank(self, weights: Mapping[str, Tensor], strict: bool = False) -> None:
-        """Give each rank its part of whole weights; only those of the first rank are read."""
-
-    def gather(self) -> None:
-        """Make the module an ordinary one with whole weights again, on the first rank."""
+if TYPE_CHECKING:
+    from simcse_pl.speed.fsdp import FullyShardedStrategy
 
 
-def sharding(strategy: Any) -> ShardsWeights | None:
-    """Return a strategy that shards the weights; None for another one."""
+def sharding(strategy: Any) -> "FullyShardedStrategy | None":
+    """Return a strategy that shards the weights (see speed/fsdp.py); None for another one."""
     return strategy if getattr(strategy, "shards_weights", False) else None
 
 
@@ -71,14 +56,15 @@ def make_trainer(
         raise UserError(f"precision={precision}: small updates of such weights are lost: set it to {mixed}")
     if sharding(options.get("strategy")):
         options["inference_mode"] = False  # it would gather weights that cannot be trained
-    options |= {"val_check_interval": val_check_interval, "log_every_n_steps": log_every_n_steps}
     if os.environ.get("SLURM_NTASKS") == "1" and not TorchElasticEnvironment.detect():
         # As outside of SLURM, this process starts the ranks. Lightning would train on one device only.
         options["plugins"] = [*(options.get("plugins") or []), LightningEnvironment()]
     try:
         trainer = Trainer(
-            precision=precision,  # type: ignore[arg-type]
             accelerator=accelerator,
+            precision=precision,  # type: ignore[arg-type]
+            val_check_interval=val_check_interval,
+            log_every_n_steps=log_every_n_steps,
             gradient_clip_val=gradient_clip_val,
             **options,
         )

@@ -249,10 +249,14 @@ def test_training_is_compiled_for_all_shapes_and_keeps_the_loss_and_evaluation_i
     assert len(calls) == 21 and len(graphs) <= 2
 
 
-def test_cuda_graphs_of_chunks_are_an_error(make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="reduce-overhead", chunk_size=2)
-    with pytest.raises(UserError, match="^module.compile=reduce-overhead: CUDA graphs cannot compute chunks again"):
+@pytest.mark.parametrize(
+    ("attention", "chunk_size", "why"),
+    [(None, 2, "CUDA graphs cannot compute chunks again"), ("unpadded", None, "unpadded batches have no common")],
+)
+def test_cuda_graphs_of_chunks_and_of_unpadded_batches_are_errors(attention, chunk_size, why, make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", attn_implementation=attention)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="reduce-overhead", chunk_size=chunk_size)
+    with pytest.raises(UserError, match=f"^module.compile=reduce-overhead: {why}"):
         module.prepare()
 
 

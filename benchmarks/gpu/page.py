@@ -50,9 +50,9 @@ def errors(records: Records) -> str:
     rows = []
     for own in records:
         found = {name: f"{max(values):.1e}" for name, values in own.get("errors", {}).items()}
-        result = "passed" if own["passed"] else f"**failed** {own.get('error', '').replace('|', '/')}"
-        rows.append([f"`{own['case']}`", *(found.get(name, "–") for name in precisions), result])
-    return table(["case", *precisions, "result"], rows)
+        failed = "" if own["passed"] else f" **failed** {own.get('error', '').replace('|', '/')}"
+        rows.append([f"`{own['case']}`{failed}", *(found.get(name, "–") for name in precisions)])
+    return table(["case", *precisions], rows)
 
 
 def speeds(records: Records, rates: dict[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from simcse_pl.utils.text import as_number
 Format = Literal["text", "table", "json", "parquet"]
 # A place such as `line 7`, and the cells of the row there, or why it cannot be read.
 Records = Iterator[tuple[str, Sequence[Any] | str]]
-Lines = Iterable[str]
 
 FORMATS: dict[str, Format] = {
     ".txt": "text",

@@ -23,11 +23,8 @@ def label_words(dataset: Any) -> dict[int, Sequence[str]]:
     return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
 
 
-def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
-    """Load a split of OWNER/NAME or OWNER/NAME:SUBSET of the Hugging Face Hub, downloaded or from the cache.
-
-    `options` are further arguments of `datasets.load_dataset`.
-    """
+def load_hub_dataset(name: str, split: str, streaming: bool = False) -> Any:
+    """Load a split of OWNER/NAME or OWNER/NAME:SUBSET of the Hugging Face Hub, downloaded or from the cache."""
     import datasets  # slow to import
 
     repository, _, subset = name.partition(":")
@@ -36,7 +33,7 @@ def load_hub_dataset(name: str, split: str, **options: Any) -> Any:
         datasets.disable_progress_bars()
     try:
         with hub.quiet("huggingface_hub", "datasets"), datasets_offline(unavailable is not None):
-            return datasets.load_dataset(repository, subset or None, split=split, **options)
+            return datasets.load_dataset(repository, subset or None, split=split, streaming=streaming)
     except Exception as error:  # the library has dozens of kinds
         why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error

@@ -59,15 +59,11 @@ def iterate_rows(
     source: Source,
     columns: Sequence[int | str] | None = None,
     layout: Layout = DETECTED,
-    split: str = "train",
     **options: Any,
 ) -> LabelledRows:
-    """Open a source and return an iterator over its rows; the arguments and errors are those of both functions below.
-
-    `open_source` takes the source, its layout and split, and `rows_of` the rest.
-    """
+    """Open a source by `open_source` and return an iterator over its rows by `rows_of`, which takes `options`."""
     labels = label_columns(options.get("label_column"), options.get("score_column"))
-    return rows_of(open_source(source, layout, split, (*(columns or ()), *labels)), columns, **options)
+    return rows_of(open_source(source, layout, columns=(*(columns or ()), *labels)), columns, **options)
 
 
 def label_columns(label_column: int | str | None, score_column: ScoreColumn) -> list[int | str]:

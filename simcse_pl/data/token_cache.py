@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import json
 import logging
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,13 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pyarrow.compute
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.rows import LabelledRows, Row, Warn
 from simcse_pl.models.tokenization import MaxLength, length_at, tokenize, tokenize_rows, unknown_text
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import cached, read_json, write_json
+from simcse_pl.utils.processes import available_cpus
 from simcse_pl.utils.terminal import counting_bar
 from simcse_pl.utils.types import Label, LabelKind, Tokens
 
@@ -37,6 +39,7 @@ TokenizedBlock = tuple[pyarrow.RecordBatch, int, int, str | None]
 _FORMAT = 5  # changes with what is read, too
 _ROWS_A_BLOCK = 4096
 _BLOCKS_ALONE = 64  # are tokenized by this process, before it starts others
+_MOST_PROCESSES = 16  # more would wait for the one that reads
 _ROWS, _MANIFEST = "rows.arrow", "manifest.json"
 # Classes are text until all of them are known; so are the documents of rows without labels.
 _LABELS = {"scores": pyarrow.float32(), "score_lists": pyarrow.list_(pyarrow.float32())}
@@ -175,9 +178,13 @@ def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -
         if not (first := list(itertools.islice(blocks, 1))):
             return  # starting processes costs more than they would save
         blocks = itertools.chain(first, blocks)
-    from simcse_pl.data.workers import tokenized_by_processes
+        processes = min(cpus, _MOST_PROCESSES) if (cpus := available_cpus()) > 1 else 0
+    as_they_are: Any = {"batch_size": None, "sampler": blocks, "collate_fn": tuple}
+    yield from DataLoader(make, num_workers=processes, worker_init_fn=_one_thread, **as_they_are)
 
-    yield from tokenized_by_processes(blocks, make, processes)
+
+def _one_thread(worker: int) -> None:
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def _write(new: Path, read: Read, make: Tokenize, processes: int | None) -> None:

@@ -152,8 +152,7 @@ class TrainingSet:
 
         Args:
             tokenizer, templates: the encoder's.
-            max_length: the number of tokens read of a sentence, special tokens included; a list has that of each
-                sentence of a row, of which further ones have the last.
+            max_length: the number of tokens read of a sentence, or of each sentence of a row (see SentenceDataModule).
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
@@ -259,8 +258,8 @@ class TrainingSet:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
         made = [0 if isinstance(view, Dropout) else None for view in views.values() for _ in view.roles]
-        own = range(width) if self.negatives is None else (0, *[None] * (width - 1))
-        places: tuple[int | None, ...] = (*own, *made)
+        kept = range(width) if self.negatives is None else (0, *[None] * (width - 1))
+        places: tuple[int | None, ...] = (*kept, *made)
         if len(roles) == 1:
             roles, places = default_roles(2), (0, 0)
         needed = len(candidates(roles))

@@ -52,9 +52,9 @@ class EvaluationFile(Layout):
         table = open_source(self.file, self, self.split, self.columns or ())
         columns = self.columns or range(min(2 + score, table.width))
         if len(columns) < 2 + score:
-            found = f"columns={[*columns]}" if self.columns else f"it has {table.layout}"
+            given = f"columns={[*columns]}" if self.columns else f"it has {table.layout}"
             needed = "two of sentences" + " and one of scores (evaluators=retrieval reads queries and answers)" * score
-            raise UserError(f"{self.file}: {found}: name {needed}")
+            raise UserError(f"{self.file}: {given}: name {needed}")
         for i in range(min(len(columns), table.width)) if not self.columns else ():
             what, wanted = what_is_named(table.name(i)), "sentences" if i < 2 else "scores"
             if what == "ids" or (what and i < 2):

@@ -104,9 +104,9 @@ class Ranking(FileEvaluator[Judgements]):
                 if self.judged_only:
                     judged = torch.tensor([place[document] for document in grades])
                     cosines = torch.full_like(cosines, -math.inf).scatter(0, judged, cosines[judged])
-                found = {document: grade for document, grade in grades.items() if grade > 0}
-                ranks = np.array([_rank(cosines, place[one]) if one in place else math.inf for one in found])
-                values.append([ranking_metric(name, ranks, np.array([*found.values()])) for name in self.metrics])
+                relevant = {document: grade for document, grade in grades.items() if grade > 0}
+                ranks = np.array([_rank(cosines, place[one]) if one in place else math.inf for one in relevant])
+                values.append([ranking_metric(name, ranks, np.array([*relevant.values()])) for name in self.metrics])
         return dict(zip(self.metrics, np.mean(values, axis=0).tolist(), strict=True))
 
 
@@ -237,11 +237,11 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
         from sklearn.metrics import f1_score  # slow to import
 
         first, second = (unit_vectors(x) for x in encode_columns(encode, *zip(*data, strict=True)))
-        texts, found = np.array(data, dtype=object), _nearest(first, second)
+        texts, nearest = np.array(data, dtype=object), _nearest(first, second)
         return {
-            "accuracy": float(np.mean(texts[found, 1] == texts[:, 1])),
+            "accuracy": float(np.mean(texts[nearest, 1] == texts[:, 1])),
             "reverse_accuracy": float(np.mean(texts[_nearest(second, first), 0] == texts[:, 0])),
-            "f1": float(f1_score(range(len(data)), found, average="weighted", zero_division=0)),
+            "f1": float(f1_score(range(len(data)), nearest, average="weighted", zero_division=0)),
         }
 
 

@@ -73,7 +73,7 @@ class Suite:
 
 
 def load_suite(
-    names: Sequence[str] | str,
+    names: Sequence[str],
     senteval_dir: str | Path | None,
     split: str = "test",
     classifier: str = SCIKIT_LEARN,
@@ -82,8 +82,8 @@ def load_suite(
     """Read the data of tasks. If one task cannot be read, the others still are.
 
     Args:
-        names: one or several of TASK_NAMES, groups and names of tasks. A task of a group that the bundle
-            does not have is omitted with a warning. A task given by its own name must be there.
+        names: some of TASK_NAMES, groups and names of tasks. A task of a group that the bundle does not have is omitted
+            with a warning. A task given by its own name must be there.
         senteval_dir: a SentEval bundle; None for the project's sample, which has STS and geometry only.
         split: `test`, or `dev`, which only STS-B and SICK-R have.
         classifier: classifier of the transfer tasks (see lab.transfer.TransferTask).
@@ -93,7 +93,6 @@ def load_suite(
         UserError: an option is invalid, the bundle has none of the tasks, or a task needs a bundle and `senteval_dir`
             is None.
     """
-    names = [names] if isinstance(names, str) else names
     if classifier not in CLASSIFIERS:
         raise UserError(f"transfer.classifier={classifier}: choose one of {', '.join(CLASSIFIERS)}")
     if not senteval_dir:

@@ -132,7 +132,7 @@ def read_benchmarks(config: DictConfig, names: Sequence[str]) -> list[Any]:
         AbsEncoder.validate_task_to_prompt_name(options["prompts"])
     folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
     fixed = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
-    tasks = benchmarks.find_tasks(names, options["languages"], TASK_NAMES)
+    tasks = benchmarks.find_tasks(names, options["languages"])
     return [benchmarks.MtebTask(name, task, **fixed) for name, task in tasks.items()]
 
 

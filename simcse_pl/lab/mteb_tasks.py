@@ -12,21 +12,19 @@ from mteb.models.model_meta import ScoringFunction
 from torch import Tensor
 
 from simcse_pl.evaluation.results import BenchmarkScores
+from simcse_pl.evaluation.suite import TASK_NAMES
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
 from simcse_pl.utils.tensors import Encode, with_prompt
 
 PREFIX = "mteb/"  # of the name of a task that SentEval has too
 
 
-def find_tasks(
-    names: Sequence[str], languages: Sequence[str] | None = None, other_names: Sequence[str] = ()
-) -> dict[str, mteb.AbsTask]:
+def find_tasks(names: Sequence[str], languages: Sequence[str] | None = None) -> dict[str, mteb.AbsTask]:
     """Return tasks by name, with the prefix `mteb/`, before their data is loaded.
 
     Args:
         names: tasks or benchmarks, with or without the prefix; `mteb` is the benchmark MTEB(eng, v2).
         languages: ISO 639-3 codes of the subsets to keep of a task that is not given by a benchmark; None for all.
-        other_names: further names that an error message may suggest.
     """
     known = mteb.get_benchmarks()
     benchmarks = {name: benchmark for benchmark in known for name in (benchmark.name, *(benchmark.aliases or ()))}
@@ -36,7 +34,7 @@ def find_tasks(
         try:
             members = benchmarks[name].tasks if name in benchmarks else [mteb.get_task(name, languages=languages)]
         except KeyError as error:
-            near = did_you_mean(name, [*other_names, *benchmarks, *(task.metadata.name for task in mteb.get_tasks())])
+            near = did_you_mean(name, [*TASK_NAMES, *benchmarks, *(task.metadata.name for task in mteb.get_tasks())])
             raise UserError(f"tasks={name}: neither SentEval nor mteb has it{near}") from error
         except ValueError as error:
             raise UserError(f"mteb.languages={languages}: {name} has none of them") from error

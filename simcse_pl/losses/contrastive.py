@@ -213,8 +213,8 @@ class ContrastiveLoss(Loss):
         every = []
         for views, false in zip(comparisons, self.false_negatives(batch, comparisons), strict=True):
             similarities = self.similarities(batch, views)
-            own = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
-            mask = _negative_mask(batch, views, false, own if self.mask_positives else own & {views[0]})
+            of_row = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
+            mask = _negative_mask(batch, views, false, of_row if self.mask_positives else of_row & {views[0]})
             logits = similarities / self.temperature
             if self.false_negative_margin is not None:
                 limit = similarities.gather(1, batch.targets[:, None]) + self.false_negative_margin
@@ -281,17 +281,17 @@ class ContrastiveLoss(Loss):
 
 
 def _negative_mask(
-    batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None, own: set[int]
+    batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None, of_row: set[int]
 ) -> Tensor | None:
-    """Return the `negative_mask` of a comparison: `false` negatives, copies, and the views `own` of the row itself."""
+    """Return the `negative_mask` of a comparison: `false` negatives, copies, and `of_row`, the row's own views."""
     positive, *others = keys = views[1:]
     copies = batch.gathered_copies
-    if false is None and not own and copies is None:
+    if false is None and not of_row and copies is None:
         return None
     itself = batch.is_itself()
     false = false or dict.fromkeys(keys, torch.zeros_like(itself))
     if copies is not None:
         false = {view: mask | copies[:, view] for view, mask in false.items()}
-    masks = [false[positive] & ~itself, *(false[view] | itself if view in own else false[view] for view in others)]
+    masks = [false[positive] & ~itself, *(false[view] | itself if view in of_row else false[view] for view in others)]
     by_view = torch.stack(masks, dim=2)
     return torch.cat([by_view[:, :, 0], by_view[:, :, 1:].flatten(1)], dim=1)

@@ -154,8 +154,7 @@ class EmbeddedBatch:
 
     def is_itself(self) -> Tensor:
         """Return which of the rows of all devices each row of this device is, [batch, m] bool."""
-        every_row = torch.eye(sum(self.split.rows), dtype=torch.bool, device=self.embeddings.device)
-        return every_row[self.split.label_offset :][: len(self.embeddings)]
+        return self.targets[:, None] == torch.arange(sum(self.split.rows), device=self.embeddings.device)
 
     def log(self, name: str, value: Tensor) -> None:
         """Give a scalar of this device's rows to the callback BatchCurves, which logs its mean as train/NAME."""

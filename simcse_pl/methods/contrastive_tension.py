@@ -38,9 +38,8 @@ class ContrastiveTension(Loss):
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the loss of this device's anchors."""
         anchors, others = batch.embeddings[:, 0], batch.gathered[:, batch.views(Role.POSITIVE)[0]]
-        rows = batch.split.label_offset + torch.arange(len(anchors), device=anchors.device)
         steps = torch.arange(min(self.negatives + 1, len(others)), device=anchors.device)
-        pairs = (rows[:, None] + steps).remainder(len(others))
+        pairs = (batch.targets[:, None] + steps).remainder(len(others))
         similarities = similarity_matrix(anchors, others, "dot").gather(1, pairs)
         labels = (steps == 0).to(similarities).expand_as(similarities)
         return F.binary_cross_entropy_with_logits(similarities, labels)

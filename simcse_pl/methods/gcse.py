@@ -44,15 +44,15 @@ class GaussianDecayLoss(ContrastiveLoss, TaughtLoss):
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
         """Return the similarities, of which those of a row's own hard negatives have decayed."""
-        found = super().similarities(batch, views, **changed)
+        similarities = super().similarities(batch, views, **changed)
         hard = [view for view in views[2:] if batch.roles[view] == Role.NEGATIVE]
         if not hard:  # the other direction of a symmetric loss
-            return found
+            return similarities
         first = sum(batch.split.rows) + views.index(hard[0]) - 2
-        columns = first + batch.targets[:, None] * len(views[2:]) + torch.arange(len(hard), device=found.device)
+        columns = first + batch.targets[:, None] * len(views[2:]) + torch.arange(len(hard), device=similarities.device)
         guided = self.guide.embed(batch)
         taught = paired_similarity(guided[:, views[0], None], select_views(guided, hard))
-        similarity = found.detach().gather(1, columns)
+        similarity = similarities.detach().gather(1, columns)
         excess = (similarity - taught) / self.temperature
         decay = similarity * torch.exp(-((excess / self.sigma) ** 2) / 2)
-        return found.scatter_add(1, columns, -decay.masked_fill(excess > 0, 0).to(found))
+        return similarities.scatter_add(1, columns, -decay.masked_fill(excess > 0, 0).to(similarities))

@@ -34,6 +34,6 @@ class EnergyHinge(Loss):
         """Return the mean over this device's anchors, which are compared with the rows of all devices."""
         keys = select_views(batch.gathered, batch.views(Role.POSITIVE, Role.NEGATIVE))
         cosines = similarity_matrix(batch.embeddings[:, 0], keys.flatten(0, 1))
-        own = batch.targets[:, None] * keys.shape[1]
-        hardest = cosines.scatter(1, own, -torch.inf).amax(dim=1)
-        return F.relu(self.margin + hardest - cosines.gather(1, own).squeeze(1)).mean()
+        positives = batch.targets[:, None] * keys.shape[1]
+        hardest = cosines.scatter(1, positives, -torch.inf).amax(dim=1)
+        return F.relu(self.margin + hardest - cosines.gather(1, positives).squeeze(1)).mean()

@@ -126,6 +126,5 @@ class RankingDistillation(TaughtLoss):
         teacher_scores = torch.zeros_like(scores)
         for share, vectors, others in zip(self.shares, taught, of_all, strict=True):
             teacher_scores += share * similarity_matrix(vectors[:, anchor], others) / self.teacher_temperature
-        labels = batch.split.label_offset + torch.arange(len(scores), device=scores.device)
         rank = list_net if self.loss == "list_net" else list_mle
-        return rank(scores, teacher_scores, labels)
+        return rank(scores, teacher_scores, batch.targets)

@@ -35,13 +35,27 @@ def change_config(
     attention_dropout: float | None,
     bidirectional: bool | None,
 ) -> None:
-    """Change a config as `load_backbone` describes the options; `name` is the model's in messages."""
+    """Change a config as `load_backbone` describes the options; `name` is the model's in messages.
+
+    Raise UserError if the architecture has no such dropout.
+    """
     if num_layers is not None:
         keep_layers(config, num_layers)
-    if dropout is not None or attention_dropout is not None:
-        set_dropout(config, dropout, attention_dropout, name)
     if bidirectional is not None:  # as LLM2Vec (BehnamGhader et al. 2024); saved configs keep it
         config.is_causal = not bidirectional
+    rates = config.to_dict()
+    hidden = [rate for rate in _HIDDEN_DROPOUT if rate in rates]
+    of_attention = [rate for rate in _ATTENTION_DROPOUT if rate in rates]
+    if attention_dropout is None and of_attention:
+        attention_dropout = dropout
+    options = {"dropout": (dropout, hidden), "attention_dropout": (attention_dropout, of_attention)}
+    for option, (value, known) in options.items():
+        if value is None:
+            continue
+        if not known:
+            raise UserError(f"{option}={value}: {name} ({config.model_type}) has no such dropout")
+        for rate in known:
+            setattr(config, rate, float(value))
 
 
 def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
@@ -49,27 +63,6 @@ def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
     config.num_hidden_layers = num_layers
     if getattr(config, "layer_types", None):  # ModernBERT, Gemma
         config.layer_types = config.layer_types[:num_layers]
-
-
-def set_dropout(config: PreTrainedConfig, hidden: float | None, attention: float | None, name: str) -> None:
-    """Set the dropout rates of a config as `load_backbone` describes them; `name` is the model's in messages.
-
-    Raise UserError if the architecture has no such dropout.
-    """
-    options = config.to_dict()
-    known = {
-        "dropout": [rate for rate in _HIDDEN_DROPOUT if rate in options],
-        "attention_dropout": [rate for rate in _ATTENTION_DROPOUT if rate in options],
-    }
-    if attention is None and known["attention_dropout"]:
-        attention = hidden
-    for option, value in (("dropout", hidden), ("attention_dropout", attention)):
-        if value is None:
-            continue
-        if not known[option]:
-            raise UserError(f"{option}={value}: {name} ({config.model_type}) has no such dropout")
-        for rate in known[option]:
-            setattr(config, rate, float(value))
 
 
 @torch.no_grad()

@@ -165,7 +165,8 @@ class SentenceEncoder(nn.Module):
         settings |= {"truncate_dim": truncate_dim, "template_as_text": template_as_text}
         settings |= {"end_token": end_token, "prompts": prompts}
         settings |= {name: with_newlines(settings[name]) for name in ("template", "prompts")}
-        return load_saved(cls, str(name), settings, backbone, options)
+        encoder: Self = load_saved(cls, str(name), settings, backbone, options)
+        return encoder
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:
         """Write one folder that this class, sentence-transformers and transformers can load.

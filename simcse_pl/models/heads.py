@@ -53,8 +53,8 @@ def projection_head(backbone: Backbone, head: str, dim: int) -> nn.Sequential:
     if head == "batch_norm_train_only":
         made: nn.Sequential = optional("methods.batch_norm_head.BatchNormHead")(dim, std)
         return made
-    own = getattr(config, "layer_norm_eps", getattr(config, "norm_eps", 1e-12))  # norm_eps: ModernBERT
-    layers = layers_of(head, dim, own) if head == "transform" else layers_of(head, dim)
+    eps = getattr(config, "layer_norm_eps", getattr(config, "norm_eps", 1e-12))  # norm_eps: ModernBERT
+    layers = layers_of(head, dim, eps) if head == "transform" else layers_of(head, dim)
     for layer in layers:
         if isinstance(layer, nn.Linear):
             nn.init.normal_(layer.weight, std=std)

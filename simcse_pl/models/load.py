@@ -5,9 +5,8 @@ Fingerprints tell encoders apart: `simcse export` finds their results by them, a
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS, is_kept
@@ -31,23 +30,18 @@ _DEFAULTS = (None, "absolute")
 def load_encoder(
     name: str,
     pooling: str | None = None,
-    num_layers: int | None = None,
-    max_length: int | None = None,
     normalize: bool | None = None,
-    template: str | None = None,
     truncate_dim: int | None = None,
-    backbone: str | None = None,
-    prompts: Mapping[str, str] | None = None,
+    **options: Annotated[Any, SentenceEncoder.from_pretrained],
 ) -> Encoder:
     """Load an encoder on the CPU, in evaluation mode.
 
     Args:
         name: a file of word vectors (`.txt` or `.vec`, gzipped or not), static embeddings of model2vec or
             sentence-transformers, or any name that SentenceEncoder.from_pretrained takes.
-        pooling, num_layers, max_length, template, truncate_dim, prompts: replace a transformer's own settings. Static
-            embeddings take truncate_dim alone.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
-        backbone: the model whose config and tokenizer belong to a bare state dict; see SentenceEncoder.from_pretrained.
+        truncate_dim: how many of the first dimensions to keep of static embeddings or a transformer.
+        pooling, options: those of SentenceEncoder.from_pretrained, which replace a transformer's own settings.
     """
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
         return WordVectors.from_file(name, bool(normalize))
@@ -56,15 +50,7 @@ def load_encoder(
         static.vectors = static.vectors[:, :truncate_dim].contiguous()
         return static
     return SentenceEncoder.from_pretrained(
-        name,
-        pooling=pooling,
-        num_layers=num_layers,
-        max_length=max_length,
-        normalize=normalize,
-        template=template,
-        truncate_dim=truncate_dim,
-        backbone=backbone,
-        prompts=prompts,
+        name, pooling=pooling, normalize=normalize, truncate_dim=truncate_dim, **options
     )
 
 

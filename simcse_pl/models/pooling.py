@@ -1,12 +1,10 @@
 """Poolings: from the hidden states of a transformer to one vector per sentence.
 
 A pooling reduces the tokens of a layer to one vector, and averages over the layers that it reads. `cls`, `mean`,
-`first_last` and `top2` are those of Table 6 of the paper. `pooler` is the output of BERT's own pooler. `layers_1_2_12`
-and the like, any set of layers, come from WhiteningBERT (Huang et al. 2021), `mask` from PromptBERT (Jiang et al.
-2022), and `weighted_mean` from SGPT (Muennighoff 2022). `ditto_1_10`, any layer and head, is the sum of tokens weighted
-by their attention to themselves (Chen et al. 2023), over the embedding layer and the last one as in the released code.
-`latent_attention` is NV-Embed's. `weighted_layers_4` is the mean over the layers from 4 on with trained weights, as the
-module WeightedLayerPooling of sentence-transformers. `cls+mean` concatenates poolings. A projection head may follow.
+`first_last` and `top2` are those of Table 6 of the paper. Others come from WhiteningBERT (`layers_1_2_12`; Huang et al.
+2021), PromptBERT (`mask`; Jiang et al. 2022), SGPT (`weighted_mean`; Muennighoff 2022), Ditto (`ditto_1_10`, over the
+embedding layer and the last one as in its released code; Chen et al. 2023), NV-Embed (`latent_attention`; Lee et al.
+2024) and sentence-transformers (`weighted_layers_4`).
 
 The reductions are functions of plain tensors, the states [batch, tokens, dim] of a layer and a mask [batch, tokens], 1
 for the tokens to read and 0 for others:
@@ -157,12 +155,10 @@ def find_pooling(
     """Return a new pooling by its name.
 
     Args:
-        name: one of `POOLINGS`; `pooler`; `latent_attention`, or `latent_attention_64` for 64 latents in place of 512;
-            `mask`, or `mask_2` for the second mask token and so on; `layers_` and the numbers of layers, as in
-            `layers_1_12`; `weighted_layers_` and the number of the first one; `last_token_` and the number of a layer;
-            `ditto_` and the numbers of a layer and a head, from 1; names joined by +; a function or a module (see
-            `CustomPooling`); or the dotted name of a function or of a class of modules, which is imported. A class gets
-            the backbone's config.
+        name: one of `CHOICES`, where each number of a layer can be another one; or a function or a module (see
+            `CustomPooling`). `latent_attention_64` has 64 latents in place of 512, `mask_2` is the second mask token,
+            and `ditto_1_10` counts layers and heads from 1. `cls+mean` concatenates poolings. What a dotted name stands
+            for is imported; a class gets the backbone's config.
         config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
 

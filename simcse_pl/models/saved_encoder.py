@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter
 from safetensors.torch import save_file
@@ -44,7 +44,6 @@ from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
 
-Encoder = TypeVar("Encoder")
 POSTPROCESS_FILES = "postprocess.json", "postprocess.safetensors"  # see postprocessing/post_process.py
 _EITHER = ("config.json", *WHOLE, ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
 TRAINING_FILE = "training.json"  # what made it, which other weights would belie; see tools/model_card.py
@@ -158,8 +157,8 @@ def checkpoint_entry(
 
 
 def load_saved(
-    make: Callable[..., Encoder], name: str, given: Mapping[str, Any], base: str | None, backbone: dict[str, Any]
-) -> Encoder:
+    make: Callable[..., Any], name: str, given: Mapping[str, Any], base: str | None, backbone: dict[str, Any]
+) -> Any:
     """Build an encoder from what is saved as `name`, in evaluation mode; see `SentenceEncoder.from_pretrained`.
 
     Args:
@@ -178,7 +177,7 @@ def load_saved(
     model, tokenizer, spec = _load_parts(name, given, base, backbone)
     settings = _merged_settings(name, given, spec, model, tokenizer)
     with reraise_as(f"{name} cannot encode"):
-        encoder: Any = make(model, tokenizer, **settings, postprocess=spec.postprocess)
+        encoder = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
             if _same_weights(encoder.head, saved := spec.settings.head):
@@ -187,8 +186,7 @@ def load_saved(
                 log.warning("head=%s: %s has head=%s; weights are drawn at random", encoder.head, name, saved)
         if encoder.pooling in (spec.settings.pooling, "pooler") and spec.pooling_weights is not None:
             encoder.pooling_layer.load_state_dict(spec.pooling_weights)
-    built: Encoder = encoder.eval()
-    return built
+    return encoder.eval()
 
 
 def _same_weights(head: str, saved: str) -> bool:

@@ -30,6 +30,8 @@ from simcse_pl.utils.types import Backbone
 if TYPE_CHECKING:
     from simcse_pl.postprocessing.post_process import PostProcess
 
+log = logging.getLogger(__name__)
+
 MODULES_FILE, MODEL_FILE = "modules.json", "config_sentence_transformers.json"
 Module = tuple[str, dict[str, Any], dict[str, Tensor]]  # its class, options and weights
 _CLASSES = "sentence_transformers."
@@ -92,7 +94,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             _unsupported(source, f"the prompt {default!r}, which is no part of the pooling")
         template, as_text = default + SENTENCE if default else None, False
         if not_pooled and any(prompts.values()):
-            logging.getLogger(__name__).warning("%s: its pooling excludes prompts: it is loaded without them", source)
+            log.warning("%s: its pooling excludes prompts: it is loaded without them", source)
         if not_pooled or not any(prompts.values()):  # the library writes empty ones
             prompts = {}
         else:
@@ -101,8 +103,8 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             max_length = max_length and max_length - templates.longest_around
         similarity = model.get("similarity_fn_name") or "cosine"
         if similarity != "cosine" and not (similarity == "dot" and normalize):
-            unlike = f"{source}: its similarity is {similarity}: evaluation, search and saved encoders take the cosine"
-            logging.getLogger(__name__).warning(unlike)
+            takes = "evaluation, search and saved encoders take the cosine"
+            log.warning("%s: its similarity is %s: %s", source, similarity, takes)
         pooling, pooling_weights = _pooling(source, configs["Pooling"]), None
         if (first := configs.get("WeightedLayerPooling", {}).get("layer_start")) is not None:
             if pooling != "mean" or not read_object(source, folder, "config.json").get("output_hidden_states"):
@@ -128,16 +130,23 @@ def _unsupported(source: str, what: str) -> NoReturn:
 
 
 def _read_modules(source: str, entries: list[dict[str, str]]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return the name of the class, the folder and the options of each module, in order."""
-    kinds, folders = [entry["type"].rpartition(".")[2] for entry in entries], []
-    for entry, kind in zip(entries, kinds, strict=True):
+    """Return the name of the class, the folder and the options of each module; an encoder can reproduce all of them."""
+    modules = []
+    for entry in entries:
+        kind, path = entry["type"].rpartition(".")[2], PurePosixPath(entry["path"])
         if not entry["type"].startswith(_CLASSES) or kind not in _SUPPORTED:
             _unsupported(source, f"a module {entry['type']}")
-        path = PurePosixPath(entry["path"])
-        folders.append(str(path) if path.parts else "")
+        folder = str(path) if path.parts else ""
+        files = _TRANSFORMER_FILES if kind == "Transformer" else ["config.json"]
+        config = next((content for file in files if (content := read_object(source, folder, file))), {})
+        for option, supported in _SUPPORTED[kind].items():
+            if (value := config.get(option)) is not None and value != supported:
+                _unsupported(source, f"a module {kind} with {option}={value}")
+        modules.append((kind, folder, config))
+    kinds = [kind for kind, _, _ in modules]
     if not _ORDER.fullmatch("".join(f"{kind} " for kind in kinds)):
         _unsupported(source, f"the modules {', '.join(kinds)} in this order")
-    return [(kind, folder, _read_config(source, kind, folder)) for kind, folder in zip(kinds, folders, strict=True)]
+    return modules
 
 
 def _read_head(source: str, modules: list[tuple[str, str, dict[str, Any]]]) -> tuple[str, dict[str, Tensor]]:
@@ -159,16 +168,6 @@ def _read_head(source: str, modules: list[tuple[str, str, dict[str, Any]]]) -> t
         place += 2 if kind == "Dense" else 1  # a linear layer has an activation after it
     head = "+".join(names) or "none"
     return "mlp" if head == "linear_tanh" else head, weights
-
-
-def _read_config(source: str, kind: str, folder: str) -> dict[str, Any]:
-    """Return a module's options; raise UserError if an encoder cannot reproduce one of them."""
-    files = _TRANSFORMER_FILES if kind == "Transformer" else ["config.json"]
-    config = next((content for file in files if (content := read_object(source, folder, file))), {})
-    for option, supported in _SUPPORTED[kind].items():
-        if (value := config.get(option)) is not None and value != supported:
-            _unsupported(source, f"a module {kind} with {option}={value}")
-    return config
 
 
 def read_object(source: str, folder: str, file: str) -> dict[str, Any]:

@@ -142,11 +142,11 @@ def loading(name: str) -> Iterator[str]:
             why = f"{pointers[0]} is a pointer of Git LFS: run `git lfs pull` in it" if pointers else first_line(error)
             message = f"cannot load the model in {name}: {why}"
         else:
-            near = similar_name(Path(name))
-            why = (
-                "no such folder" if near else f"not a local folder, and {hub.unavailable(source) or hub.reason(error)}"
-            )
-            message = f"cannot load model {name}: {why}{near}"
+            if near := similar_name(Path(name)):
+                why = f"no such folder{near}"
+            else:
+                why = f"not a local folder, and {hub.unavailable(source) or hub.reason(error)}"
+            message = f"cannot load model {name}: {why}"
         raise UserError(message) from error
 
 

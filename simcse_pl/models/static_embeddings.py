@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
@@ -109,10 +108,8 @@ def distill(encoder: SentenceEncoder, dim: int = 256, sif: float = 1e-4) -> Stat
         sif: a, such as 1e-4.
     """
     tokenizer = encoder.tokenizer
-    example = tokenizer.backend_tokenizer.encode("a")
-    ids, special = np.array(example.ids, dtype=np.int64), np.array(example.special_tokens_mask, dtype=bool)
-    first, last = np.flatnonzero(~special)[[0, -1]]
-    before, after, vocabulary = ids[:first].tolist(), ids[last + 1 :].tolist(), tokenizer.get_vocab()
+    (leading, trailing), ids = encoder.templates.special, tokenizer("a")["input_ids"]
+    before, after, vocabulary = ids[:leading], ids[len(ids) - trailing :], tokenizer.get_vocab()
     skipped = {*tokenizer.all_special_ids, *(row for token, row in vocabulary.items() if _UNUSED.fullmatch(token))}
     kept = sorted({*vocabulary.values()} - skipped)
     parts = []

@@ -13,13 +13,13 @@ from pytorch_lightning import Callback, Trainer
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
-from simcse_pl.models.backbone import longest_input, packs_sequences, recomputes_layers
+from simcse_pl.models.backbone import packs_sequences, recomputes_layers
 from simcse_pl.module import SimCSEModule, TrainingStep
+from simcse_pl.speed.compile import pad_to_multiples
 from simcse_pl.utils.errors import UserError, first_line
 
 log = logging.getLogger(__name__)
 
-_MULTIPLE_OF = 8  # tokens: there is a graph for each padded length
 _READ_GRADIENTS = ("on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_before_zero_grad")
 _OF_STEP = (*_READ_GRADIENTS, "training_step", "backward", "configure_gradient_clipping", "optimizer_step")
 
@@ -52,8 +52,7 @@ def captured_steps(module: SimCSEModule, trainer: Trainer) -> "CapturedSteps | N
         log.info("%-13s no CUDA graph, because of %s", "step", reason)
         return None
     for encoder in module.encoders:
-        if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
-            encoder.templates.multiple_of = _MULTIPLE_OF
+        pad_to_multiples(encoder)  # there is a graph for each padded length
     return CapturedSteps(module, CudaGraph)
 
 

@@ -9,7 +9,11 @@ from simcse_pl.models.backbone import longest_input, packs_sequences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 
-_MULTIPLE_OF = 8  # tokens of compiled backbones; matrix units of GPUs prefer it, too
+
+def pad_to_multiples(encoder: SentenceEncoder) -> None:
+    """Pad batches to multiples of 8 tokens, if the longest input is one: fewer shapes, which matrix units prefer."""
+    if (longest_input(encoder.backbone) or 0) % 8 == 0:
+        encoder.templates.multiple_of = 8
 
 
 def compile_backbone(encoder: SentenceEncoder, mode: bool | str, in_chunks: bool) -> None:
@@ -22,12 +26,10 @@ def compile_backbone(encoder: SentenceEncoder, mode: bool | str, in_chunks: bool
         UserError: CUDA graphs of an unpadded backbone, whose batches each have their own number of tokens, or of
             chunks, whose second forward pass overwrites what the first one returned.
     """
-    if mode == "reduce-overhead" and in_chunks:
-        raise UserError("module.compile=reduce-overhead: CUDA graphs cannot compute chunks again; set it to true")
-    if mode == "reduce-overhead" and packs_sequences(encoder.backbone):
-        raise UserError("module.compile=reduce-overhead: unpadded batches have no common shapes; set it to true")
-    if (longest_input(encoder.backbone) or 0) % _MULTIPLE_OF == 0:
-        encoder.templates.multiple_of = _MULTIPLE_OF
+    if mode == "reduce-overhead" and (in_chunks or packs_sequences(encoder.backbone)):
+        why = "CUDA graphs cannot compute chunks again" if in_chunks else "unpadded batches have no common shapes"
+        raise UserError(f"module.compile=reduce-overhead: {why}; set it to true")
+    pad_to_multiples(encoder)
     backbone, not_compiled = encoder.backbone, encoder.backbone.forward
     compiled = torch.compile(not_compiled, dynamic=True, mode=mode if isinstance(mode, str) else None)
 

@@ -48,7 +48,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         timeout: how long a rank waits for the others until the run ends.
     """
 
-    shards_weights = True
+    shards_weights = True  # the core asks for it, which imports no file of speed/
 
     def __init__(self, timeout: timedelta = timedelta(minutes=30)) -> None:
         super().__init__(save_distributed_checkpoint=False, timeout=timeout)
@@ -98,11 +98,10 @@ class FullyShardedStrategy(ModelParallelStrategy):
         On other ranks, nothing changes.
         """
         module: Any = self.lightning_module
-        whole: dict[str, Any] = {name: _gathered(parameter.detach()) for name, parameter in module.named_parameters()}
-        names = {parameter: name for name, parameter in module.named_parameters()}
+        whole: dict[Tensor, Any] = {parameter: _gathered(parameter.detach()) for parameter in module.parameters()}
         if rank():
             return
-        replaced = {parameter: nn.Parameter(whole[name], parameter.requires_grad) for parameter, name in names.items()}
+        replaced = {parameter: nn.Parameter(values, parameter.requires_grad) for parameter, values in whole.items()}
         for part in list(module.modules()):
             if isinstance(part, FSDPModule):
                 undo_fully_shard(part)
@@ -161,7 +160,7 @@ def _shard(module: "SimCSEModule", strategy: FullyShardedStrategy, policy: Mixed
     """Share out the weights of the first rank over all ranks, and what it has found out with them."""
     encoders = [part for part in module.modules() if isinstance(part, SentenceEncoder)]
     names = {parameter: name for name, parameter in module.named_parameters()}
-    in_some = _agree(module, encoders, list(names), strategy)
+    in_some = _agree(module, encoders, names, strategy)
     whole = {} if rank() else {name: parameter.detach() for parameter, name in names.items()}
     frozen = [part.network for part in module.modules() if isinstance(part, Frozen)]
     _make_groups(module, encoders, frozen, strategy, policy)
@@ -176,19 +175,18 @@ def _shard(module: "SimCSEModule", strategy: FullyShardedStrategy, policy: Mixed
 def _agree(
     module: "SimCSEModule",
     encoders: Sequence[SentenceEncoder],
-    parameters: Sequence[Tensor],
+    names: Mapping[nn.Parameter, str],
     strategy: FullyShardedStrategy,
 ) -> list[str]:
     """Freeze what the first rank has frozen, pass batches at once, and return the names of `not_in_every_loss`."""
-    own = {parameter: name for name, parameter in module.named_parameters()}
-    trained = [parameter.requires_grad for parameter in parameters]
-    in_some = [own[parameter] for parameter in module.not_in_every_loss]
+    trained = [parameter.requires_grad for parameter in names]
+    in_some = [names[parameter] for parameter in module.not_in_every_loss]
     groups = [encoder.groups.ignores_padding for encoder in encoders]
     trained, in_some, groups = strategy.broadcast((trained, in_some, groups))
     _check(module, groups)
     for encoder in encoders:
         encoder.groups = OnePass(ignores_padding=True)
-    for parameter, is_trained in zip(parameters, trained, strict=True):
+    for parameter, is_trained in zip(names, trained, strict=True):
         parameter.requires_grad_(is_trained)
     return in_some
 

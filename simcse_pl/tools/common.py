@@ -1,10 +1,12 @@
 """Arguments and helpers that several commands use."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 from simcse_pl.data.formats import Format, Layout
+from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
@@ -26,8 +28,7 @@ def add_encoder(
         "(.txt or .vec), or with --backbone a file with a state dict"
     )
     parser.add_argument(name, metavar="ENCODER", help=text, **how)
-    text = "pooling, such as cls or mean (default: the saved one; a plain checkpoint has none)"
-    parser.add_argument("--pooling", help=text)
+    parser.add_argument("--pooling", help="such as cls or mean (default: the saved one; a plain checkpoint has none)")
     text = "model with the config and the tokenizer, for a file that has weights alone, such as simcse_unsup.pt"
     parser.add_argument("--backbone", metavar="MODEL", help=text)
     text = "maximum number of tokens per sentence (default: the saved one)"
@@ -41,8 +42,7 @@ def add_encoder(
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")
     text = "sentences per batch (default: 32 on a CPU, 128 on a GPU)"
     parser.add_argument("--batch-size", type=positive, metavar="N", help=text)
-    text = "compute in bfloat16, which is faster on hardware that supports it"
-    parser.add_argument("--bf16", action="store_true", help=text)
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16, faster on hardware that supports it")
 
 
 def load_simcse(arguments: argparse.Namespace) -> SimCSE:
@@ -91,10 +91,8 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say how a file is written."""
     default = "(default: detected from the file)"
     parser.add_argument("--format", choices=get_args(Format), help=f"format of the file {default}")
-    text = f"what separates the cells of a table, such as ';' {default}"
-    parser.add_argument("--separator", metavar="TEXT", help=text)
-    text = f"whether the first row of a table has the columns' names {default}"
-    parser.add_argument("--header", choices=("true", "false"), help=text)
+    parser.add_argument("--separator", metavar="TEXT", help=f"what separates cells of a table, such as ';' {default}")
+    parser.add_argument("--header", choices=("true", "false"), help=f"whether the first row has column names {default}")
     parser.add_argument("--encoding", help="how the characters are written, such as gb18030 (default: UTF-8)")
 
 
@@ -102,3 +100,8 @@ def layout(arguments: argparse.Namespace) -> Layout:
     """Return how the file of a command is written, as far as the arguments say."""
     header = None if arguments.header is None else arguments.header == "true"
     return Layout(arguments.format, arguments.separator, header, arguments.encoding)
+
+
+def read_sentences(file: str, arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the sentences of a file, with the arguments of `add_column`."""
+    return iterate_sentences(file, arguments.column, layout=layout(arguments))

@@ -16,10 +16,10 @@ import pandas as pd
 import torch
 from pandas.io.formats.style import Styler
 
-from simcse_pl.data.rows import iterate_sentences, read_rows
+from simcse_pl.data.rows import read_rows
 from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.runs import encoder_label
-from simcse_pl.tools.common import add_column, add_encoder, layout, load_simcse
+from simcse_pl.tools.common import add_column, add_encoder, load_simcse, read_sentences
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import DOCUMENT, QUERY
@@ -116,8 +116,7 @@ def page(encoders: Encoders, dev: pd.DataFrame | None = None) -> Any:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser)
     parser.add_argument("other", nargs="?", metavar="OTHER", help="a second encoder, loaded with the same options")
-    text = "file of the sentences to search in (default: those of the packaged sample)"
-    parser.add_argument("--sentences", metavar="FILE", help=text)
+    parser.add_argument("--sentences", metavar="FILE", help="sentences to search in (default: the packaged sample)")
     add_column(parser)
     text = "file of queries and their answers, one or more per row, to list the queries whose ranks differ most"
     parser.add_argument("--dev", metavar="FILE", help=text)
@@ -132,7 +131,7 @@ def run(arguments: argparse.Namespace) -> None:
     encoders: dict[str, SimCSE] = {}
     sentences = load_sample("test").sentences
     if file := arguments.sentences:
-        sentences = [*iterate_sentences(file, arguments.column, layout=layout(arguments))]
+        sentences = list(read_sentences(file, arguments))
     rows = read_rows(arguments.dev) if arguments.dev else []
     for name in filter(None, (arguments.encoder, arguments.other)):
         arguments.encoder = name

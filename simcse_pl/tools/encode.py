@@ -11,7 +11,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,13 @@ import numpy as np
 
 from simcse_pl.data.rows import iterate_rows, iterate_sentences
 from simcse_pl.data.sources import fingerprint
-from simcse_pl.tools.common import add_column, add_columns, add_encoder, layout, load_simcse
+from simcse_pl.tools.common import add_column, add_columns, add_encoder, layout, load_simcse, read_sentences
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import STANDARD, atomic_open, remove_half_written, write_text
 from simcse_pl.utils.hub import quiet
-from simcse_pl.utils.tensors import cosine_similarity
+from simcse_pl.utils.tensors import Encode, cosine_similarity, finite
 from simcse_pl.utils.terminal import counting_bar, positive
 
 T = TypeVar("T")
@@ -46,8 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    out, file_layout = Path(arguments.out), layout(arguments)
-    sentences = partial(iterate_sentences, arguments.sentences, arguments.column, layout=file_layout)
+    out, sentences = Path(arguments.out), partial(read_sentences, arguments.sentences, arguments)
     if arguments.out != STANDARD and (out.suffix != ".npy" or arguments.sentences == STANDARD):
         what = "give a file of sentences, too" if out.suffix == ".npy" else "vectors are .npy: give such a name"
         raise UserError(f"--out {out}: {what}, or leave out --out for lines of JSON")
@@ -56,7 +55,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out == STANDARD:
         encode, _ = _encode_function(arguments)
         for chunk in _chunks_with_progress(sentences(), "encoding", total):
-            vectors = encode(chunk).astype(np.float64).round(8).tolist()  # float32 has no more decimals
+            vectors = encode(chunk).double().round(decimals=8).tolist()  # float32 has no more decimals
             rows = ({"sentence": sentence, "vector": vector} for sentence, vector in zip(chunk, vectors, strict=True))
             sys.stdout.writelines(map(_json_line, rows))
         return
@@ -68,12 +67,12 @@ def run(arguments: argparse.Namespace) -> None:
             _join(folder, out)
 
 
-def _encode_function(arguments: argparse.Namespace) -> tuple[Callable[[list[str]], Array], dict[str, Any]]:
+def _encode_function(arguments: argparse.Namespace) -> tuple[Encode, dict[str, Any]]:
     """Load the encoder; return a function from sentences to vectors [n, dim], and what determines these."""
     simcse = load_simcse(arguments)
-    encode = partial(simcse.encode, return_numpy=True, normalize_to_unit=not arguments.no_normalize)
     options = {name: getattr(arguments, name) for name in ("no_normalize", "bf16", "prompt_name")}
-    return partial(encode, prompt_name=arguments.prompt_name), simcse.settings() | options
+    how = {"normalize_to_unit": not arguments.no_normalize, "prompt_name": arguments.prompt_name}
+    return partial(simcse.encode, **how), simcse.settings() | options
 
 
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path, total: int | None) -> None:
@@ -90,8 +89,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     for number, chunk in enumerate(_chunks_with_progress(sentences, "encoding", total, shown=rank() == 0)):
         shard = folder / f"{number:06d}.npz"  # which has a CRC
         if number % world_size() == rank() and not shard.exists():
-            if not np.isfinite(vectors := encode(chunk)).all():
-                raise UserError("the encoder returns a vector that is not finite")
+            vectors = finite(encode(chunk)).numpy()
             with atomic_open(shard, "wb") as file:
                 np.savez(file, vectors)
 
@@ -122,17 +120,16 @@ class Search:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_encoder(parser, prompt="the queries (default: query, if the encoder has it)")
         parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
-        text = "queries (default: the lines of standard input)"
-        parser.add_argument("queries", nargs="*", metavar="QUERY", help=text)
+        parser.add_argument("queries", nargs="*", metavar="QUERY", help="queries (default: lines of standard input)")
         add_column(parser)
         text = "largest number of sentences per query (default: %(default)s)"
         parser.add_argument("--top-k", type=positive, default=5, metavar="N", help=text)
-        text = "minimum cosine similarity (default: no minimum)"
-        parser.add_argument("--threshold", type=float, metavar="X", help=text)
+        parser.add_argument("--threshold", type=float, metavar="X", help="lowest cosine similarity (default: none)")
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
-        sentences = None if Path(arguments.corpus).is_dir() else _sentences(arguments.corpus, arguments)
+        # A mistake in the name or the column of a file costs no time before the encoder is loaded.
+        sentences = None if Path(arguments.corpus).is_dir() else list(read_sentences(arguments.corpus, arguments))
         queries = arguments.queries or list(iterate_sentences(STANDARD))
         simcse = load_simcse(arguments)
         if sentences is None:
@@ -163,8 +160,7 @@ class Index:
         add_column(parser)
         text = "the vectors of FILE that `simcse encode` has written, which are then not computed again"
         parser.add_argument("--vectors", metavar="FILE.npy", help=text)
-        text = "add the sentences to the index in FOLDER"
-        parser.add_argument("--add", action="store_true", help=text)
+        parser.add_argument("--add", action="store_true", help="add the sentences to the index in FOLDER")
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
@@ -172,7 +168,7 @@ class Index:
         if (folder / SETTINGS_FILE).exists() and not arguments.add:
             raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
         remove_half_written(folder)
-        sentences = _sentences(arguments.sentences, arguments)
+        sentences = list(read_sentences(arguments.sentences, arguments))
         with reraise_as(f"--vectors {arguments.vectors}: it should be a file that simcse encode wrote"):
             vectors = np.load(arguments.vectors) if arguments.vectors else None
         simcse = load_simcse(arguments)
@@ -192,8 +188,7 @@ class Similarity:
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_encoder(parser)
         parser.add_argument("sentences", nargs="*", metavar="SENTENCE", help="two sentences")
-        text = ".csv, .tsv, .jsonl or .parquet file of pairs, instead of two sentences"
-        parser.add_argument("--pairs", metavar="FILE", help=text)
+        parser.add_argument("--pairs", metavar="FILE", help="file of pairs instead: .csv, .tsv, .jsonl or .parquet")
         add_columns(parser)
 
     @staticmethod
@@ -209,11 +204,6 @@ class Similarity:
             first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
             for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):
                 sys.stdout.write(_json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))
-
-
-def _sentences(file: str, arguments: argparse.Namespace) -> list[str]:
-    """Read the sentences of a file before the encoder is loaded: a mistake in its name or column costs no time."""
-    return list(iterate_sentences(file, arguments.column, layout=layout(arguments)))
 
 
 def _chunks_with_progress(

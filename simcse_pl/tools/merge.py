@@ -88,8 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, "encoders", computes=False, nargs="+")
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     which = parser.add_mutually_exclusive_group()
-    text = "weight of each encoder in the mean (default: equal ones)"
-    which.add_argument("--weights", nargs="+", type=float, metavar="X", help=text)
+    which.add_argument("--weights", nargs="+", type=float, metavar="X", help="weight of each encoder (default: equal)")
     text = "keep, from the best encoder on, those with which the score of the mean does not fall on DATA: a file, or "
     text += "what data.validation of `simcse train` takes, in YAML (default: STS-B's dev split)"
     which.add_argument("--greedy", nargs="?", const="senteval, hub, sample", metavar="DATA", help=text)

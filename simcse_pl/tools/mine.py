@@ -3,7 +3,7 @@
 import argparse
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
@@ -17,8 +17,8 @@ from simcse_pl.data.rows import iterate_sentences, read_rows
 from simcse_pl.tools.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
-from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, unit_vectors
+from simcse_pl.utils.errors import reraise_as
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, unit_vectors
 from simcse_pl.utils.terminal import positive, tracked
 
 NEAREST, RANDOM = "nearest", "random"
@@ -90,8 +90,10 @@ def mine(
         excluded = [(row, number) for row, (anchor, _) in enumerate(part) for number in partners[anchor]]
         allowed = _allowed(similarities, numbers, excluded)
         limits = _rounded((of_anchors * of_positives).sum(dim=1))
-        counts.update(_leave_out(options, similarities, limits, allowed))
-        chosen = _choose(options, similarities, allowed, start)
+        counts.update(_leave_out(options, similarities, limits[:, None], allowed))
+        if options.choice == RANDOM:
+            similarities = _random_scores(options.seed, start, *allowed.shape).to(allowed.device)
+        chosen = _top(similarities, allowed, options.candidates or options.negatives)
         places = chosen if numbers is None else numbers.gather(1, chosen)
         for pair, count, of_pair in zip(part, allowed.sum(dim=1).cpu().tolist(), places.cpu().tolist(), strict=True):
             if count >= options.negatives:
@@ -104,9 +106,7 @@ class _Vectors:
 
     def __init__(self, encode: Encode, sentences: Iterable[str], device: str | torch.device) -> None:
         self.places = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
-        self.vectors = unit_vectors(encode([*self.places]).float().to(device))
-        if not self.vectors.isfinite().all():
-            raise UserError("the encoder returns vectors that are not finite")
+        self.vectors = finite(unit_vectors(encode([*self.places]).float().to(device)))
 
     def of(self, sentences: Iterable[str]) -> Tensor:
         """Return the vectors of some of the sentences, [n, dim]."""
@@ -167,36 +167,27 @@ def _rounded(similarities: Tensor) -> Tensor:
 
 
 def _leave_out(options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor) -> dict[str, int]:
-    """Take from the allowed candidates [pairs, candidates] what each option leaves out; return how many, by option."""
-    counts = {}
-    for name, left_out in _filters(options, similarities, of_positive[:, None], allowed):
-        counts[name] = int((allowed & left_out).sum())
-        allowed &= ~left_out
-    return counts
+    """Take from the allowed candidates [pairs, candidates] what each option leaves out; return how many, by option.
 
-
-def _filters(
-    options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name of each option, and the candidates that it leaves out, [pairs, candidates] bool."""
+    `of_positive` [pairs, 1] are the similarities of the positives.
+    """
+    left_out = {}
     if options.skip_top:
         nearest = _top(similarities, allowed, options.skip_top)
-        yield "skip_top", torch.zeros_like(allowed).scatter(1, nearest, value=True)
+        left_out["skip_top"] = torch.zeros_like(allowed).scatter(1, nearest, value=True)
     if options.margin is not None:
-        yield "margin", similarities > of_positive - round(options.margin * _SCALE)
+        left_out["margin"] = similarities > of_positive - round(options.margin * _SCALE)
     if options.relative_margin is not None:
-        yield "relative_margin", similarities > of_positive.double() * (1 - options.relative_margin)
+        left_out["relative_margin"] = similarities > of_positive.double() * (1 - options.relative_margin)
     if options.max_similarity is not None:
-        yield "max_similarity", similarities > round(options.max_similarity * _SCALE)
+        left_out["max_similarity"] = similarities > round(options.max_similarity * _SCALE)
     if options.min_similarity is not None:
-        yield "min_similarity", similarities < round(options.min_similarity * _SCALE)
-
-
-def _choose(options: MiningOptions, similarities: Tensor, allowed: Tensor, first: int) -> Tensor:
-    """Return the positions of the candidates that are taken, for pairs of which `first` is the first's number."""
-    if options.choice == RANDOM:
-        similarities = _random_scores(options.seed, first, *allowed.shape).to(allowed.device)
-    return _top(similarities, allowed, options.candidates or options.negatives)
+        left_out["min_similarity"] = similarities < round(options.min_similarity * _SCALE)
+    counts = {}
+    for name, places in left_out.items():
+        counts[name] = int((allowed & places).sum())
+        allowed &= ~places
+    return counts
 
 
 def _top(scores: Tensor, allowed: Tensor, count: int) -> Tensor:
@@ -223,10 +214,8 @@ def _random_scores(seed: int, first: int, pairs: int, candidates: int) -> Tensor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, prompt="the anchors (default: query, if the encoder has it); others have its prompt document")
-    text = "pairs of an anchor and a positive: .csv, .tsv, .jsonl or .parquet"
-    parser.add_argument("pairs", metavar="PAIRS", help=text)
-    text = "output file (.csv) with the columns anchor, positive, negative_1, negative_2, ..."
-    parser.add_argument("out", metavar="OUT", help=text)
+    parser.add_argument("pairs", metavar="PAIRS", help="pairs of anchor and positive: .csv, .tsv, .jsonl or .parquet")
+    parser.add_argument("out", metavar="OUT", help="output file (.csv): anchor, positive, negative_1, negative_2, ...")
     add_columns(parser)
     text = "error: stop at an invalid row; drop: leave out invalid rows, and count them (default: error)"
     parser.add_argument("--on-invalid-row", choices=("error", "drop"), default="error", help=text)

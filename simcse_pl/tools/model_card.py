@@ -17,6 +17,7 @@ from simcse_pl.run_table import run_table
 from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, run_label
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.tables import Table
+from simcse_pl.utils.text import without_folders
 
 _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
@@ -76,7 +77,7 @@ def _without_paths(value: Any) -> Any:
         case list():
             return [_without_paths(item) for item in value]
         case str():
-            return re.sub(r"(?<![\w./:])~?/(?:[^\n/,\]]+/)+", "", value)
+            return without_folders(value)
     return value
 
 

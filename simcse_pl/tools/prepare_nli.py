@@ -3,7 +3,7 @@
 import argparse
 import logging
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,33 +57,31 @@ KINDS = {
 }
 
 
-def convert(
+def make_rows(
     kind: str,
     files: Sequence[str | Path],
-    out: str | Path,
+    stats: ConversionStats,
     seed: int = 42,
     columns: Sequence[int | str] | None = None,
     labels: Sequence[str] | None = None,
     where: str | None = None,
     layout: Layout = DETECTED,
-) -> tuple[ConversionStats, int]:
-    """Write the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
+) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a kind (Tables 4 and 7 of the paper), in the order of the files.
 
-    Each entailment of a premise gives one triplet, with a random contradiction of that premise. Premises are compared
-    as text without extra white space, so the hypotheses of a premise may be in several files. Of equal pairs only the
-    first is used, so no hypothesis is both the positive and a hard negative of a premise. The random choice depends
-    only on the seed, the pair and the premise's contradictions; it is the same for triplets and two_hard_negatives.
+    Each entailment of a premise gives one triplet, with a random contradiction of that premise, which may be in another
+    file. Of equal pairs only the first is used, so no hypothesis is both the positive and a hard negative of a premise.
+    The random choice depends only on the seed, the pair and the premise's contradictions; it is the same for triplets
+    and two_hard_negatives.
 
-    The train files of SNLI and MultiNLI have 314,315 entailments and 942,069 pairs with a gold label, including
-    repeated ones; these are the 314k and 942k of Table 4. The paper's authors released 275,601 triplets. How they
-    selected them is not published. This function writes more, one for each entailment whose premise has a
-    contradiction.
+    The train files of SNLI and MultiNLI have the 314k entailments and the 942k labelled pairs of Table 4, including
+    repeated ones. The paper's authors released 275,601 triplets. How they selected them is not published; these are
+    more.
 
     Args:
         kind: one of `KINDS`.
-        files: any number of files as published, or data sets on the Hub (see sources.open_source). Rows that cannot be
-            read are left out and counted.
-        out: the csv file to write, atomically.
+        files: any number of files as published, or data sets on the Hub (see sources.open_source).
+        stats: counts the input rows by outcome; those that cannot be read are left out.
         seed: seed of the choice of hard negatives.
         columns: the columns of the premise, the hypothesis and the label, by name or by position from 0; None for those
             of SNLI, MultiNLI, ANLI, XNLI, CNSD, OCNLI, CMNLI, KorNLI or KLUE, or for the first three of a file without
@@ -93,29 +91,16 @@ def convert(
         where: `COLUMN=VALUE`, to use only the rows with this value, such as `language=de` in the files of XNLI.
         layout: how the files are written.
 
-    Returns:
-        The counts of input rows by outcome, and the number of rows written.
-
     Raises:
-        UserError: a file or a column does not exist, there are no rows, or `out` is not valid.
+        UserError: a file or a column does not exist.
     """
-    out = Path(out)
-    check_paths([Path(file) for file in files if "://" not in str(file)], out)
-    stats = ConversionStats()
-    meanings = dict(zip((*LABELS, *class_names(labels or "enc")), LABELS * 2, strict=True))
+    wanted, meanings = KINDS[kind], dict(zip((*LABELS, *class_names(labels or "enc")), LABELS * 2, strict=True))
+    first_pairs: list[tuple[str, str]] = []
+    label_of: dict[str, dict[str, str]] = {}  # of each hypothesis of each premise
     tables = (open_source(file, layout, columns=columns or ()) for file in files)
     pairs = (pair for table in tables for pair in _pairs(table, columns, meanings, where, stats))
-    return stats, write_csv(out, KINDS[kind].columns, _make_rows(pairs, KINDS[kind], seed, stats), stats)
-
-
-def _make_rows(
-    pairs: Iterable[Sequence[str]], kind: Kind, seed: int, stats: ConversionStats
-) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a kind, in the order of the pairs of premise, hypothesis and label."""
-    first_pairs: list[tuple[str, str]] = []
-    labels: dict[str, dict[str, str]] = {}  # of each hypothesis of each premise
     for premise, hypothesis, label in pairs:
-        known = labels.setdefault(premise, {})
+        known = label_of.setdefault(premise, {})
         if hypothesis in known:
             stats[REPEATED if known[hypothesis] == label else RELABELED] += 1
         else:
@@ -123,18 +108,18 @@ def _make_rows(
             first_pairs.append((premise, hypothesis))
     premises = set()
     for premise, hypothesis in first_pairs:
-        label = labels[premise][hypothesis]
-        if label not in kind.labels:
-            stats[CANDIDATE if label in kind.hard_negatives else OTHER_LABEL] += 1
+        label = label_of[premise][hypothesis]
+        if label not in wanted.labels:
+            stats[CANDIDATE if label in wanted.hard_negatives else OTHER_LABEL] += 1
             continue
-        others = labels[premise].items()
-        candidates = [[other for other, name in others if name == wanted] for wanted in kind.hard_negatives]
+        others = label_of[premise].items()
+        candidates = [[other for other, name in others if name == other_label] for other_label in wanted.hard_negatives]
         if all(candidates):
             negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
             premises.add(premise)
-            yield (premise, hypothesis, *negatives, *([label] if "label" in kind.columns else []))
+            yield (premise, hypothesis, *negatives, *([label] if "label" in wanted.columns else []))
         stats[USED if all(candidates) else NO_NEGATIVE] += 1
-    log.info("%d of %d premises gave a row", len(premises), len(labels))
+    log.info("%d of %d premises gave a row", len(premises), len(label_of))
 
 
 def _pairs(
@@ -191,15 +176,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", nargs=3, type=column, metavar="COLUMN", help=text)
     text = "how the files write entailment, neutral and contradiction, such as 0 1 2 (default: as words or letters)"
     parser.add_argument("--labels", nargs=3, metavar="LABEL", help=text)
-    text = "use only the rows with this value, such as language=de"
-    parser.add_argument("--where", metavar="COLUMN=VALUE", help=text)
+    parser.add_argument("--where", metavar="COLUMN=VALUE", help="use only rows with this value, such as language=de")
     add_layout(parser)
     parser.add_argument("--seed", type=int, default=42, help="seed of the random choices (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    names = ("kind", "files", "out", "seed", "columns", "labels", "where")
-    options = {name: getattr(arguments, name) for name in names}
-    stats, written = convert(**options, layout=layout(arguments))
+    out, stats = Path(arguments.out), ConversionStats()
+    check_paths([Path(file) for file in arguments.files if "://" not in file], out)
+    options = {name: getattr(arguments, name) for name in ("kind", "files", "seed", "columns", "labels", "where")}
+    rows = make_rows(**options, stats=stats, layout=layout(arguments))
+    written = write_csv(out, KINDS[arguments.kind].columns, rows, stats)
     show(stats.table(arguments.kind).printed())
-    print(f"{written} rows in {arguments.out}")
+    print(f"{written} rows in {out}")

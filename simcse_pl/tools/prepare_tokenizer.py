@@ -10,8 +10,7 @@ from simcse_pl.utils.terminal import hydra_option, positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "model to take the architecture from: a folder, a hub name or package:NAME"
-    parser.add_argument("model", metavar="MODEL", help=text)
+    parser.add_argument("model", metavar="MODEL", help="gives the architecture: a folder, a hub name or package:NAME")
     parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
     parser.add_argument("out", metavar="OUT", help="output folder, for the tokenizer and the config of the model")
     text = "largest size of the vocabulary (default: %(default)s)"

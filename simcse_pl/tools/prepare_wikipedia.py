@@ -3,7 +3,6 @@
 import argparse
 import bz2
 import itertools
-import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +15,7 @@ import rich.progress
 from simcse_pl.tools.conversion import USED, ConversionStats
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_open, check_is_file
+from simcse_pl.utils.processes import available_cpus
 from simcse_pl.utils.terminal import positive, progress_bar, show
 
 _PAGES_A_TASK = 64
@@ -176,16 +176,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", metavar="OUT", help=text)
     parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
     text = "fewest characters of a sentence; a Chinese, Japanese or Korean one counts as 3 (default: %(default)s)"
-    parser.add_argument("--min-length", type=int, default=20, metavar="N", help=text)
+    parser.add_argument("--min-length", type=int, default=_SHORTEST, metavar="N", help=text)
     text = "convert Chinese text to this script by OpenCC: pip install opencc (default: as it is)"
     parser.add_argument("--script", choices=SCRIPTS, help=text)
-    cores = os.cpu_count() or 1
-    text = "number of processes (default: all cores)"
-    parser.add_argument("--processes", type=positive, default=cores, metavar="N", help=text)
+    parser.add_argument("--processes", type=positive, default=available_cpus(), metavar="N", help="default: all cores")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    options = arguments.language, max(1, arguments.processes), arguments.min_length, arguments.script
+    options = arguments.language, arguments.processes, arguments.min_length, arguments.script
     articles, stats = extract(arguments.dump, arguments.out, *options)
     show(stats.table("sentences").printed())
     print(f"{stats[USED]} sentences of {articles} articles in {arguments.out}")

@@ -14,7 +14,7 @@ from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.evaluation.results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_json
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, read_weights, unit_vectors, with_prompt
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, read_weights, unit_vectors, with_prompt
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
 VECTORS_FILE = "vectors.safetensors"
@@ -67,9 +67,7 @@ class SentenceIndex:
             else:
                 _check_vectors(vectors, texts, self._encode_to_unit)
                 units = unit_vectors(vectors[list(places.values())].float())
-            if not units.isfinite().all():
-                raise UserError("the encoder returns a vector that is not finite")
-            self.vectors = torch.cat([self.vectors, units]) if known else units
+            self.vectors = torch.cat([self.vectors, finite(units)]) if known else finite(units)
             self.sentences = [*self.sentences, *new]
         return len(new)
 
@@ -154,9 +152,9 @@ def _check_vectors(vectors: Tensor, sentences: list[str], encode: Encode) -> Non
     places = range(0, len(sentences), -(-len(sentences) // _COMPARED))
     if len(vectors) != len(sentences):
         raise UserError(f"vectors: {len(vectors)} of {len(sentences)} sentences: give those of `encode` for this file")
-    own = encode([sentences[place] for place in places])
+    expected = encode([sentences[place] for place in places])
     given = unit_vectors(vectors[list(places)].float())
-    if own.shape != given.shape or not ((own * given).sum(dim=1) > _NEAR).all():
+    if expected.shape != given.shape or not ((expected * given).sum(dim=1) > _NEAR).all():
         raise UserError("vectors: this encoder has others for these sentences, or for the prompt of the index")
 
 

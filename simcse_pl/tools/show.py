@@ -11,8 +11,7 @@ from simcse_pl.utils.terminal import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "folder of a run, of its encoder or of an export, or a checkpoint of a run"
-    parser.add_argument("encoder", metavar="FOLDER", help=text)
+    parser.add_argument("encoder", metavar="FOLDER", help="folder of a run, its encoder or an export, or a checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> None:

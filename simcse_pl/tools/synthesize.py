@@ -23,8 +23,8 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from simcse_pl.data.labels import label_number
-from simcse_pl.data.rows import iterate_sentences, read_rows
-from simcse_pl.tools.common import add_column, add_encoder, layout, load_simcse
+from simcse_pl.data.rows import read_rows
+from simcse_pl.tools.common import add_column, add_encoder, load_simcse, read_sentences
 from simcse_pl.tools.conversion import USED, ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -196,8 +196,7 @@ def filter_by_similarity(encode: Encode, triplets: Sequence[Triplet], lowest: fl
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "sentences: .txt (one per line), .csv, .tsv, .json, .jsonl or .parquet"
-    parser.add_argument("sentences", metavar="SENTENCES", help=text)
+    parser.add_argument("sentences", metavar="SENTENCES", help="sentences: .txt, .csv, .tsv, .json, .jsonl or .parquet")
     parser.add_argument("out", metavar="OUT", help="output file (.csv) with the columns anchor, positive and negative")
     add_column(parser)
     text = "address of a server, such as http://localhost:8000/v1; its key is read from OPENAI_API_KEY"
@@ -228,7 +227,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     check_paths([Path(arguments.sentences)], out)
-    given = list(iterate_sentences(arguments.sentences, arguments.column, layout=layout(arguments)))
+    given = list(read_sentences(arguments.sentences, arguments))
     sentences = list(dict.fromkeys(given))
     synthesizer = _synthesizer(arguments, out.with_name(f"{out.name}.answers.jsonl"))
     kept, requests, read, written = synthesizer.estimate(sentences, arguments.check)

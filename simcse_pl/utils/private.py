@@ -100,16 +100,14 @@ def uses_flash_attention(config: Any) -> bool:
 
 def attention_functions(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the functions that an implementation of attention computes with, and makes its masks with."""
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface
+    from transformers import AttentionInterface, AttentionMaskInterface
 
     return AttentionInterface()[name], AttentionMaskInterface()[name]
 
 
 def register_attention(name: str, attention: Callable[..., Any], mask: Callable[..., Any]) -> None:
     """Give an implementation of attention a name. Without a mask's function, the model would get no mask."""
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface
+    from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, mask)

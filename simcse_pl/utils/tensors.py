@@ -84,6 +84,13 @@ def unit_vectors(x: Tensor) -> Tensor:
     return x / lengths.masked_fill(lengths == 0, torch.inf)
 
 
+def finite(vectors: Tensor) -> Tensor:
+    """Return the vectors of an encoder; raise UserError if a value is not finite."""
+    if not vectors.isfinite().all():
+        raise UserError("the encoder returns a vector that is not finite")
+    return vectors
+
+
 def _scaled(x: Tensor, similarity: Similarity) -> Tensor:
     """Return vectors whose inner products are similarities."""
     if similarity not in get_args(Similarity):

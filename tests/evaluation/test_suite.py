@@ -39,7 +39,7 @@ def test_tasks_by_name_are_in_the_given_order_without_duplicates_and_must_be_in_
 def test_the_sample_replaces_a_missing_bundle():
     dev, test = load_sample("dev"), load_sample("test")
     assert load_suite(["sts", "geometry"], "", "dev", geometry_split="dev") == Suite([dev, GeometryTask(dev)])
-    assert load_suite("geometry", None).tasks[0].sentences == dev.sentences + test.sentences
+    assert load_suite(["geometry"], None).tasks[0].sentences == dev.sentences + test.sentences
     assert load_suite([], None) == Suite()
 
 

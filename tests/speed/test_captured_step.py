@@ -70,12 +70,7 @@ class Training:
 
     def step(self, rows):
         """Return the loss and the norm of the gradient, [2]."""
-        module, queue = self.module, self.module.queue
-        negatives = queue.negatives() if queue else None
-        batch = module.batch_of(rows, self.progress, queue=negatives, drawn=self.drawn)
-        loss = module.loss(batch)
-        if queue:
-            queue.update(module.encoder, batch.inputs, split=batch.split)
+        _, loss = self.module.embedded_loss(rows, self.progress, drawn=self.drawn)
         loss.backward()
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.trained if weight.grad is not None])
         torch.nn.utils.clip_grads_with_norm_(self.trained, 1.0, norm)

@@ -137,10 +137,3 @@ def test_a_model_that_mixes_sequences_is_an_error(make_model):
     encoder.backbone.embeddings.register_forward_hook(lambda *call: call[-1] + call[-1].roll(1, dims=1))
     with pytest.raises(UserError, match="^attn_implementation: BertModel mixes sequences"):
         SentenceEncoder(encoder.backbone, encoder.tokenizer)
-
-
-def test_cuda_graphs_of_unpadded_sequences_are_an_error(make_model):
-    encoder = load(make_model("bert"), attn_implementation="unpadded")
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), compile="reduce-overhead")
-    with pytest.raises(UserError, match="^module.compile=reduce-overhead: unpadded batches"):
-        module.prepare()

@@ -1,15 +1,15 @@
 """Rows from SNLI, MultiNLI and ANLI, compared with pandas, and files of each format."""
 
-import csv
 import json
 import random
 
 import pandas as pd
 import pytest
 
+from simcse_pl.data.rows import read_rows
 from simcse_pl.tools import prepare_nli as nli
-from simcse_pl.tools.conversion import USED
-from simcse_pl.tools.prepare_nli import KINDS, LABELS, convert
+from simcse_pl.tools.conversion import USED, ConversionStats
+from simcse_pl.tools.prepare_nli import LABELS, make_rows
 
 HORSE, BOAT = "A man rides a horse.", "Two women row a boat."
 PAIRS = [
@@ -30,13 +30,9 @@ def snli(path, pairs):
     return path
 
 
-def converted(tmp_path, kind, files, **options):
-    stats, written = convert(kind, files, tmp_path / "out.csv", **options)
-    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
-        header, *rows = csv.reader(file)
-    assert tuple(header) == KINDS[kind].columns
-    assert len(rows) == written
-    return stats, [tuple(row) for row in rows]
+def converted(kind, files, **options):
+    stats = ConversionStats()
+    return stats, list(make_rows(kind, files, stats, **options))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +46,7 @@ def converted(tmp_path, kind, files, **options):
     ],
 )
 def test_pairs_of_each_kind_in_the_order_of_the_file(tmp_path, kind, expected):
-    stats, rows = converted(tmp_path, kind, [snli(tmp_path / "train.jsonl", PAIRS)])
+    stats, rows = converted(kind, [snli(tmp_path / "train.jsonl", PAIRS)])
     assert rows == expected and stats.total() == len(PAIRS)
 
 
@@ -83,19 +79,19 @@ def test_files_as_they_are_published(name, columns, rows, options, tmp_path):
     else:
         separator = "," if name.endswith("csv") else "\t"
         frame.to_csv(tmp_path / name, sep=separator, header=columns is not None, index=False)
-    _, made = converted(tmp_path, "labelled", [tmp_path / name], **options)
+    _, made = converted("labelled", [tmp_path / name], **options)
     assert made == PAIRS[:7]
 
 
 def test_a_draw_depends_on_the_seed_and_not_on_other_premises_or_other_hard_negatives(tmp_path):
     pairs = [(f"Premise {i}.", f"It is {label} {j}.", label) for i in range(30) for label in LABELS for j in range(3)]
     source = snli(tmp_path / "train.jsonl", pairs)
-    drawn = {seed: converted(tmp_path, "triplets", [source], seed=seed)[1] for seed in (1, 2)}
+    drawn = {seed: converted("triplets", [source], seed=seed)[1] for seed in (1, 2)}
     assert drawn[1] != drawn[2]
     assert 0.15 < sum(row[2].endswith("0.") for row in drawn[1]) / len(drawn[1]) < 0.55
-    some = converted(tmp_path, "triplets", [snli(tmp_path / "some.jsonl", pairs[90:])], seed=1)[1]
+    some = converted("triplets", [snli(tmp_path / "some.jsonl", pairs[90:])], seed=1)[1]
     assert some == drawn[1][-len(some) :]
-    two = converted(tmp_path, "two_hard_negatives", [source], seed=1)[1]
+    two = converted("two_hard_negatives", [source], seed=1)[1]
     assert [row[:3] for row in two] == drawn[1]
 
 
@@ -104,7 +100,7 @@ def test_triplets_are_those_of_pandas(tmp_path):
     labels, texts = (*LABELS, "-"), ["A.", "B b.", " B  b.", "C?", "n/a", "", "—", "D\u2028d"]
     drawn = [(chance.choice(texts), chance.choice(texts), chance.choice(labels)) for _ in range(200)]
     files = [snli(tmp_path / "1.jsonl", drawn[:120]), snli(tmp_path / "2.jsonl", drawn[120:])]
-    stats, rows = converted(tmp_path, "triplets", files, seed=0)
+    stats, rows = converted("triplets", files, seed=0)
 
     kept = pd.DataFrame(drawn, columns=["anchor", "other", "label"])
     assert stats.total() == len(kept) and stats[nli.NO_GOLD_LABEL] == (kept.label == "-").sum()
@@ -120,3 +116,10 @@ def test_triplets_are_those_of_pandas(tmp_path):
     expected = kept[(kept.label == "entailment") & kept.anchor.isin(contradictions)]
     assert [row[:2] for row in rows] == list(zip(expected.anchor, expected.other, strict=True))
     assert all(negative in contradictions[anchor] for anchor, _, negative in rows)
+
+
+def test_the_command_writes_the_rows_and_their_names(command, tmp_path):
+    printed = command("prepare", "nli", "triplets", snli(tmp_path / "train.jsonl", PAIRS), tmp_path / "out.csv").out
+    assert printed.endswith(f"2 rows in {tmp_path}/out.csv\n")
+    _, rows = converted("triplets", [tmp_path / "train.jsonl"])
+    assert read_rows(tmp_path / "out.csv", ["anchor", "positive", "negative"]) == rows

@@ -131,12 +131,6 @@ def test_a_missing_file_is_an_error(file, encode, tmp_path):
         SentenceIndex.load(tmp_path, encode, {})
 
 
-def test_vectors_that_cannot_be_stored_are_errors(encode):
-    encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
-    with pytest.raises(UserError, match="not finite"):
-        SentenceIndex.build(encode, names(range(9)))
-
-
 def on_circle(sentences):
     """Map sentences onto the circle: the angle of a sentence is its length."""
     angles = torch.tensor([len(sentence) * 0.1 for sentence in sentences])
