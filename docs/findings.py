@@ -9,6 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +26,6 @@ from simcse_pl.lab.figures import encoder_plane, run_plane
 from simcse_pl.lab.published import ablation
 from simcse_pl.lab.runs import TrainingTrajectory
 from simcse_pl.lab.seed_groups import CONFIDENCE, margin, read_sweeps
-from simcse_pl.lab.sweep_figure import sweep_figure
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.runs import RESULTS_FILE
 
@@ -109,11 +109,6 @@ def heading(table: str) -> str:
     return f"Table {about.number}: {about.varied}" if about else table.replace("_", " ").capitalize()
 
 
-def anchor(title: str) -> str:
-    """Return the anchor of a heading."""
-    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-
-
 def papers_number(run: str, score: str) -> float:
     """Return the paper's number of a run; NaN if it has none."""
     table, *column, row = run.removeprefix("before/").split("/")
@@ -185,22 +180,19 @@ def shown(gains: pd.Series, claim: Mapping[str, Any]) -> str:
 
 
 def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
-    """Return a table for each group of claims."""
-    text, head = "", "| claim | where | paper | best checkpoint | p | verdict | last step | p | verdict | seeds |\n"
+    """Return a table of the claims, with their verdicts by both scores."""
+    text = "| claim | paper | best checkpoint | p | verdict | last step | p | verdict | seeds |\n"
+    text += "|:--|--:|--:|--:|:--|--:|--:|:--|--:|\n"
     for group in best.group.unique():
-        text += f"### {group.capitalize()}\n\n{head}|:--|:--|--:|--:|--:|:--|--:|--:|:--|--:|\n"
+        text += f"| **{group.capitalize()}** | | | | | | | | |\n"
         for place, row in best[best.group == group].iterrows():
             claim, score = row.claim, row.claim.get("score", "dev")
-            table = claim["better"].removeprefix("before/").split("/")[0]
-            title = heading(table)
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
             cells = [claim["claim"] + (f" ({score})" if score != "dev" else "")]
-            cells.append(f"[{title.partition(':')[0]}](#{anchor(title)})" if ablation(table) else title)
             cells.append(f"{paper:+.1f}" if math.isfinite(paper) else "–")
             for own in (row, last.loc[place]):
                 cells += [shown(own.gains, claim), f"{own.p:.3f}", own.verdict]
             text += f"| {' | '.join([*cells, str(len(row.gains))])} |\n"
-        text += "\n"
     return text
 
 
@@ -239,7 +231,10 @@ def undecided(best: pd.DataFrame, minutes: float) -> str:
 
 
 def full_size() -> str:
-    """Return a table of the GPU hours and the command of each table on the paper's data; rows with equal runs share them."""
+    """Return a table of the GPU hours and the option of each table on the paper's data.
+
+    Rows with equal runs share them.
+    """
     runs: dict[str, dict[tuple[str, str], int]] = {sweep: {} for sweep in PLAN["tables"]}
     for job in planned("paper"):
         runs[job.about["sweep"]["table"]][job.run] = expected_seconds("paper", job)
@@ -251,8 +246,8 @@ def full_size() -> str:
     return text
 
 
-def tables(records: Sequence[Mapping[str, Any]], figures: Path) -> str:
-    """Return the tables of the report as Markdown, and write their figures."""
+def tables(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the tables of the paper with these scores, as Markdown."""
     text = ""
     with TemporaryDirectory() as folder:
         for sweep in filter(ablation, PLAN["tables"]):
@@ -262,10 +257,8 @@ def tables(records: Sequence[Mapping[str, Any]], figures: Path) -> str:
                 job.mkdir(parents=True)
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
-                text += f"### {heading(sweep)}\n\n{sweep_table(group).markdown()}\n"
-                if figure := sweep_figure(group):
-                    figure.savefig(figures / f"findings_{sweep}.png", dpi=150)
-                    text += f"![Scores by {heading(sweep).partition(': ')[2]}](figures/findings_{sweep}.png)\n\n"
+                table = replace(sweep_table(group), notes=[]).markdown().partition("\n\n")[2]  # without its title
+                text += f"### {heading(sweep)}\n\n{table}\n"
     return text
 
 
@@ -373,7 +366,7 @@ def page(file: Path, figures: Path) -> str:
         "undecided": undecided(best, float(np.mean(seconds)) / 60),
         "full_size": full_size(),
         "spectrum": spectrum(frame[frame["at"] == LAST]),
-        "tables": tables(records, figures),
+        "tables": tables(records),
     }
     paths(frame, figures)
     encoders(frame, figures)

@@ -149,6 +149,10 @@ def test_the_seeds_that_are_needed_find_the_effect_in_four_of_five_trials(page):
     assert page.seeds_needed(effect=0.01, deviation=1.5, level=0.01) is None
 
 
+def test_the_page_is_what_its_records_give(page, tmp_path):
+    assert page.page(findings.RECORDS, tmp_path) == page.PAGE.read_text()
+
+
 def test_the_page_has_verdicts_tables_and_figures_of_the_records(page, tmp_path):
     spread, gain = (-0.004, 0.001, 0.003), {"0.1": 0.1, "fixed 0.1": 0.0, "0.0": 0.0, "0.2": 0.1}
     records = [
@@ -161,15 +165,17 @@ def test_the_page_has_verdicts_tables_and_figures_of_the_records(page, tmp_path)
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(own) + "\n" for own in records))
     page.main(str(tmp_path / "records.jsonl"), str(tmp_path / "page.md"))
     text = (tmp_path / "page.md").read_text()
-    line = "| Dropout of 0.1 makes better positives than none | [Table 3](#table-3-dropout) | +11.4 | +11.00 ± "
+    line = "| Dropout of 0.1 makes better positives than none | +11.4 | +11.00 ± "
     (found,) = [own for own in text.splitlines() if own.startswith(line)]
     assert found.count("reproduced") == 2 and "| +10.00 ± " in found and found.endswith("| 3 |")
     assert "Hard negatives help" not in text and "<!--" not in text  # one seed proves nothing
     assert "Versions: simcse_pl c0ffee." in text and "fewer than 8 seeds so far" in text
     assert "| Dropout of 0.1 is better than 0.2 | +" in text.partition("What is undecided")[2]
     assert {path.name for path in tmp_path.glob("figures/*.png")} == {
-        f"findings_{name}.png" for name in ("table_3_dropout", "table_7_hard_negative", "paths", "encoders")
+        "findings_paths.png",
+        "findings_encoders.png",
     }
+    assert "### Table 3: dropout\n\n| dropout " in text and "### Table 7: hard negatives" in text
 
 
 @pytest.mark.slow  # trains four times
@@ -193,5 +199,5 @@ def test_the_full_size_is_estimated_trained_and_continued_in_the_same_format(
     assert [point["step"] for point in records[0]["path"]] == [0, 1, 2]
     page.main(str(findings.WORK / "paper.jsonl"), "findings.md")
     text = (tmp_path / "findings.md").read_text()
-    assert "From random weights, training improves uniformity (uniformity) | Random weights | " in text
+    assert "From random weights, training improves uniformity (uniformity) | " in text
     assert "**From random weights**" in text
