@@ -123,6 +123,8 @@ def difference(frame: pd.DataFrame, claim: Mapping[str, Any]) -> pd.Series:
     """Return how much better the better run is, by seed."""
     score = claim.get("score", "dev")
     better, worse = (frame[frame.run == claim[side]].set_index("seed") for side in ("better", "worse"))
+    if better.index.has_duplicates or worse.index.has_duplicates:
+        raise SystemExit(f"error: {claim['better']} or {claim['worse']} has two records of a seed")
     if score == AT_EQUAL_UNIFORMITY:
         seeds = better.index.intersection(worse.index)
         gains = pd.Series([alignment_gain(better.path[seed], worse.path[seed]) for seed in seeds], dtype=float)
@@ -132,12 +134,15 @@ def difference(frame: pd.DataFrame, claim: Mapping[str, Any]) -> pd.Series:
 
 
 def alignment_gain(better: pd.DataFrame, worse: pd.DataFrame) -> float:
-    """Return how much lower the alignment is at the lowest uniformity that both runs reach, between two validations."""
+    """Return how much lower the alignment is at the lowest uniformity that both runs reach, between two validations.
+
+    NaN if one of them starts below it.
+    """
     uniformity = max(better.uniformity.min(), worse.uniformity.min())
     alignment = []
     for path in (better, worse):
         falling = path[path.uniformity < path.uniformity.cummin().shift(fill_value=math.inf)][::-1]
-        alignment.append(float(np.interp(uniformity, falling.uniformity, falling.alignment)))
+        alignment.append(float(np.interp(uniformity, falling.uniformity, falling.alignment, right=math.nan)))
     return alignment[1] - alignment[0]
 
 
@@ -152,25 +157,33 @@ def p_values(gains: pd.Series, equal: bool) -> tuple[float, float]:
     return (max(below, 1 - above), min(above, 1 - below)) if equal else (above, 1 - above)
 
 
-def holm(values: pd.Series) -> pd.Series:
-    """Return p-values adjusted for the number of tests (Holm 1979)."""
+def holm(values: pd.Series, tests: int) -> pd.Series:
+    """Return p-values adjusted for a number of tests, of which `values` are some (Holm 1979)."""
     ordered = values.sort_values()
-    return (ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1)
+    return (ordered * np.arange(tests, tests - len(ordered), -1)).cummax().clip(upper=1)
 
 
-def tested(frame: pd.DataFrame, at: str) -> pd.DataFrame:
-    """Return the claims that have two seeds or more, with their differences, p-values and verdicts."""
-    rows = []
+def tested(frame: pd.DataFrame, at: str, seeds: int) -> pd.DataFrame:
+    """Return the claims that have two seeds or more, with their differences, p-values and verdicts.
+
+    There is no verdict with fewer than `seeds`. `fell` is whether the better run of a claim is worse than its start.
+    """
+    rows, frame = [], frame[frame["at"] == at]
+    means = frame.groupby("run").dev.mean()
     for group, claim in ((group, claim) for group, own in PLAN["claims"].items() for claim in own):
-        gains = difference(frame[frame["at"] == at], claim)
+        gains = difference(frame, claim)
         if len(gains) > 1:
             holds, opposite = p_values(gains, claim.get("equal", False))
-            rows.append({"group": group, "claim": claim, "gains": gains, "holds": holds, "opposite": opposite})
-    found = pd.DataFrame(rows, columns=["group", "claim", "gains", "holds", "opposite"])
+            run = claim["better"].removeprefix("before/")
+            fell = "score" not in claim and means[run] < means[f"before/{run}"]
+            own = {"group": group, "claim": claim, "gains": gains, "fell": fell}
+            rows.append(own | {"holds": holds, "opposite": opposite})
+    found = pd.DataFrame(rows, columns=["group", "claim", "gains", "fell", "holds", "opposite"])
     sides = found[["holds", "opposite"]].astype(float)
-    found["p"] = holm(2 * sides.min(axis=1))  # the verdict may be either
+    found["p"] = holm(2 * sides.min(axis=1), sum(map(len, PLAN["claims"].values())))  # the verdict may be either
     found["verdict"] = np.where(sides.holds < sides.opposite, REPRODUCED, CONTRADICTED)
-    return found.assign(verdict=found.verdict.where(found.p < 1 - CONFIDENCE, UNDECIDED))
+    decided = (found.p < 1 - CONFIDENCE) & (found.gains.map(len) >= seeds)
+    return found.assign(verdict=found.verdict.where(decided, UNDECIDED))
 
 
 def shown(gains: pd.Series, claim: Mapping[str, Any]) -> str:
@@ -188,10 +201,10 @@ def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
         for place, row in best[best.group == group].iterrows():
             claim, score = row.claim, row.claim.get("score", "dev")
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
-            cells = [claim["claim"] + (f" ({score})" if score != "dev" else "")]
+            cells = [claim["claim"] + (f" ({score})" if score != "dev" else "") + (" †" if row.fell else "")]
             cells.append(f"{paper:+.1f}" if math.isfinite(paper) else "–")
             for own in (row, last.loc[place]):
-                cells += [shown(own.gains, claim), f"{own.p:.3f}", own.verdict]
+                cells += [shown(own.gains, claim), f"{own.p:.4f}", own.verdict]
             text += f"| {' | '.join([*cells, str(len(row.gains))])} |\n"
     return text
 
@@ -218,14 +231,12 @@ def undecided(best: pd.DataFrame, minutes: float) -> str:
 
     `minutes` is what a run takes.
     """
-    text = "| claim | difference ± deviation | seeds | hours here | hours of a GPU, size=paper |\n"
-    text += "|:--|--:|--:|--:|--:|\n"
+    text = "| claim | difference ± deviation | seeds | hours |\n|:--|--:|--:|--:|\n"
     for _, row in best[best.verdict == UNDECIDED].iterrows():
         mean, deviation = row.gains.mean(), row.gains.std()
         effect = abs(abs(mean) - PLAN["margin"]) if row.claim.get("equal") else abs(mean)
-        n = seeds_needed(effect, deviation, (1 - CONFIDENCE) / len(best))
-        here, paper = (2 * (n or math.inf) * each / 60 for each in (minutes, PLAN["sizes"]["paper"]["seconds"] / 60))
-        cost = f"{n} | {here:.1f} | {paper:.1f}" if n else f"> {MOST_SEEDS} | – | –"
+        n = seeds_needed(effect, deviation, (1 - CONFIDENCE) / sum(map(len, PLAN["claims"].values())))
+        cost = f"{n} | {2 * n * minutes / 60:.1f}" if n else f"> {MOST_SEEDS} | –"
         text += f"| {row.claim['claim']} | {mean:+.3g} ± {deviation:.2g} | {cost} |\n"
     return text
 
@@ -334,15 +345,15 @@ def regime(records: Sequence[Mapping[str, Any]]) -> str:
     return text
 
 
-def summary(best: pd.DataFrame, last: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> str:
+def summary(best: pd.DataFrame, last: pd.DataFrame, records: Sequence[Mapping[str, Any]], seeds: int) -> str:
     """Return how many claims have which verdict, and how the runs were made."""
-    size = records[0]["results"]["sweep"]["size"] or "paper"
-    lines, planned = [f"**{len(best)} claims.**"], len(PLAN["sizes"][size]["seeds"])
+    lines = [f"**{len(best)} claims.**"]
     for at, own in ((BEST, best), (LAST, last)):
         counts = own.verdict.value_counts()
         lines.append(f"At the {at}: {', '.join(f'{counts.get(name, 0)} {name}' for name in VERDICTS)}.")
-    fewer = int((best.gains.map(len) < planned).sum())
-    lines.append(f"{fewer} of them have fewer than {planned} seeds so far." if fewer else f"All have {planned} seeds.")
+    fewer = int((best.gains.map(len) < seeds).sum())
+    no_verdict = f"{fewer} of them have fewer than {seeds} seeds so far, and no verdict."
+    lines.append(no_verdict if fewer else f"All have {seeds} seeds.")
     runs = {(record["backbone"], record["config"]): record for record in records}.values()
     lines.append(f"{len(runs)} runs took {sum(run['seconds'] for run in runs) / 3600:.1f} hours.")
     for name in ("device", "precision", "versions"):
@@ -355,11 +366,12 @@ def page(file: Path, figures: Path) -> str:
     """Return the page of a file of records; write its figures to a folder."""
     records = read_records(file)
     frame = scores(records)
-    best, last = tested(frame, BEST), tested(frame, LAST)
+    seeds = len(PLAN["sizes"][records[0]["results"]["sweep"]["size"] or "paper"]["seeds"])
+    best, last = (tested(frame, at, seeds) for at in (BEST, LAST))
     figures.mkdir(parents=True, exist_ok=True)
     seconds = [record["seconds"] for record in records]
     parts = {
-        "summary": summary(best, last, records),
+        "summary": summary(best, last, records, seeds),
         "start": start(json.loads(PROTOCOL.with_name("findings_start.json").read_text(encoding="utf-8"))),
         "regime": regime(read_records(PROTOCOL)),
         "claims": claims(best, last),

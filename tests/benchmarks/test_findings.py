@@ -133,12 +133,22 @@ def test_equality_is_tested_against_the_margin(page, mean, verdict):
 
 def test_adjusted_p_values_reject_what_holms_procedure_rejects(page):
     values = pd.Series([0.04, 0.001, 0.012, 0.3, 0.012, 0.9], index=list("abcdef"))
-    adjusted = page.holm(values)
+    adjusted = page.holm(values, len(values))
     for level in np.linspace(0.003, 0.997, 143):
         rejected, left = set(), sorted(values.index, key=values.get)
         while left and values[left[0]] * len(left) <= level:  # from the smallest to the first that is not rejected
             rejected.add(left.pop(0))
         assert {*adjusted.index[adjusted <= level]} == rejected
+    smallest = values.sort_values()[:3]  # of claims of which others have no runs yet
+    assert page.holm(smallest, len(values)).equals(adjusted[smallest.index])
+
+
+@pytest.mark.parametrize("score", [0.4, 0.6])
+def test_a_claim_is_marked_if_its_better_run_is_worse_than_its_start(page, score):
+    records = [record(row, seed, score - 0.1 * (row == "0.0")) for row in ("0.1", "0.0") for seed in (0, 1)]
+    found = page.tested(page.scores(records), page.BEST, seeds=2)
+    (own,) = [row for row in found.itertuples() if row.claim["claim"].endswith("better positives than none")]
+    assert own.fell == (score < 0.5)
 
 
 def test_the_seeds_that_are_needed_find_the_effect_in_four_of_five_trials(page):
@@ -153,8 +163,15 @@ def test_the_page_is_what_its_records_give(page, tmp_path):
     assert page.page(findings.RECORDS, tmp_path) == page.PAGE.read_text()
 
 
-def test_the_page_has_verdicts_tables_and_figures_of_the_records(page, tmp_path):
-    spread, gain = (-0.004, 0.001, 0.003), {"0.1": 0.1, "fixed 0.1": 0.0, "0.0": 0.0, "0.2": 0.1}
+def test_two_records_of_a_seed_are_an_error(page):
+    records = [record(row, seed, 0.7) for row, seed in (("0.1", 0), ("0.1", 0), ("0.0", 0))]
+    with pytest.raises(SystemExit, match="table_3_dropout/0.1 or .* has two records of a seed"):
+        page.tested(page.scores(records), page.BEST, seeds=2)
+
+
+def test_the_page_has_verdicts_tables_and_figures_of_the_records(page, tmp_path, monkeypatch):
+    monkeypatch.setitem(findings.PLAN["sizes"]["mini"], "seeds", [0, 1, 2])
+    spread, gain = (-0.0004, 0.0001, 0.0003), {"0.1": 0.1, "fixed 0.1": 0.0, "0.0": 0.0, "0.2": 0.1}
     records = [
         record(row, seed, 0.7 + own + noise * (row in ("0.1", "0.0")), best=0.01 if row == "0.1" else 0.0)
         for row, own in gain.items()
@@ -169,7 +186,7 @@ def test_the_page_has_verdicts_tables_and_figures_of_the_records(page, tmp_path)
     (found,) = [own for own in text.splitlines() if own.startswith(line)]
     assert found.count("reproduced") == 2 and "| +10.00 ± " in found and found.endswith("| 3 |")
     assert "Hard negatives help" not in text and "<!--" not in text  # one seed proves nothing
-    assert "Versions: simcse_pl c0ffee." in text and "fewer than 8 seeds so far" in text
+    assert "Versions: simcse_pl c0ffee." in text and "fewer than 3 seeds so far" in text
     assert "| Dropout of 0.1 is better than 0.2 | +" in text.partition("What is undecided")[2]
     assert {path.name for path in tmp_path.glob("figures/*.png")} == {
         "findings_paths.png",
