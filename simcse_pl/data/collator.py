@@ -145,8 +145,6 @@ class TrainingRows(RowKind):
 
     def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views; arguments as in `batch`."""
-        from simcse_pl.data.documents import next_sentences  # what most runs do not need
-
         places = self._places(keys, held_out)
         tokens, templates = self._in_batch(keys, places), self.collate.templates or Templates(self.collate.tokenizer)
         limits = templates.special, self.collate.tokenizer.model_max_length, self.collate.tokenizer.mask_token_id
@@ -157,7 +155,7 @@ class TrainingRows(RowKind):
                 seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
                 if number and not view.shared_random:
                     seed += f"-{number}"
-                following = next_sentences(self.cache, place, view.num_following)
+                following = self._following(place, view.num_following)
                 inputs.append(ViewInput(self.cache[place][0], following, random.Random(seed), row[0], *limits))
             sentences: Sequence[Any] = view(inputs)
             made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
@@ -182,6 +180,13 @@ class TrainingRows(RowKind):
             positives, seed = int(self.cache.label(place)), f"{self.seed}-{epoch}-{place}-drawn"
             rows[number] = tuple([row[i] for i in draw_candidates(len(row), positives, self.drawn, seed)])
         return rows
+
+    def _following(self, place: int, count: int) -> tuple[str, ...]:
+        if not count:
+            return ()
+        from simcse_pl.data.documents import next_sentences  # what most runs do not need
+
+        return next_sentences(self.cache, place, count)
 
     def _places(self, keys: Sequence[RowKey], held_out: bool) -> list[int]:
         chosen = self.held_out if held_out else self.chosen

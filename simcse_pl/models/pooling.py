@@ -155,10 +155,10 @@ def find_pooling(
     """Return a new pooling by its name.
 
     Args:
-        name: one of `CHOICES`, where each number of a layer can be another one; or a function or a module (see
-            `CustomPooling`). `latent_attention_64` has 64 latents in place of 512, `mask_2` is the second mask token,
-            and `ditto_1_10` counts layers and heads from 1. `cls+mean` concatenates poolings. What a dotted name stands
-            for is imported; a class gets the backbone's config.
+        name: one of `CHOICES`, whose numbers are examples; or a function or a module (see `CustomPooling`).
+            `latent_attention_64` has 64 latents in place of 512, `mask_2` is the second mask token, and `ditto_1_10`
+            counts layers and heads from 1. `cls+mean` concatenates poolings. A dotted name is imported; if it is that
+            of a class, the class gets the backbone's config.
         config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
 

@@ -11,7 +11,10 @@ from simcse_pl.utils.errors import UserError
 
 
 def pad_to_multiples(encoder: SentenceEncoder) -> None:
-    """Pad batches to multiples of 8 tokens, if the longest input is one: fewer shapes, which matrix units prefer."""
+    """Pad batches to multiples of 8 tokens, unless the longest input is none.
+
+    There are fewer shapes then, and matrix units of GPUs prefer them.
+    """
     if (longest_input(encoder.backbone) or 0) % 8 == 0:
         encoder.templates.multiple_of = 8
 

@@ -48,7 +48,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         timeout: how long a rank waits for the others until the run ends.
     """
 
-    shards_weights = True  # the core asks for it, which imports no file of speed/
+    shards_weights = True  # for the core, which imports no file of speed/
 
     def __init__(self, timeout: timedelta = timedelta(minutes=30)) -> None:
         super().__init__(save_distributed_checkpoint=False, timeout=timeout)

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", nargs="+", default=[], metavar="FOLDER", help=text)
     parser.add_argument("--license", help="license to write on the model card, such as apache-2.0")
     parser.add_argument("--language", help="language to write on the model card, such as en")
-    parser.add_argument("--push-to-hub", metavar="NAME", help="upload the folder to the repository NAME or OWNER/NAME")
+    parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="repository on the hub to upload the folder to")
     parser.add_argument("--private", action="store_true", help="create the repository as private")
 
 

