@@ -205,8 +205,18 @@ def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
             cells.append(f"{paper:+.1f}" if math.isfinite(paper) else "–")
             for own in (row, last.loc[place]):
                 cells += [shown(own.gains, claim), f"{own.p:.4f}", own.verdict]
-            text += f"| {' | '.join([*cells, str(len(row.gains))])} |\n"
+            text += f"| {' | '.join([*cells, seeds(row)])} |\n"
     return text
+
+
+def seeds(row: pd.Series) -> str:
+    """Return how many seeds a claim has, and how many would decide it."""
+    if row.verdict != UNDECIDED:
+        return str(len(row.gains))
+    mean, deviation = row.gains.mean(), row.gains.std()
+    effect = abs(abs(mean) - PLAN["margin"]) if row.claim.get("equal") else abs(mean)
+    level = (1 - CONFIDENCE) / sum(map(len, PLAN["claims"].values()))
+    return f"{len(row.gains)} of {seeds_needed(effect, deviation, level) or f'> {MOST_SEEDS}'}"
 
 
 def seeds_needed(effect: float, deviation: float, level: float) -> int | None:
@@ -224,21 +234,6 @@ def seeds_needed(effect: float, deviation: float, level: float) -> int | None:
     power = nct.sf(t.ppf(1 - level / 2, n - 1), n - 1, np.sqrt(n) * effect / deviation)
     enough = n[power >= POWER]
     return int(enough[0]) if len(enough) else None
-
-
-def undecided(best: pd.DataFrame, minutes: float) -> str:
-    """Return a table of the undecided claims, and of the seeds and minutes that would decide them.
-
-    `minutes` is what a run takes.
-    """
-    text = "| claim | difference ± deviation | seeds | hours |\n|:--|--:|--:|--:|\n"
-    for _, row in best[best.verdict == UNDECIDED].iterrows():
-        mean, deviation = row.gains.mean(), row.gains.std()
-        effect = abs(abs(mean) - PLAN["margin"]) if row.claim.get("equal") else abs(mean)
-        n = seeds_needed(effect, deviation, (1 - CONFIDENCE) / sum(map(len, PLAN["claims"].values())))
-        cost = f"{n} | {2 * n * minutes / 60:.1f}" if n else f"> {MOST_SEEDS} | –"
-        text += f"| {row.claim['claim']} | {mean:+.3g} ± {deviation:.2g} | {cost} |\n"
-    return text
 
 
 def full_size() -> str:
@@ -369,13 +364,11 @@ def page(file: Path, figures: Path) -> str:
     seeds = len(PLAN["sizes"][records[0]["results"]["sweep"]["size"] or "paper"]["seeds"])
     best, last = (tested(frame, at, seeds) for at in (BEST, LAST))
     figures.mkdir(parents=True, exist_ok=True)
-    seconds = [record["seconds"] for record in records]
     parts = {
         "summary": summary(best, last, records, seeds),
         "start": start(json.loads(PROTOCOL.with_name("findings_start.json").read_text(encoding="utf-8"))),
         "regime": regime(read_records(PROTOCOL)),
         "claims": claims(best, last),
-        "undecided": undecided(best, float(np.mean(seconds)) / 60),
         "full_size": full_size(),
         "spectrum": spectrum(frame[frame["at"] == LAST]),
         "tables": tables(records),
