@@ -85,29 +85,22 @@ def published(score: PublishedScore, name_source: bool) -> str:
 
 
 def methods_table() -> str:
-    """Return the table of all pages of methods."""
-    lines = [["method", "paper", "`method=`", "published", "here"], ["---"] * 5]
+    """Return the table of all pages of methods: paper, config, record of the official code, and scores."""
+    lines = [["method", "paper", "`method=`", "code", "published", "here"], ["---"] * 6]
     for page in sorted(PAGES.glob("*.md")):
         name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
         link, paper = f"[{title}](methods/{name}.md)", f"{PAPERS[name]['authors']} {PAPERS[name]['year']}"
         here = difference(measured().get(name, {}).get("difference", ""))
-        lines.append([link, paper, f"`{name}`", averages_of(name), here])
+        equal = "equal" if (ROOT / f"tests/fidelity/records/{name}.safetensors").exists() else "–"
+        lines.append([link, paper, f"`{name}`", equal, averages_of(name), here])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def methods_of_readme() -> str:
-    """Return the table of the README: paper, config, example in Lightning, record of the official code, and scores."""
-    lines = [("Method", "Paper", "`method=`", "Plain Lightning", "Official code", "BERT/RoBERTa"), ["---"] * 6]
-    for page in sorted(PAGES.glob("*.md")):
-        name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-        paper, example = PAPERS[name], {"sup_simcse": "supervised_simcse"}.get(name, name)
-        source = f"{paper['authors']} {paper['year']}"
-        source = f"[{source}](https://arxiv.org/abs/{paper['arxiv']})" if paper["arxiv"] else source
-        file = f"examples/lightning/{example}.py"
-        lightning = f"[example]({file})" if (ROOT / file).exists() else ""
-        equal = "equal" if (ROOT / f"tests/fidelity/records/{name}.safetensors").exists() else "–"
-        lines.append((f"[{title}](docs/methods/{name}.md)", source, f"`{name}`", lightning, equal, averages_of(name)))
-    return "".join(f"|{'|'.join(line)}|\n" for line in lines)
+    """Return the links of the README to all pages of methods."""
+    titles = {page.stem: page.read_text(encoding="utf-8").partition("\n")[0][2:] for page in sorted(PAGES.glob("*.md"))}
+    links = ", ".join(f"[{title}](docs/methods/{name}.md)" for name, title in titles.items())
+    return f"{links}.\n"
 
 
 def difference(text: str) -> str:

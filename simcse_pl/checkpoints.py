@@ -1,6 +1,7 @@
 """Checkpoints: the best, atomic writes, and from which one an interrupted run resumes."""
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from simcse_pl.utils.distributed import of_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.processes import is_first_process
-from simcse_pl.utils.tensors import read_torch_file
+from simcse_pl.utils.tensors import hash_tensors, read_torch_file
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ _NOT_DECIDING = {
     *("name", "train", "validation", "test"),
     *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
+_NAME_OF_SET = re.compile(r"^data\.sets\.[^.]+\.")
+_HASHED = 1000  # values of each weight of a base model: another model differs in most weights
 _NEW = ("segmenter", "the content", "module.half_weights")  # what checkpoints of version 0.3.0 do not have
 
 
@@ -103,7 +106,9 @@ class RunMetadata(Callback):
         self.before: dict[str, float] = {}
         options = pd.json_normalize({name: (config or {}).get(name) for name in _DECIDING}).iloc[0]
         self.trained_with = {
-            name: str(value) for name, value in options.items() if _NOT_DECIDING.isdisjoint(str(name).split("."))
+            name: str(value)
+            for name, value in options.items()
+            if _NOT_DECIDING.isdisjoint(_NAME_OF_SET.sub("", str(name)).split("."))
         }
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -117,6 +122,13 @@ class RunMetadata(Callback):
         for name, part in pl_module.named_modules():
             if hasattr(part, "content"):  # a FrozenEncoder
                 self.trained_with[f"the content of {name}"] = str(part.content)
+        if encoder := getattr(pl_module, "encoder", None):
+            words = sorted(encoder.tokenizer.get_vocab().items())
+            self.trained_with["the content of the tokenizer"] = hash_tensors({}, words)
+            if not pl_module.strict_loading:  # checkpoints lack the base model of an adapter
+                weights = (one for one in encoder.backbone.named_parameters() if not one[1].requires_grad)
+                base = {name: weight.flatten()[:_HASHED] for name, weight in weights}
+                self.trained_with["the content of the base model"] = hash_tensors(base)
         of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in ("max_steps", "precision")}
         ranks = of_ranks(self.trained_with | of_trainer)
         for number, of_rank in enumerate(ranks[1:], 1):

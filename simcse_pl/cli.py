@@ -115,7 +115,7 @@ def main(command: str = "train") -> None:
     sys.argv[1:] = ["--config-name", command, *flags, *options]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
     try:
-        _check_flags(command, flags)
+        _check_words(command, options, flags)
         if printed := _printed_config(command, options, flags):
             print(printed)
             return
@@ -150,8 +150,11 @@ def _options_and_flags(command: str, words: Sequence[str]) -> tuple[list[str], l
     return list(map(_for_hydra, options)), flags
 
 
-def _check_flags(command: str, flags: Sequence[str]) -> None:
-    """Raise UserError for a flag that Hydra does not have, such as `--lr` for the option optimizer.lr."""
+def _check_words(command: str, options: Sequence[str], flags: Sequence[str]) -> None:
+    """Raise UserError for a second encoder, and for a flag that Hydra does not have, such as `--lr`."""
+    if len(encoders := [option for option in options if option.startswith("encoder=")]) > 1:
+        names = ",".join(option.removeprefix("encoder=") for option in encoders)
+        raise UserError(f"{command} measures one encoder: write -m encoder={names}")
     for flag, value in pairwise([*flags, "VALUE"]):
         if flag.startswith("--") and flag not in _FLAGS:
             known = [entry.name for entry in find_command("options").search(flag, command=command)]

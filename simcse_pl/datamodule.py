@@ -194,19 +194,19 @@ class SentenceDataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[dict[str, Any]]:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
-        workers = self.num_workers, self._on_gpu
+        options = loader_options(self.num_workers, self._on_gpu)
         if not self._streamed:
             make = {name: rows.batch for name, rows in self.rows.items()}
             if self._groups and self.trainer is not None:  # machines may round differently
                 self._groups = self.trainer.strategy.broadcast(self._groups)
-            return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **loader_options(*workers))
+            return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **options)
         from simcse_pl.data.streaming import StreamedBatches  # what most runs do not need
 
         if self.trainer is not None and self.trainer.max_steps == -1:
             self.batches_of_epoch()  # an error
         (rows,) = self.rows.values()
         batches = StreamedBatches(rows, self._streamed.batch_size, world_size(), rank(), self._start[1])
-        return DataLoader(batches, **loader_options(*workers))
+        return DataLoader(batches, **options)
 
     def batches_of_epoch(self) -> int:
         """Return the number of batches of an epoch; raise UserError if the rows are streamed."""
@@ -223,19 +223,18 @@ class SentenceDataModule(LightningDataModule):
         batches = {}
         for name, rows in self.rows.items():
             with prefixed_by_dataset(name):
-                size, groups = (len(rows.chosen), self.sets[name].batch_size), self._groups.get(name)
-                batches[name] = ContrastiveBatches(*size, world_size(), rank(), rows.seed, groups)
+                size, groups = self.sets[name].batch_size, self._groups.get(name)
+                batches[name] = ContrastiveBatches(len(rows.chosen), size, world_size(), rank(), rows.seed, groups)
         return MixedBatchSampler(batches, self.sampling, self.seed, self._start)
 
     def held_out_batches(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield batches of the held-out rows of a training set, [batch, views, tokens], always the same.
 
-        Each rank gets its part of a batch. A last batch with fewer rows than ranks is left out.
+        Each rank gets its part of a batch.
         """
-        rows, size, ranks = self.rows[name], self.sets[name].batch_size, world_size()
-        count = len(rows.held_out)
-        whole = count - (rest if (rest := count % size) < ranks else 0)
-        for places, counts in ContrastiveBatches(whole, size, ranks, rank(), self.seed).draw(0):
+        rows, size = self.rows[name], self.sets[name].batch_size
+        batches = ContrastiveBatches(len(rows.held_out), size, world_size(), rank(), self.seed)
+        for places, counts in batches.draw(0):
             yield rows.batch([(0, place) for place in places], held_out=True) | {"counts": counts}
 
     def state_dict(self) -> dict[str, int]:

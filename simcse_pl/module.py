@@ -260,7 +260,7 @@ class SimCSEModule(EncoderModule):
             loss = loss + term.weight * value
         return loss
 
-    def embedded_loss(
+    def batch_and_loss(
         self, rows: Mapping[str, Any], progress: float | Tensor, **further: Any
     ) -> tuple[EmbeddedBatch, Tensor]:
         """Return a batch and its loss. The batch then enters the queue. The arguments are those of `batch_of`."""
@@ -278,7 +278,7 @@ class SimCSEModule(EncoderModule):
         if self.captured and (step := self.captured.step(rows, progress, drawn)):
             self._finish(step)
             return step.loss
-        batch, loss = self.embedded_loss(rows, progress, drawn=drawn)
+        batch, loss = self.batch_and_loss(rows, progress, drawn=drawn)
         # DDP waits for a gradient of every parameter, and this batch may not use the loss of another data set.
         if self.not_in_every_loss and not self.sharded:
             loss = sum((0 * parameter.sum() for parameter in self.not_in_every_loss), start=loss)
@@ -336,13 +336,12 @@ class SimCSEModule(EncoderModule):
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
         """Compute and make a step, unless a CUDA graph has made it."""
-        if self.captured and optimizer_closure:
+        if self.captured:
             loss = optimizer_closure()
             if self.step and self.step.norm is not None:  # the norm of an eager step is not known yet
                 return
-            with self.captured.tensor_rates() if self.captured else nullcontext():
-                super().optimizer_step(epoch, batch_idx, optimizer, partial(torch.as_tensor, loss))
-        else:
+            optimizer_closure = partial(torch.as_tensor, loss)
+        with self.captured.tensor_rates() if self.captured else nullcontext():
             super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
 
     def check_last_step(self, *_: Any) -> None:
@@ -417,8 +416,8 @@ class SimCSEModule(EncoderModule):
         The random state is the same at each call, so that the same tokens are masked.
         """
         total, rows = torch.zeros(2, device=self.device)
-        cpu = self.device.type == "cpu"
-        forked = torch.random.fork_rng([] if cpu else [self.device], device_type="cuda" if cpu else self.device.type)
+        devices = [] if self.device.type == "cpu" else [self.device]
+        forked = torch.random.fork_rng(devices, device_type=self.device.type)
         with forked, self.trainer.precision_plugin.val_step_context():
             torch.manual_seed(rank())
             for batch in map(self.trainer.strategy.batch_to_device, map(dict, batches)):

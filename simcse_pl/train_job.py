@@ -26,7 +26,7 @@ from simcse_pl.loggers import closing_run
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
-from simcse_pl.results import TrainingRun
+from simcse_pl.results import TEST, TrainingRun
 from simcse_pl.run_table import run_places, run_table
 from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished_job
 from simcse_pl.trainer import sharding
@@ -38,7 +38,6 @@ from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
-    from simcse_pl.evaluation.results import SuiteResults
     from simcse_pl.evaluation.suite import Suite
     from simcse_pl.lab.optuna_search import OptunaTrial
 
@@ -205,7 +204,10 @@ def read_test_tasks(config: DictConfig) -> "Suite | None":
 def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule, config: DictConfig) -> TrainingRun:
     """Measure the saved encoder on the tasks, write what made it beside it, and print, log and return all results."""
     loggers = module.trainer.loggers if math.isfinite(run.best_score) else []
-    measured = measure(module, suite, with_stsb=any(hasattr(logger, "place") for logger in loggers))
+    evaluators: Any = module.trainer.datamodule.evaluators  # type: ignore[attr-defined]
+    stsb = (evaluator.stsb.get(TEST) for evaluator in evaluators.values() if hasattr(evaluator, "stsb"))
+    shown = next(filter(None, stsb), None) if any(hasattr(logger, "place") for logger in loggers) else None
+    measured = measure_tasks(module.encoder, suite, shown) if suite or shown else None
     tables = []
     if suite and measured:
         run = run.model_copy(update=task_scores(measured, suite))
@@ -237,11 +239,3 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
     show(run_places(folder, time.monotonic() - started, dashboards))
     if run.failed:
         raise UserError("; ".join(map(": ".join, run.failed.items())))
-
-
-def measure(module: SimCSEModule, suite: "Suite | None", with_stsb: bool) -> "SuiteResults | None":
-    """Return the results of the trained encoder on the suite, `with_stsb` also on STS-B's test set, for dashboards."""
-    data: Any = module.trainer.datamodule  # type: ignore[attr-defined]
-    stsb = (evaluator.stsb.get("test") for evaluator in data.evaluators.values() if hasattr(evaluator, "stsb"))
-    shown = next(filter(None, stsb), None) if with_stsb else None
-    return measure_tasks(module.encoder, suite, shown) if suite or shown else None

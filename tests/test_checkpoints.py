@@ -7,16 +7,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas
+import peft
 import pytest
 import torch
 from omegaconf import OmegaConf
 
 from simcse_pl.checkpoints import RunMetadata, Start, find_start, locked, prepare_folder
+from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.distillation import EmbeddingDistillation
+from simcse_pl.models.adapters import add_adapter
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.module import SimCSEModule
 from simcse_pl.runs import WANDB_FILE
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, environment, tiny
+from tests.conftest import SENTENCES, adamw, environment, tiny
 from tests.helpers import assert_same_run, composed, everything_of
 from tests.offline_wandb import offline_runs
 
@@ -127,6 +131,26 @@ def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message
     written = record().state_dict()
     with pytest.raises(UserError, match=f"^resume: {message}") if message else contextlib.nullcontext():
         record(option).load_state_dict(written)
+
+
+def test_a_resumed_run_has_the_same_tokenizer_and_base_of_an_adapter(make_model):
+    def record(folder, adapter, words=None):
+        encoder, record = SentenceEncoder.from_pretrained(folder, "cls"), RunMetadata()
+        encoder.tokenizer.get_vocab = lambda: words or {"dog": 0}
+        if adapter:
+            add_adapter(encoder.backbone, peft.LoraConfig(r=2, target_modules=["query"]))
+        record.setup(SimpleNamespace(), SimCSEModule(encoder, ContrastiveLoss(), adamw()), "fit")
+        return record
+
+    folder, other = make_model("bert"), make_model("bert", initializer_range=0.3)
+    written = record(folder, adapter=True).state_dict()
+    record(folder, adapter=True).load_state_dict(written)  # another draw of the adapter
+    with pytest.raises(UserError, match="resume: the content of the base model is .*, and was "):
+        record(other, adapter=True).load_state_dict(written)
+    written = record(folder, adapter=False).state_dict()
+    record(other, adapter=False).load_state_dict(written)  # checkpoints have its weights
+    with pytest.raises(UserError, match="resume: the content of the tokenizer is "):
+        record(folder, adapter=False, words={"cat": 0}).load_state_dict(written)
 
 
 def test_a_resumed_run_has_the_same_teacher(teacher, tmp_path):

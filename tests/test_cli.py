@@ -13,6 +13,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -149,11 +150,11 @@ def test_a_list_may_have_spaces_and_an_encoder_needs_no_name(command, line, opti
 
 def test_a_flag_that_hydra_lacks_names_the_option():
     hydra_flags = [name for action in get_args_parser()._actions for name in action.option_strings]
-    entry_point._check_flags("train", [*hydra_flags, "--help-all", "--config-dir", "--mine"[1:]])
+    entry_point._check_words("train", [], [*hydra_flags, "--help-all", "--config-dir", "--mine"[1:]])
     assert {*hydra_flags, "--help-all"} == {*entry_point._FLAGS}
     for given, meant in {"--lr 3e-5": "optimizer.lr=3e-5", "--seed": "seed=VALUE", "--zzzz -m": "NAME=VALUE"}.items():
         with pytest.raises(UserError, match=f"^{given.split()[0]}: options have no dashes: write {meant} "):
-            entry_point._check_flags("train", given.split())
+            entry_point._check_words("train", [], given.split())
 
 
 def test_null_deselects_a_group():
@@ -241,7 +242,7 @@ def test_python_trains_in_a_thread_and_leaves_the_process_as_it_was(sentences, p
 
 
 def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():
-    file = cached_rows([("Yes \u2028\n", "nein", 0.5), ["a", "b", 1]])
+    file = cached_rows([("Yes \u2028\n", "nein", np.float32(0.5)), ["a", "b", np.int64(1)]])
     assert [*iterate_rows(file, score_column=2)] == [(("Yes", "nein"), 0.5), (("a", "b"), 1.0)]
     for rows in ("sentences.txt", pd.DataFrame({"a": ["Yes"], "b": ["nein"]})):
         with pytest.raises(UserError, match="rows: give a list"):
@@ -288,9 +289,11 @@ def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path,
     assert not (tmp_path / "run" / "results.json").exists()
 
 
-def test_an_evaluation_needs_an_encoder(command):
+def test_an_evaluation_needs_one_encoder(command):
     line = "error: encoder is missing: add encoder=VALUE (simcse options encoder explains it)\n"
     assert command("evaluate", "tasks=[]", status=2).err == line
+    several = "error: evaluate measures one encoder: write -m encoder=runs/a,runs/b\n"
+    assert command("evaluate", "runs/a", "runs/b", status=2).err == several  # a pattern of the shell
 
 
 def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(command):

@@ -187,7 +187,7 @@ def test_every_variant_of_the_encoder_stays_on_the_device(variant, make_model):
     views = ViewCollator(first.tokenizer, 16, first.templates)([(text, text[::-1]) for text in SENTENCES[:5]])
 
     def step(batch):
-        _, loss = module.embedded_loss(batch, 1.0)
+        _, loss = module.batch_and_loss(batch, 1.0)
         loss.backward()
         return loss.detach()
 

@@ -122,7 +122,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
 
         first, *more = [*filter(None, map(str.strip, head)), ""]
         whole = first.startswith("[") and not (any(more) and first.endswith("]"))  # or an array per line
-        return OpenedTable(str(path), *rows_of_json(path, lines, whole))
+        return OpenedTable(str(path), *rows_of_json(path, lines, whole, layout.header))
     if kind == "text":
         records: Records = ((f"line {number}", [line]) for number, line in enumerate(lines, 1) if line.strip())
         return OpenedTable(str(path), records, 1, layout=TEXT)

@@ -38,15 +38,21 @@ def rows_of_table(path: Path, lines: Iterable[str], separator: str, quoted: bool
     else:
         records = ((f"line {i}", line.split(separator)) for i, line in enumerate(lines, 1) if line.strip())
     head = list(itertools.islice(records, _INSPECTED))
-    names = None
-    if head and (is_header(head[0][1], [cells for _, cells in head[1:]]) if header is None else header):
-        names = [name.strip() for name in head.pop(0)[1]]
+    names, with_names = _header(head, header)
     width = len(names or (head[0][1] if head else ()))
-    with_names = "without column names" if names is None else f"with the column names {', '.join(names)}"
     quotes = " and quoted" if quoted and separator == "\t" else ""
     separated = f" separated by {_SEPARATORS.get(separator, separator)}{quotes}"
     shape = f"{width} columns{separated}" if width > 1 else "1 column"
     return itertools.chain(head, records), width, names, f"{shape}, {with_names}"
+
+
+def _header(head: list[tuple[str, Any]], given: bool | None) -> tuple[list[str] | None, str]:
+    """Remove the header, if there is one, from the first rows; return the columns' names, also in words."""
+    rows = [["" if cell is None else str(cell).strip() for cell in cells] for _, cells in head]
+    if rows and (is_header(rows[0], rows[1:]) if given is None else given):
+        del head[0]
+        return rows[0], f"with the column names {', '.join(rows[0])}"
+    return None, "without column names"
 
 
 def _csv_records(path: Path, lines: Iterable[str], separator: str) -> Iterator[tuple[str, list[str]]]:
@@ -98,12 +104,16 @@ def _is_usual_name(cell: str) -> bool:
     return usual or _CJK_NAME.fullmatch(cell) is not None
 
 
-def rows_of_json(path: Path, lines: Iterator[str], whole: bool) -> Opened:
+def rows_of_json(path: Path, lines: Iterator[str], whole: bool, header: bool | None) -> Opened:
     """Return the rows of an array, or one per line: arrays, or objects, whose first 1,000 have the columns' names."""
     objects = _values(path, lines, whole)
     head = list(itertools.islice(objects, _INSPECTED))
     keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
     width = len(keys or next((values for _, values in head if isinstance(values, list)), []))
+    names, about = keys or None, f"JSON objects with the keys {', '.join(keys)}"
+    if not keys and all(isinstance(values, list) for _, values in head):
+        names, with_names = _header(head, header)
+        about = f"JSON arrays, {with_names}"
 
     def cells(values: Any) -> list[Any] | str:
         if isinstance(values, list) and not keys:
@@ -113,7 +123,7 @@ def rows_of_json(path: Path, lines: Iterator[str], whole: bool) -> Opened:
         return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
 
     rows = ((place, cells(values)) for place, values in itertools.chain(head, objects))
-    return rows, width, keys or None, f"JSON objects with the keys {', '.join(keys)}" if keys else "JSON arrays"
+    return rows, width, names, about
 
 
 def _values(path: Path, lines: Iterator[str], whole: bool) -> Iterator[tuple[str, Any]]:

@@ -27,8 +27,8 @@ class MomentumQueue(nn.Module):
     Args:
         size: number of embeddings kept. ESimCSE uses 2.5 times the batch size.
         momentum: the share of the copy that stays. ESimCSE uses 0.995.
-        pretrained: whether the copy starts with the encoder's weights; if not, they are random, as in ESimCSE's
-            released code.
+        pretrained: whether the copy starts with the encoder's weights; if not, those that are trained are random, as in
+            ESimCSE's released code.
     """
 
     encoder: SentenceEncoder
@@ -45,8 +45,8 @@ class MomentumQueue(nn.Module):
         """Copy the encoder without its head, and start with an empty queue.
 
         Raises:
-            UserError: `template_bias` applies in training mode only, which the copy never enters; or the head is
-                `transform`, which `encoder.project` does not apply.
+            UserError: `template_bias` applies in training mode only, which the copy never enters; the head is
+                `transform`, which `encoder.project` does not apply; or `pretrained` is false with an adapter.
         """
         if encoder.template_bias.endswith("train_only") or encoder.head == "transform":
             option = "head=transform" if encoder.head == "transform" else f"template_bias={encoder.template_bias}"
@@ -54,9 +54,12 @@ class MomentumQueue(nn.Module):
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
         if not self.pretrained:
-            drawn = draw_model(encoder.backbone.config)
-            for name, weight in self.encoder.backbone.named_parameters():
-                weight.data.copy_(drawn.get_parameter(name))
+            drawn = dict(draw_model(encoder.backbone.config).named_parameters())
+            for name, weight in encoder.backbone.named_parameters():
+                if weight.requires_grad:  # frozen weights stay equal in both
+                    if name not in drawn:
+                        raise UserError("pretrained=false draws a model, not an adapter: leave it out")
+                    self.encoder.backbone.get_parameter(name).data.copy_(drawn[name])
         self.register_buffer("rows", torch.zeros(self.size, encoder.embedding_dim))
         self.train(encoder.training)
 
@@ -82,7 +85,7 @@ class MomentumQueue(nn.Module):
         trained = dict(encoder.named_parameters())
         for name, averaged in self.encoder.named_parameters():
             new = trained[name]
-            if new.requires_grad:  # frozen weights are equal in both
+            if new.requires_grad:
                 averaged.lerp_(new.to(averaged.dtype), 1 - self.momentum)
         first_views = {name: x[:, 0] for name, x in batch.items()}
         anchors = encoder.project(apply_in_chunks(self.encoder.forward, first_views, chunk_size), split).float()

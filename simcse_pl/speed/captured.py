@@ -156,7 +156,7 @@ class CapturedSteps:
     ) -> tuple[EmbeddedBatch, Tensor, Tensor]:
         """Train on rows of fixed memory, and return the batch, its loss and the norm of the gradient."""
         trainer = self.module.trainer
-        batch, loss = self.module.embedded_loss(rows, self._scalars[0], drawn=drawn)
+        batch, loss = self.module.batch_and_loss(rows, self._scalars[0], drawn=drawn)
         with torch.autocast(self.module.device.type, enabled=False):
             loss.backward()  # type: ignore[no-untyped-call]
             norm = self.module.clip(optimizer, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)

@@ -63,7 +63,7 @@ def cached(kind: str, key: Any, last: str, write: Callable[[Path], None]) -> Pat
 def cached_rows(rows: Iterable[str | Sequence[Any]]) -> Path:
     """Return a file of sentences, or of rows of cells, in the user's cache; its columns are named by position."""
     objects = (dict(enumerate([row] if isinstance(row, str) else row)) for row in rows)
-    text, name = "".join(json.dumps(row) + "\n" for row in objects), "rows.jsonl"
+    text, name = "".join(json.dumps(row, default=lambda cell: cell.item()) + "\n" for row in objects), "rows.jsonl"
     return cached("rows", text, name, lambda new: write_text(new / name, text)) / name
 
 

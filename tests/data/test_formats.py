@@ -63,6 +63,7 @@ READ = {
     "a JSON array per line": ("a.jsonl", b"\n" + "\n".join(json.dumps(row) for row in ZH).encode(), ZH),
     "a JSON array of arrays": ("a.json", json.dumps(ZH).encode(), ZH),
     "an indented JSON array of arrays": ("a.json", json.dumps(ZH, indent=0).encode(), ZH),
+    "a header in a JSON array": ("a.json", json.dumps([("premise", "hypothesis"), *ZH]).encode(), ZH),
     "blank lines": ("a.tsv", table(DE, end="\n\n \n"), DE),
     "NUL": ("a.tsv", b"A\x00 dog.\tRuns\nB\tC\n", [("A\x00 dog.", "Runs"), ("B", "C")]),
     "one line": ("a.txt", b"A dog runs.", [("A dog runs.",)]),

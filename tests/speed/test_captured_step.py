@@ -70,7 +70,7 @@ class Training:
 
     def step(self, rows):
         """Return the loss and the norm of the gradient, [2]."""
-        _, loss = self.module.embedded_loss(rows, self.progress, drawn=self.drawn)
+        _, loss = self.module.batch_and_loss(rows, self.progress, drawn=self.drawn)
         loss.backward()
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.trained if weight.grad is not None])
         torch.nn.utils.clip_grads_with_norm_(self.trained, 1.0, norm)
