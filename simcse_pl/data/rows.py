@@ -28,6 +28,12 @@ _NAMED = {  # columns that are no sentences, by their names; pandas has '' and U
     "ids": re.compile(r"(?i:|unnamed.*|(.*[\W_])?([qp]?id\d?|idx|index|[gu]uid|编号|序号))|.*[a-z]I[dD]"),
     "labels": re.compile(r"(?i:(gold[\W_]?)?labels?|class(es)?|category|scores?|标签|类别)"),
 }
+NEGATIVES = re.compile(r"(?i:(hard[\W_]?)?neg(ative)?s?|contradictions?)[\W_]?\d*")
+_ROLES = (  # columns of anchors, positives and hard negatives, by their names
+    re.compile(r"(?i:anchor|query|question|premise)s?\d*"),
+    re.compile(r"(?i:pos(itive)?s?|answers?|entailments?)[\W_]?\d*"),
+    NEGATIVES,
+)
 
 
 def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
@@ -83,6 +89,7 @@ def rows_of(
     roles: Sequence[Role] = (),
     warn: Warn = log.warning,
     first: int | None = None,
+    any_order: bool = False,
 ) -> LabelledRows:
     """Return an iterator over the rows of sentences of a table, each with its label.
 
@@ -105,6 +112,7 @@ def rows_of(
         roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
         warn: called with a warning after the last row.
         first: how many columns to read if `columns` is None, from the first on; None for all.
+        any_order: whether the columns' names may contradict their order if `columns` is None (see `check_order`).
 
     Raises:
         UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
@@ -117,6 +125,8 @@ def rows_of(
         positions = [position_of(table, i) for i in range(first)]
     elif columns is None:
         positions = [i for i in range(table.width) if i not in (*of_labels, prompt)]
+        if not any_order:
+            check_order(table, positions)
     else:
         positions = [position_of(table, column) for column in columns]
     if (table.width and not positions) or not {*positions}.isdisjoint(of_labels):
@@ -135,10 +145,11 @@ def rows_of(
 
 
 def _prompted(records: Records, prompt: int, first: int) -> Records:
-    """Yield records whose first sentences, unless they are empty, follow their prompts."""
+    """Yield records whose first sentences, unless they are empty, follow their prompts; NaN is no prompt."""
     for place, cells in records:
-        if not isinstance(cells, str) and max(prompt, first) < len(cells) and cells[prompt] and cells[first]:
-            cells = [f"{cells[prompt]}{cell}" if i == first else cell for i, cell in enumerate(cells)]
+        of_row = cells[prompt] if not isinstance(cells, str) and max(prompt, first) < len(cells) else None
+        if isinstance(of_row, str) and of_row and cells[first]:
+            cells = [f"{of_row}{cell}" if i == first else cell for i, cell in enumerate(cells)]
         yield place, cells
 
 
@@ -217,6 +228,18 @@ def _row(
     if not any(row):
         raise ValueError("no sentence")
     return row, label
+
+
+def check_order(table: OpenedTable, positions: Sequence[int]) -> None:
+    """Raise UserError if columns that are read as anchor, positive and hard negatives have names in another order."""
+    names = [str(table.name(i)) for i in positions]
+    roles = [next((role for role, known in enumerate(_ROLES) if known.fullmatch(name)), None) for name in names]
+    known = [role for role in roles if role is not None]
+    if known != sorted(known) or roles[1:2] == [_ROLES.index(NEGATIVES)]:
+        raise UserError(
+            f"{table.source}: the columns {', '.join(names)} would be read as anchor, positive and hard negatives, in "
+            "this order, which their names contradict: give the order by the option columns"
+        )
 
 
 def what_is_named(column: int | str) -> str:

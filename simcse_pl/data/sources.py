@@ -4,6 +4,7 @@ import glob
 import hashlib
 import itertools
 import logging
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 
 Source = str | Path | Sequence[str]
 HUB = "hf://datasets/"
-_NO_ROWS = ("dataset_dict.json", "dataset_info.json", "state.json")  # of Dataset.save_to_disk
+_NO_ROWS = re.compile(r"(dataset_dict|dataset_info|state)\.json|cache-.*\.arrow")  # of save_to_disk and map
 _RECENT = 2.0  # seconds in which a second change may leave the times of a file as they are
 
 
@@ -117,7 +118,8 @@ def files_of(source: Source) -> list[Path] | str:
         return [hub.download(repository, file, repo_type="dataset")] if file else repository
     path = Path(name)
     if path.is_dir():
-        files = [file for file in sorted(path.iterdir()) if file_ending(file) in FORMATS and file.name not in _NO_ROWS]
+        within = (file for file in sorted(path.iterdir()) if not _NO_ROWS.fullmatch(file.name))
+        files = [file for file in within if file_ending(file) in FORMATS]
     elif glob.has_magic(name) and not path.exists():
         files = [Path(file) for file in sorted(glob.glob(name, recursive=True))]
     else:

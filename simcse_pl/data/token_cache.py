@@ -140,6 +140,8 @@ class TokenCache(Sequence[Row]):
 
     def _computed(self, name: str, compute: Callable[[], Any], key: Any = None) -> Any:
         """Return what is computed from all rows, from the user's cache if it is there."""
+        if isinstance(self.file, pyarrow.RecordBatch):  # of a stream
+            return compute()
         file = f"{name}.json"
         whole_key = self.file.parent.name, name, key
         return read_json(cached("row_counts", whole_key, file, lambda new: write_json(new / file, compute())) / file)
@@ -163,6 +165,7 @@ def open_token_cache(
     if tokenizer.is_fast:
         settings = json.loads(tokenizer.backend_tokenizer.to_str())
         settings.pop("truncation"), settings.pop("padding")  # of its last call
+    settings = settings if tokenizer.truncation_side == "right" else [settings, tokenizer.truncation_side]
     fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
     whole_key = _FORMAT, key, fingerprint, make.max_length
     folder = cached("corpora", whole_key, _MANIFEST, lambda new: _write(new, read, make, processes))

@@ -174,7 +174,7 @@ class TrainingSet:
         drawn = None if self.negatives is None else (self.positives, self.negatives)
         views, width, roles, columns = self._views_of(1 + sum(drawn) if drawn else len(cache[0]))
         numbers = self._class_numbers(cache)
-        label_range = None if self.score_column is None or stream else cache.score_range()
+        label_range = None if self.score_column is None else cache.score_range()
         chosen: Rows = range(len(cache))
         held_out: Rows = ()
         if not stream:
@@ -206,6 +206,8 @@ class TrainingSet:
         options = {name: getattr(self, name) for name in _READING}
         if self.prompt_column is not None:
             options["prompt_column"] = self.prompt_column
+        if self.roles is not None:
+            options["any_order"] = True
         if self.negatives is not None:
             from simcse_pl.data.candidates import COLUMNS  # what most runs do not need
 

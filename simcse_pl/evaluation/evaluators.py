@@ -12,7 +12,7 @@ import torch
 
 from simcse_pl.config import check_arguments
 from simcse_pl.data.formats import Layout, OpenedTable
-from simcse_pl.data.rows import LabelledRows, rows_of, what_is_named
+from simcse_pl.data.rows import NEGATIVES, LabelledRows, check_order, rows_of, what_is_named
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
@@ -63,12 +63,23 @@ class EvaluationFile(Layout):
                 )
         if self.columns:  # rows may differ in the others
             table = _resized(table, table.width)
+        else:
+            check_order(table, range(2))
+            later = [name for name in map(table.name, range(2, table.width)) if what_is_named(name) == "labels"]
+            if score and later and table.name(2) not in later:
+                scores = f"column {table.name(2)}, and not {later[0]}"
+                raise UserError(f"{self.file}: the scores would be {scores}: name three by the option columns")
         options: dict[str, Any] = {"score_column": columns[2], "label_names": self.label_names} if score else {}
         return rows_of(table, columns[:2], **options)
 
-    def rows(self) -> LabelledRows:
-        """Return an iterator over rows of sentences. Their number may differ; a sentence that is missing is ''."""
+    def rows(self, negatives: bool = True) -> LabelledRows:
+        """Return an iterator over rows of sentences. Their number may differ; a sentence that is missing is ''.
+
+        Without `negatives`, a column with their name is a UserError.
+        """
         table = open_source(self.file, self, self.split, self.columns or ())
+        if not (negatives or self.columns) and any(map(NEGATIVES.fullmatch, table.header or ())):
+            raise UserError(f"{self.file} has negatives: name the query and its positives by the option columns")
         records = list(table.records)
         width = max([table.width, *(len(cells) for _, cells in records if not isinstance(cells, str))])
         table = _resized(replace(table, records=iter(records)), width)

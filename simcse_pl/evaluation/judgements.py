@@ -66,7 +66,7 @@ class RetrievalFile(EvaluationFile):
         if (folder := Path(str(self.file)) / "queries.jsonl").is_file():
             return _judgements_of_beir(folder.parent, "dev" if self.split == VALIDATION else self.split)
         positives: dict[str, dict[str, float]] = {}
-        for (query, *cells), _ in self.rows():
+        for (query, *cells), _ in self.rows(negatives=False):
             others = [cell for cell in cells if cell not in ("", query)]
             if not query or not others:
                 raise UserError(f"{self.file}: the query {query!r} needs a positive other than itself")

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from simcse_pl.data.rows import read_rows
-from simcse_pl.evaluation.evaluators import make_evaluators
+from simcse_pl.evaluation.evaluators import Evaluator, make_evaluators
 from simcse_pl.evaluation.results import Result, SuiteResults
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, load_sts_task
 from simcse_pl.evaluation.suite import TASK_NAMES, OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
@@ -26,6 +26,7 @@ from simcse_pl.lab.published import named_row
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.results import TEST
 from simcse_pl.runs import RESULTS_FILE, encoder_label
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import write_json
@@ -148,9 +149,12 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
     None means to fit it on the sentences of each task.
     """
     if config.fit_on in ("target", "released"):
-        if unknown := [task.name for task in suite.tasks if not task.sentences]:
-            what = "retrieval" if "retrieval" in unknown else "tasks of mteb"
-            raise UserError(f"fit_on={config.fit_on}: with {what}, set it to a file, for example the corpus")
+        tasks = (task.name for task in suite.tasks if not task.sentences)
+        unknown = ["retrieval" if name == "retrieval" else "tasks of mteb" for name in tasks]
+        own = (task.evaluators for task in suite.tasks if isinstance(task, OwnDataTask))
+        unknown += [f"evaluators={name}" for each in own for name, one in each.items() if _encodes_apart(one)]
+        if unknown:
+            raise UserError(f"fit_on={config.fit_on}: with {unknown[0]}, set it to a file, for example the corpus")
         return None
     source = config.nli if config.fit_on == "nli" else config.fit_on
     columns = [config.fit_columns] if isinstance(config.fit_columns, int | str) else config.fit_columns
@@ -159,6 +163,11 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
         sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
     log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
     return sentences
+
+
+def _encodes_apart(evaluator: Evaluator) -> bool:
+    """Return whether an evaluator encodes queries and documents one after the other."""
+    return any(name is not None and sentences for name, sentences in evaluator.by_prompt(TEST).items())
 
 
 def released_fitting_sets(suite: Suite, senteval_dir: str | Path | None) -> dict[frozenset[str], list[str]]:

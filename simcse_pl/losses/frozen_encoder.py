@@ -28,6 +28,7 @@ Vectors = NDArray[np.floating[Any]]  # [rows, columns, dim], mapped from a file
 
 _FILE = "vectors.npy"
 _ROWS_A_BLOCK = 4096
+_TOKENIZED = "A Dög's  café, 12.5 % ﬁt: 狗！"  # tokenizers of one vocabulary may differ in all of these, or add an end
 
 
 class Frozen(nn.Module):
@@ -99,6 +100,7 @@ class FrozenEncoder(Frozen):
             and self.network.templates.prompts == encoder.templates.prompts
             and (self.network.template_as_text != "never") == (encoder.template_as_text == "always")
             and self.network.tokenizer.get_vocab() == encoder.tokenizer.get_vocab()
+            and self.network.tokenizer(_TOKENIZED)["input_ids"] == encoder.tokenizer(_TOKENIZED)["input_ids"]
         )
 
     def read(self, rows: RowKind) -> None:
@@ -139,12 +141,15 @@ class FrozenEncoder(Frozen):
             encoder.to("cuda" if torch.cuda.is_available() else "cpu")
             for start in tracked(range(0, len(used), _ROWS_A_BLOCK), "encoding"):
                 places = used[start : start + _ROWS_A_BLOCK]
-                sentences = [sentence for place in places.tolist() for sentence in rows.sentences[place][:columns]]
-                vectors[places] = encoder.encode(sentences).reshape(len(places), columns, -1).numpy()
+                texts = zip(*(rows.sentences[place][:columns] for place in places.tolist()), strict=True)
+                for column, (prompt, sentences) in enumerate(zip(prompts, texts, strict=True)):
+                    vectors[places, column] = encoder.encode(list(sentences), prompt_name=prompt).numpy()
             vectors.flush()
             encoder.cpu()
 
-        key = self.content, rows.cache.key, columns, hashlib.sha256(used.tobytes()).hexdigest()
+        given = rows.collate.prompts[:columns] or [None] * columns
+        prompts = [name if name in encoder.templates.prompts else None for name in given]
+        key = self.content, rows.cache.key, columns, prompts, hashlib.sha256(used.tobytes()).hexdigest()
         return _open_vectors(cached("vectors", key, _FILE, write) / _FILE)
 
     @property

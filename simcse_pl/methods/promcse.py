@@ -32,8 +32,12 @@ class EnergyHinge(Loss):
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         """Return the mean over this device's anchors, which are compared with the rows of all devices."""
-        keys = select_views(batch.gathered, batch.views(Role.POSITIVE, Role.NEGATIVE))
+        views = batch.views(Role.POSITIVE, Role.NEGATIVE)
+        keys = select_views(batch.gathered, views)
         cosines = similarity_matrix(batch.embeddings[:, 0], keys.flatten(0, 1))
         positives = batch.targets[:, None] * keys.shape[1]
-        hardest = cosines.scatter(1, positives, -torch.inf).amax(dim=1)
+        others = cosines.scatter(1, positives, -torch.inf)
+        if batch.gathered_copies is not None:
+            others = others.masked_fill(select_views(batch.gathered_copies, views).flatten(), -torch.inf)
+        hardest = others.amax(dim=1)
         return F.relu(self.margin + hardest - cosines.gather(1, positives).squeeze(1)).mean()

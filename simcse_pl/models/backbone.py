@@ -67,7 +67,8 @@ def load_backbone(
 
     Raises:
         UserError: the checkpoint does not exist or lacks weights, or it is an encoder-decoder model other than T5, of
-            which the encoder is loaded; or an option has no effect on the architecture.
+            which the encoder is loaded; an option has no effect on the architecture; or `adapter` would be added to
+            weights that are not those of `name`.
     """
     source = resolve(name)
     base = base_of(source)
@@ -102,6 +103,11 @@ def load_backbone(
         from simcse_pl.models.changes import copy_last_layers
 
         copy_last_layers(model, draw_model(config, model.dtype), new_layers)
+    if adapter is not None and (weights or new_layers or not pretrained):
+        raise UserError(
+            f"adapter: a saved adapter names its base model, and {name} has not these weights (a file of weights, "
+            "pretrained=false or new_layers): save them as a folder first, and train the adapter on it"
+        )
     if base is not None or adapter is not None:
         from simcse_pl.models.adapters import add_adapter, load_adapter
 

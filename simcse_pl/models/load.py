@@ -40,15 +40,18 @@ def load_encoder(
         name: a file of word vectors (`.txt` or `.vec`, gzipped or not), static embeddings of model2vec or
             sentence-transformers, or any name that SentenceEncoder.from_pretrained takes.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
-        truncate_dim: how many of the first dimensions to keep of static embeddings or a transformer.
+        truncate_dim: how many of the first dimensions to keep .
         pooling, options: those of SentenceEncoder.from_pretrained, which replace a transformer's own settings.
     """
+    averaged: AveragedVectors | None = None
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
-        return WordVectors.from_file(name, bool(normalize))
-    if not Path(name).is_file() and (static := read_static_embeddings(resolve(name))):
-        static.normalize = static.normalize if normalize is None else normalize
-        static.vectors = static.vectors[:, :truncate_dim].contiguous()
-        return static
+        averaged = WordVectors.from_file(name)
+    elif not Path(name).is_file():
+        averaged = read_static_embeddings(resolve(name))
+    if averaged:
+        averaged.normalize = averaged.normalize if normalize is None else normalize
+        averaged.vectors = averaged.vectors[:, :truncate_dim].contiguous()
+        return averaged
     return SentenceEncoder.from_pretrained(
         name, pooling=pooling, normalize=normalize, truncate_dim=truncate_dim, **options
     )

@@ -168,6 +168,8 @@ def load_saved(
         backbone: the options of `load_backbone`.
     """
     if base is None and name.endswith(".ckpt") and not Path(name).is_dir():
+        if backbone.get("adapter") is not None:
+            raise UserError(f"adapter: {name} is no base model that a saved adapter could name: give a saved encoder")
         from simcse_pl.models.checkpoint_files import unpack_checkpoint
 
         with prefixed(name), reraise_as("damaged"), temporary_folder() as folder:

@@ -16,6 +16,7 @@ from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.cot_bert import ContrastedPositives
+from simcse_pl.methods.promcse import EnergyHinge
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role
@@ -97,7 +98,7 @@ def test_lists_and_columns_with_empty_cells_are_the_same_rows(name, path, tokeni
 def test_sentences_are_candidates_once_and_a_prompt_goes_before_the_anchor(write_file, tokenizer):
     lines = [
         {"query": "b", "pos": ["c", "c", " "], "neg": ["d", "c", "d", ""], "prompt": "a: "},
-        {"query": "e", "pos": "f", "neg": None, "prompt": None},
+        {"query": "e", "pos": "f", "neg": None, "prompt": math.nan},  # as pandas writes an empty cell
     ]
     path = write_file("rows.jsonl", "\n".join(map(json.dumps, lines)))
     rows = TrainingSet(path, negatives=0, prompt_column="prompt").read(tokenizer, 32)
@@ -226,6 +227,5 @@ def test_a_copy_is_no_hard_negative_of_a_positive():
     copies = torch.tensor([[False, False, False, True]] * 2)
     batch = EmbeddedBatch(None, {}, (ANCHOR, POSITIVE, NEGATIVE, NEGATIVE), copies=copies)
     batch = batch.replaced(embeddings=embeddings, pooled=embeddings)
-    assert ContrastedPositives(0.3)(batch).item() == pytest.approx(
-        ContrastedPositives(0.3)(*x.unbind(1)).item(), rel=1e-12
-    )
+    for loss in (ContrastedPositives(0.3), EnergyHinge(1.5)):
+        assert loss(batch).item() == pytest.approx(loss(*x.unbind(1)).item(), rel=1e-12)

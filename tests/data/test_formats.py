@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import re
+import shutil
 
 import datasets
 import pandas
@@ -144,6 +145,13 @@ REFUSED = {
     "no keys": ("a.jsonl", b"{}\n{}\n", {}, "line 1: no sentence"),
     "no values": ("a.jsonl", b"[]\n[]\n", {}, "line 1: no sentence"),
     "no rows": ("a.json", b"[]", {}, "a.json has no rows"),
+    "columns in another order": (
+        "a.jsonl",
+        b'{"anchor": "a", "negative": "b", "positive": "c"}\n',
+        {},
+        "columns anchor, negative, positive would be read as anchor, positive and hard negatives",
+    ),
+    "a negative in place of the positive": ("a.csv", b"text,hard_neg\na b,c d\n", {}, "which their names contradict"),
     "arrays and objects": ("a.jsonl", b'["a", "b"]\n{"x": "c"}\n', {}, "line 1: not a JSON object"),
     "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", {}, "column 1 has numbers, .* data.score_column"),
     "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", {"score_column": 1}, "line 2: .*'1,2,3'"),
@@ -293,9 +301,12 @@ def test_tables_of_datasets_have_the_words_of_labels_and_those_of_pandas_no_inde
     rows = {"a": ["x", "y", "z", "w"], "label": [0, 1, 2, -1]}
     dataset = datasets.Dataset.from_dict(rows, features=features)
     dataset.to_parquet(tmp_path / "hub.parquet")
+    with pyarrow.ipc.new_stream(tmp_path / "cache-0123.arrow", dataset.data.schema) as file:
+        file.write_table(dataset.data.table)
     datasets.DatasetDict({"train": dataset}).save_to_disk(tmp_path / "saved", num_shards={"train": 2})
     expected = [["x", "entailment"], ["y", "neutral"], ["z", "contradiction"], ["w", "-"]]
     assert [cells for _, cells in open_table(tmp_path / "hub.parquet").records] == expected
+    shutil.move(tmp_path / "cache-0123.arrow", tmp_path / "saved" / "train")  # what Dataset.map leaves there
     assert [cells for _, cells in open_source(tmp_path / "saved" / "train").records] == expected
     with pytest.raises(UserError, match="no files .*saved .of the folders in a folder, give one"):
         open_source(tmp_path / "saved")

@@ -10,6 +10,7 @@ from simcse_pl.data import streaming
 from simcse_pl.data.streaming import StreamedBatches
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.losses.labelled_pairs import CosineMSELoss
 from simcse_pl.utils.errors import UserError
 from tests.conftest import quiet_trainer
 from tests.data.conftest import SAMPLE, Shuffled
@@ -104,6 +105,11 @@ def test_labels_of_a_data_set_on_the_hub_are_words(tokenizer, monkeypatch):
 def test_what_needs_all_rows_is_refused(make, options):
     with pytest.raises(UserError, match="streaming=true: not all rows are known"):
         make(**options)
+
+
+def test_the_first_rows_tell_the_range_of_the_scores(make):
+    with pytest.raises(UserError, match="max_score=5: the rows have scores 0 to 63: set it to the largest"):
+        CosineMSELoss(max_score=5).check_rows(make().rows[""])
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -44,7 +44,7 @@ def contents(cache):
     return list(cache), [[tokens.tolist() for tokens in cache.tokens(row)] for row in range(len(cache))]
 
 
-def test_rows_are_read_once_for_each_content_length_and_tokenizer(source, tokenizer, make_model, folder):
+def test_rows_are_read_once_for_each_content_length_and_tokenizer(source, tokenizer, make_model, folder, monkeypatch):
     calls = []
     other = load_tokenizer(str(make_model("roberta")))
     cases = [(["x"], tokenizer, 9), (["y"], tokenizer, 9), (["x"], tokenizer, 8), (["x"], other, 9)]
@@ -56,6 +56,9 @@ def test_rows_are_read_once_for_each_content_length_and_tokenizer(source, tokeni
             assert [ids for row in tokens for ids in row] == expected["input_ids"]
             own(["a", "b c"], padding=True, truncation=True, max_length=5)  # the last call does not change the key
     assert len(calls) == len(list(folder.iterdir())) == 4
+    monkeypatch.setattr(tokenizer, "truncation_side", "left")
+    contents(open_token_cache(reader(source, calls), ["x"], Tokenize(tokenizer, 9)))
+    assert len(calls) == 5
 
 
 def open_and_count(source, log, tokenizer, results):

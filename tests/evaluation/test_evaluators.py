@@ -167,6 +167,17 @@ def test_columns_are_chosen_by_name_or_position(write):
         (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: column 0 is empty"),
         (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "it has the label 2, and labels should be 0 or 1"),
         (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 has numbers, not sentences"),
+        (
+            ScoredPairs,
+            [("s1", "s2", "year", "score"), ("a.", "b.", 1999, 3), ("c.", "d.", 2001, 4)],
+            "be column year, and",
+        ),
+        (
+            Retrieval,
+            [("query", "positive", "negative"), ("a b.", "c d.", "e")],
+            "has negatives: name the query and its",
+        ),
+        (Retrieval, [("answer", "question"), ("a b.", "c d.")], "answer, question would be read as anchor"),
         (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "the query 'e f.' needs a positive other than itself$"),
     ],
 )

@@ -148,3 +148,7 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     assert len([*(tmp_path / "run" / "mteb" / "results" / "me__mine").glob("*/LocalSts.json")]) == 1
     with pytest.raises(UserError, match="fit_on=target: with tasks of mteb"):
         simcse_pl.evaluate([*given, "tasks=[LocalSts]", "postprocess=whitening"])
+    (tmp_path / "queries.csv").write_text("query,positive\na b,c d\ne f,g h\n")
+    own = ["tasks=[]", "evaluators=retrieval", f"data.test={tmp_path}/queries.csv", "postprocess=whitening"]
+    with pytest.raises(UserError, match="fit_on=target: with evaluators=retrieval, set it to a file"):
+        simcse_pl.evaluate([*given, *own])

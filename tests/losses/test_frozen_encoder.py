@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from tokenizers import normalizers
 from torch import nn
 
 from simcse_pl.data.collator import ViewCollator
@@ -18,6 +19,7 @@ from simcse_pl.methods.distillation import EmbeddingDistillation, MarginMSE
 from simcse_pl.methods.gist import GISTLoss
 from simcse_pl.methods.rankcse import RankingDistillation
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.templates import Templates
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import RowKind, default_roles
@@ -67,10 +69,10 @@ ROWS = [(SENTENCES[i % 8], f"{SENTENCES[i % 7]} {i}") for i in range(12)]
 def read(make_model, write):
     """Read the 12 pairs, and leave out a row without a second sentence in the third line."""
 
-    def make(architecture="bert", **options):
+    def make(architecture="bert", templates=None, **options):
         rows = [*ROWS[:2], ("A sentence.", ""), *ROWS[2:]]
         own = TrainingSet(write(*rows), on_invalid_row="drop", header=False, **options)
-        return own.read(load(make_model(architecture)).tokenizer, 16)
+        return own.read(load(make_model(architecture)).tokenizer, 16, templates=templates)
 
     return make
 
@@ -96,6 +98,28 @@ def test_each_row_has_its_vectors_of_a_teacher_with_another_vocabulary(target, o
                 expected = [direct.encode(each if target == "own" else each[:1]) for each in views]
                 assert vectors.dtype == torch.float32
                 torch.testing.assert_close(vectors, torch.stack(expected))
+
+
+def test_tokens_are_read_only_if_both_tokenizers_make_them(teacher, make_model):
+    loss = EmbeddingDistillation(teacher)
+    assert attached(loss, load(make_model("bert"))).teacher.reads_tokens
+    loss.teacher.network.tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()  # of the same vocabulary
+    loss.teacher.attach(load(make_model("bert")))
+    assert not loss.teacher.reads_tokens
+
+
+def test_a_teacher_has_the_prompt_of_each_column(make_model, read, tmp_path):
+    prompts = {"query": "a man ", "document": "dogs "}
+    SentenceEncoder.from_pretrained(make_model("roberta"), "mean", prompts=prompts).save_pretrained(
+        tmp_path / "teacher"
+    )
+    loss = attached(EmbeddingDistillation(tmp_path / "teacher"), load(make_model("bert"), head="none"))
+    templates, names = Templates(load(make_model("bert")).tokenizer, prompts=prompts), ["query", "document"]
+    loss.check_rows(dataset := read(prompts=names, templates=templates))
+    vectors, rows = taught(loss, dataset, [3, 5])
+    direct = SentenceEncoder.from_pretrained(tmp_path / "teacher")
+    expected = [direct.encode([row[i] for row in rows], prompt_name=name) for i, name in enumerate(names)]
+    torch.testing.assert_close(vectors, torch.stack(expected, dim=1))
 
 
 def test_a_teacher_encodes_the_sentences_once_for_all_students(

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from simcse_pl.models.load import load_encoder
 from simcse_pl.models.word_vectors import WordVectors, split_words
 from simcse_pl.utils.errors import UserError
 
@@ -63,6 +64,7 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
     normalized = WordVectors.from_file(write(lines()), normalize=True)
     torch.testing.assert_close(normalized.encode(sentences), F.normalize(expected, dim=-1))
     assert vectors.encode([]).shape == (0, vectors.dim) == (0, 3)
+    torch.testing.assert_close(load_encoder(str(write(lines())), truncate_dim=2).encode(sentences), expected[:, :2])
 
 
 @pytest.mark.parametrize(("name", "end"), [("v.txt.gz", "\n"), ("v.txt", " \n"), ("v.txt", "\r\n")])
