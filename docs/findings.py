@@ -166,7 +166,7 @@ def holm(values: pd.Series, tests: int) -> pd.Series:
 def tested(frame: pd.DataFrame, at: str, seeds: int) -> pd.DataFrame:
     """Return the claims that have two seeds or more, with their differences, p-values and verdicts.
 
-    There is no verdict with fewer than `seeds`. `fell` is whether the better run of a claim is worse than its start.
+    There is no verdict with fewer than `seeds`. `fell` is whether a run of a claim is worse than its start.
     """
     rows, frame = [], frame[frame["at"] == at]
     means = frame.groupby("run").dev.mean()
@@ -174,8 +174,8 @@ def tested(frame: pd.DataFrame, at: str, seeds: int) -> pd.DataFrame:
         gains = difference(frame, claim)
         if len(gains) > 1:
             holds, opposite = p_values(gains, claim.get("equal", False))
-            run = claim["better"].removeprefix("before/")
-            fell = "score" not in claim and means[run] < means[f"before/{run}"]
+            runs = {claim[side].removeprefix("before/") for side in ("better", "worse")}
+            fell = "score" not in claim and any(means[run] < means[f"before/{run}"] for run in runs)
             own = {"group": group, "claim": claim, "gains": gains, "fell": fell}
             rows.append(own | {"holds": holds, "opposite": opposite})
     found = pd.DataFrame(rows, columns=["group", "claim", "gains", "fell", "holds", "opposite"])
@@ -204,7 +204,7 @@ def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
             cells = [claim["claim"] + (f" ({score})" if score != "dev" else "") + (" †" if row.fell else "")]
             cells.append(f"{paper:+.1f}" if math.isfinite(paper) else "–")
             for own in (row, last.loc[place]):
-                cells += [shown(own.gains, claim), f"{own.p:.4f}", own.verdict]
+                cells += [shown(own.gains, claim), f"{own.p:.4f}" if own.p >= 1e-4 else "< 0.0001", own.verdict]
             text += f"| {' | '.join([*cells, seeds(row)])} |\n"
     return text
 
@@ -264,6 +264,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
                 table = replace(sweep_table(group), notes=[]).markdown().partition("\n\n")[2]  # without its title
+                table = re.sub(r"^\|[^|]+\|\s+– \|.*\n", "", table, flags=re.M)  # rows that were not run
                 text += f"### {heading(sweep)}\n\n{table}\n"
     return text
 

@@ -144,12 +144,12 @@ def test_adjusted_p_values_reject_what_holms_procedure_rejects(page):
     assert page.holm(smallest, len(values)).equals(adjusted[smallest.index])
 
 
-@pytest.mark.parametrize("score", [0.4, 0.6])
-def test_a_claim_is_marked_if_its_better_run_is_worse_than_its_start(page, score):
+@pytest.mark.parametrize("score", [0.4, 0.55, 0.7])
+def test_a_claim_is_marked_if_one_of_its_runs_is_worse_than_its_start(page, score):
     records = [record(row, seed, score - 0.1 * (row == "0.0")) for row in ("0.1", "0.0") for seed in (0, 1)]
     found = page.tested(page.scores(records), page.BEST, seeds=2)
     (own,) = [row for row in found.itertuples() if row.claim["claim"].endswith("better positives than none")]
-    assert own.fell == (score < 0.5)
+    assert own.fell == (score < 0.6)
 
 
 def test_the_seeds_that_are_needed_find_the_effect_in_four_of_five_trials(page):
