@@ -40,7 +40,7 @@ def load_encoder(
         name: a file of word vectors (`.txt` or `.vec`, gzipped or not), static embeddings of model2vec or
             sentence-transformers, or any name that SentenceEncoder.from_pretrained takes.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
-        truncate_dim: how many of the first dimensions to keep .
+        truncate_dim: how many of the first dimensions to keep.
         pooling, options: those of SentenceEncoder.from_pretrained, which replace a transformer's own settings.
     """
     averaged: AveragedVectors | None = None
