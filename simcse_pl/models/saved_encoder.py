@@ -157,26 +157,26 @@ def checkpoint_entry(
 
 
 def load_saved(
-    make: Callable[..., Any], name: str, given: Mapping[str, Any], base: str | None, backbone: dict[str, Any]
+    make: Callable[..., Any], name: str, given: Mapping[str, Any], backbone: str | None, options: dict[str, Any]
 ) -> Any:
     """Build an encoder from what is saved as `name`, in evaluation mode; see `SentenceEncoder.from_pretrained`.
 
     Args:
         make: the encoder's class.
         given: replace the saved settings if they are not None.
-        base: the model that has the config and the tokenizer, if `name` is a state dict.
-        backbone: the options of `load_backbone`.
+        backbone: the model that has the config and the tokenizer, if `name` is a state dict.
+        options: the options of `load_backbone`.
     """
-    if base is None and name.endswith(".ckpt") and not Path(name).is_dir():
-        if backbone.get("adapter") is not None:
+    if backbone is None and name.endswith(".ckpt") and not Path(name).is_dir():
+        if options.get("adapter") is not None:
             raise UserError(f"adapter: {name} is no base model that a saved adapter could name: give a saved encoder")
         from simcse_pl.models.checkpoint_files import unpack_checkpoint
 
         with prefixed(name), reraise_as("damaged"), temporary_folder() as folder:
             unpack_checkpoint(name, folder)
-            return load_saved(make, str(folder), given, None, backbone)
+            return load_saved(make, str(folder), given, None, options)
     given = {option: value for option, value in given.items() if value is not None}
-    model, tokenizer, spec = _load_parts(name, given, base, backbone)
+    model, tokenizer, spec = _load_parts(name, given, backbone, options)
     settings = _merged_settings(name, given, spec, model, tokenizer)
     with reraise_as(f"{name} cannot encode"):
         encoder = make(model, tokenizer, **settings, postprocess=spec.postprocess)
@@ -198,29 +198,29 @@ def _same_weights(head: str, saved: str) -> bool:
 
 
 def _load_parts(
-    name: str, given: Mapping[str, Any], base: str | None, backbone: Mapping[str, Any]
+    name: str, given: Mapping[str, Any], backbone: str | None, options: Mapping[str, Any]
 ) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
     """Return the backbone, the tokenizer and the other parts of an encoder; see `load_saved`."""
-    if base is None and Path(name).is_file():
+    if backbone is None and Path(name).is_file():
         raise UserError(f"{name} has weights alone: add backbone=, the model whose config and tokenizer belong to them")
-    spec = EncoderSpec() if base else read_spec(name, given)
+    spec = EncoderSpec() if backbone else read_spec(name, given)
     for option in ("subfolder", "weights"):
-        if option in backbone:
+        if option in options:
             raise UserError(f"{option}: an encoder's name says what is read: give the folder or the file as its name")
     saved = {"num_layers": spec.num_layers, "bidirectional": spec.bidirectional}
-    options = {**backbone, **{option: value for option, value in saved.items() if backbone.get(option) is None}}
-    model = load_backbone(base or name, subfolder=spec.subfolder, weights=name if base else None, **options)
-    tokenizer = load_tokenizer(base or name, spec.subfolder)
-    if not backbone.get("pretrained", True):
+    options = {**options, **{option: value for option, value in saved.items() if options.get(option) is None}}
+    model = load_backbone(backbone or name, subfolder=spec.subfolder, weights=name if backbone else None, **options)
+    tokenizer = load_tokenizer(backbone or name, spec.subfolder)
+    if not options.get("pretrained", True):
         return model, tokenizer, EncoderSpec(spec.settings)
     if given.get("head") == "transform" and spec.settings.head == "none":
         from simcse_pl.models.masked_lm import pretrained_transform
 
-        spec = replace(spec, head_weights=pretrained_transform(base or name) or None)
+        spec = replace(spec, head_weights=pretrained_transform(backbone or name) or None)
     if given.get("pooling") == "pooler" != spec.settings.pooling:
         from simcse_pl.models.checkpoint_files import read_pooler
 
-        file = Path(name) if base else find_weights(resolve(name), spec.subfolder)
+        file = Path(name) if backbone else find_weights(resolve(name), spec.subfolder)
         spec = replace(spec, pooling_weights=read_pooler(file))
     return model, tokenizer, spec
 
