@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.strategies import DDPStrategy
 
 from simcse_pl.callbacks import SeedEveryStep
+from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
@@ -40,7 +41,7 @@ def make_parts(case, model, pairs, strategy, ranks, optimizer=SGD, callbacks=(),
     torch.manual_seed(0)
     _, options, of_module = CASES[case]
     how = {"strategy": strategy, "devices": ranks, "max_steps": 3, "limit_val_batches": 0, "gradient_clip_val": 0.5}
-    callbacks = [SeedEveryStep(1), *callbacks]
+    callbacks = [SeedEveryStep(1), RunMetadata(), *callbacks]
     trainer = quiet_trainer(callbacks=callbacks, default_root_dir=pairs.parent, use_distributed_sampler=False, **how)
     if "adapter" in options:
         options = options | {"adapter": peft.LoraConfig(r=2, target_modules=options["adapter"])}
