@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from simcse_pl.data.rows import read_rows
-from simcse_pl.evaluation.evaluators import Evaluator, make_evaluators
+from simcse_pl.evaluation.evaluators import make_evaluators
 from simcse_pl.evaluation.results import Result, SuiteResults
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, load_sts_task
 from simcse_pl.evaluation.suite import TASK_NAMES, OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
@@ -152,7 +152,12 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
         tasks = (task.name for task in suite.tasks if not task.sentences)
         unknown = ["retrieval" if name == "retrieval" else "tasks of mteb" for name in tasks]
         own = (task.evaluators for task in suite.tasks if isinstance(task, OwnDataTask))
-        unknown += [f"evaluators={name}" for each in own for name, one in each.items() if _encodes_apart(one)]
+        unknown += [
+            f"evaluators={name}"  # it encodes queries and documents one after the other
+            for evaluators in own
+            for name, evaluator in evaluators.items()
+            if any(prompt and texts for prompt, texts in evaluator.by_prompt(TEST).items())
+        ]
         if unknown:
             raise UserError(f"fit_on={config.fit_on}: with {unknown[0]}, set it to a file, for example the corpus")
         return None
@@ -163,11 +168,6 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
         sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
     log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)
     return sentences
-
-
-def _encodes_apart(evaluator: Evaluator) -> bool:
-    """Return whether an evaluator encodes queries and documents one after the other."""
-    return any(name is not None and sentences for name, sentences in evaluator.by_prompt(TEST).items())
 
 
 def released_fitting_sets(suite: Suite, senteval_dir: str | Path | None) -> dict[frozenset[str], list[str]]:
