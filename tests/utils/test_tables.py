@@ -3,6 +3,8 @@
 import csv
 import io
 import math
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -97,3 +99,14 @@ def test_latex_has_the_best_of_each_column_or_row_in_bold_and_signs_of_mathemati
     assert of_seeds.startswith("% seeds; bold: best\n") and "footnotesize" not in of_seeds
     wide = Table("t", "mrr x 100", pd.DataFrame({str(number): [1.0] for number in range(7)})).latex()
     assert r"\centering\footnotesize" in wide and r"\caption{mrr $\times$ 100}" in wide
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs LaTeX")
+def test_latex_compiles(table, tmp_path):
+    frame = pd.DataFrame({"run": ["a", "b"], "loss ↓": ["* 1.25 ± 0.50 (5)", "-1.00"], "mrr ↑": ["3", "+2 [-1, 3]"]})
+    tables = table.latex() + Table("best", "mrr x 100", frame, notes=["*: best"]).latex()
+    document = f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{tables}\\end{{document}}\n"
+    (tmp_path / "tables.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "tables.tex"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0 and "Missing character" not in run.stdout, run.stdout
