@@ -1,37 +1,10 @@
-"""Orders that most runs do not need: of very many rows, of groups of rows, and of the batches of several sets."""
+"""Orders that most runs do not need: of groups of rows, and of the batches of several sets."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-
-_ROUNDS = 6
-_FACTORS = np.array([0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53], dtype=np.uint64)  # murmur3's, which mix 64 bits
-_SHIFT = np.uint64(33)
-
-
-def permuted(start: int, end: int, count: int, seed: int) -> NDArray[np.int64]:
-    """Return the rows from one place to another in a random order of `count` rows.
-
-    A Feistel network permutes the numbers below a power of 4. A number that is no row is permuted again, until it is
-    one (cycle walking; Black and Rogaway, Ciphers with arbitrary finite domains, 2002).
-    """
-    half = max(1, ((count - 1).bit_length() + 1) // 2)
-    bits, low = np.uint64(half), np.uint64(2**half - 1)
-    keys = np.random.SeedSequence(seed).generate_state(_ROUNDS, np.uint64)
-    rows = np.arange(start, end, dtype=np.uint64)
-    outside = np.arange(len(rows))
-    while len(outside):
-        left, right = rows[outside] >> bits, rows[outside] & low
-        for key in keys:
-            mixed = right ^ key
-            for factor in _FACTORS:
-                mixed = (mixed ^ (mixed >> _SHIFT)) * factor
-            left, right = right, left ^ ((mixed ^ (mixed >> _SHIFT)) & low)
-        rows[outside] = left << bits | right
-        outside = outside[rows[outside] >= count]
-    return rows.astype(np.int64)
 
 
 def grouped(groups: NDArray[np.integer], size: int, seed: int) -> NDArray[np.int64]:

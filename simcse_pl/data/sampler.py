@@ -20,20 +20,10 @@ MakeBatch = Callable[[Sequence[RowKey]], dict[str, Any]]
 Sampling = Literal["proportional", "round_robin", "concatenated"]
 Rows = Sequence[int] | NDArray[np.integer]  # their positions
 
-LISTED = 2**24  # up to so many rows, orders are those of torch.randperm and random.sample, as in earlier versions
-_AT_ONCE = 2**20  # rows
-
 
 def sample(count: int, number: int, seed: int | str) -> NDArray[np.int64]:
     """Return `number` of the numbers below `count`, chosen at random, in ascending order."""
-    generator = random.Random(seed)
-    if count <= LISTED:
-        return np.array(sorted(generator.sample(range(count), number)), dtype=np.int64)
-    from simcse_pl.data.orders import permuted
-
-    bits, starts = generator.getrandbits(64), range(0, number, _AT_ONCE)
-    parts = [permuted(start, min(start + _AT_ONCE, number), count, bits) for start in starts]
-    return np.sort(np.concatenate(parts))
+    return np.array(sorted(random.Random(seed).sample(range(count), number)), dtype=np.int64)
 
 
 def choose(
@@ -101,25 +91,19 @@ class ContrastiveBatches:
 
     def draw(self, epoch: int, start: int = 0) -> Iterator[tuple[list[int], tuple[int, ...]]]:
         """Yield this rank's rows of each batch of an epoch from `start` on, and the number of rows of each rank."""
-        seed, listed = self.seed + epoch, None
-        if self.groups is not None:
+        seed = self.seed + epoch
+        if self.groups is None:
+            order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+        else:
             from simcse_pl.data.orders import grouped
 
-            listed = torch.from_numpy(grouped(self.groups, self.batch_size, seed))
-        elif self.rows <= LISTED:
-            listed = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
+            order = torch.from_numpy(grouped(self.groups, self.batch_size, seed))
         for batch in range(start, self.batches):
             first = batch * self.batch_size
             size = (self.rows if batch == self.batches - 1 else first + self.batch_size) - first
             ends = [size * rank // self.ranks for rank in range(self.ranks + 1)]
             counts = tuple(end - begin for begin, end in pairwise(ends))
-            part = first + ends[self.rank], first + ends[self.rank + 1]
-            if listed is None:
-                from simcse_pl.data.orders import permuted
-
-                yield permuted(*part, self.rows, seed).tolist(), counts
-            else:
-                yield listed[slice(*part)].tolist(), counts
+            yield order[first + ends[self.rank] : first + ends[self.rank + 1]].tolist(), counts
 
 
 class MixedBatchSampler(Sampler[BatchKey]):
