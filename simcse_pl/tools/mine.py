@@ -90,7 +90,9 @@ def mine(
         excluded = [(row, number) for row, (anchor, _) in enumerate(part) for number in partners[anchor]]
         allowed = _allowed(similarities, numbers, excluded)
         limits = _rounded((of_anchors * of_positives).sum(dim=1))
-        counts.update(_leave_out(options, similarities, limits, allowed))
+        for name, left_out in _filters(options, similarities, limits[:, None], allowed):
+            counts[name] += int((allowed & left_out).sum())
+            allowed &= ~left_out
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(allowed.device)
         chosen = _top(similarities, allowed, options.candidates or options.negatives)
@@ -164,15 +166,6 @@ def _partners(pairs: Sequence[tuple[str, str]], candidates: Sequence[str]) -> di
 def _rounded(similarities: Tensor) -> Tensor:
     """Return similarities in millionths, int32, so that most rounding errors do not order equal ones."""
     return (similarities * _SCALE).round_().int()
-
-
-def _leave_out(options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor) -> dict[str, int]:
-    """Take from the allowed candidates [pairs, candidates] what each option leaves out; return how many, by option."""
-    counts = {}
-    for name, left_out in _filters(options, similarities, of_positive[:, None], allowed):
-        counts[name] = int((allowed & left_out).sum())
-        allowed &= ~left_out
-    return counts
 
 
 def _filters(
