@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from simcse_pl.data.formats import OpenedTable
 from simcse_pl.data.tables import NO_LABEL
 from simcse_pl.utils.text import as_number
-from simcse_pl.utils.types import Label, Names
+from simcse_pl.utils.types import Names
 
 NLI_WORDS = {
     "entailment": ("entailment", "蕴含", "蘊含", "含意", "함의"),
@@ -31,37 +30,19 @@ _NUMBERS: dict[str, float] = {
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
-@dataclass(frozen=True)
-class LabelReader:
-    """Reads the class, the score or the scores of a row.
+def read_label(table: OpenedTable, column: int, cell: Any, scores: bool, names: Names) -> Any:
+    """Return the name of a class, or of `scores` the score, in a cell; raise ValueError if it has none.
 
-    Args:
-        table: the rows.
-        columns: the positions of the columns of the labels.
-        scores: whether they are scores; if not, they are classes.
-        several: whether a row has a list of scores.
-        names: the words for the labels 0, 1, ...
+    `names` are the words for the labels 0, 1, ...
     """
-
-    table: OpenedTable
-    columns: Sequence[int]
-    scores: bool = False
-    several: bool = False
-    names: Names = None
-
-    def __call__(self, cells: Sequence[Any]) -> Label:
-        """Return the label of a row; raise ValueError if it has none."""
-        labels = [self._read(i, self.table.text(i, label_text(cells[i]))) for i in self.columns]
-        return labels if self.several else labels[0]
-
-    def _read(self, column: int, text: str) -> Any:
-        label = label_number(text, self.names) if self.scores else class_name(text, self.names)
-        if label is None or (isinstance(label, float) and abs(label) > _LARGEST_SCORE):
-            known = f"{', '.join(map(str, self.names))} of label_names" if self.names else "a label"
-            if self.scores and not self.names:
-                known = "a finite number or a word such as yes; label_names=[...] gives the words for 0, 1, ..."
-            raise ValueError(f"column {self.table.name(column)} holds {text[:40]!r}, not {known}")
-        return label
+    text = table.text(column, label_text(cell))
+    label = label_number(text, names) if scores else class_name(text, names)
+    if label is None or (isinstance(label, float) and abs(label) > _LARGEST_SCORE):
+        known = f"{', '.join(map(str, names))} of label_names" if names else "a label"
+        if scores and not names:
+            known = "a finite number or a word such as yes; label_names=[...] gives the words for 0, 1, ..."
+        raise ValueError(f"column {table.name(column)} holds {text[:40]!r}, not {known}")
+    return label
 
 
 def label_text(cell: Any) -> Any:

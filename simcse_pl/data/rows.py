@@ -132,15 +132,17 @@ def rows_of(
     if (table.width and not positions) or not {*positions}.isdisjoint(of_labels):
         labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ""
         raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
-    read_label: ReadLabel | None = None
     if given:
-        from simcse_pl.data.labels import LabelReader  # what most runs do not need
+        from simcse_pl.data.labels import read_label  # what most runs do not need
 
-        several = not isinstance(score_column, int | str | None)
-        read_label = LabelReader(table, of_labels, score_column is not None, several, label_names)
+    def labels_of(cells: Sequence[Any]) -> Label:
+        scores = score_column is not None
+        labels = [read_label(table, column, cells[column], scores, label_names) for column in of_labels]
+        return labels[0] if isinstance(score_column, int | str | None) else labels
+
     if prompt is not None:
         table = replace(table, records=_prompted(table.records, prompt, positions[0]))
-    rows = valid_rows(table, positions, read_label, on_invalid_row, warn, roles)
+    rows = valid_rows(table, positions, labels_of if given else None, on_invalid_row, warn, roles)
     return _with_sentences(table, positions, rows, columns or ())
 
 
