@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,14 +16,7 @@ from torch.utils.data import DataLoader
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import TrainingRows
-from simcse_pl.data.sampler import (
-    Batches,
-    ContrastiveBatches,
-    ContrastiveDataLoader,
-    MixedBatchSampler,
-    Sampling,
-    loader_options,
-)
+from simcse_pl.data.sampler import Batches, ContrastiveBatches, ContrastiveDataLoader, MixedBatchSampler, Sampling
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.view import Segmenter
 from simcse_pl.evaluation.evaluators import Evaluator, make_evaluators
@@ -194,7 +188,11 @@ class SentenceDataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[dict[str, Any]]:
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
-        options = loader_options(self.num_workers, self._on_gpu)
+        options: dict[str, Any] = {"batch_size": None, "collate_fn": dict, "pin_memory": self._on_gpu}  # whole batches
+        if self.num_workers:
+            from simcse_pl.data.workers import worker_options  # what most runs do not need
+
+            options |= worker_options(self.num_workers)
         if not self._streamed:
             make = {name: rows.batch for name, rows in self.rows.items()}
             if self._groups and self.trainer is not None:  # machines may round differently
@@ -232,10 +230,10 @@ class SentenceDataModule(LightningDataModule):
 
         Each rank gets its part of a batch.
         """
-        rows, size = self.rows[name], self.sets[name].batch_size
-        batches = ContrastiveBatches(len(rows.held_out), size, world_size(), rank(), self.seed)
+        rows = replace(self.rows[name], chosen=self.rows[name].held_out)
+        batches = ContrastiveBatches(len(rows.chosen), self.sets[name].batch_size, world_size(), rank(), self.seed)
         for places, counts in batches.draw(0):
-            yield rows.batch([(0, place) for place in places], held_out=True) | {"counts": counts}
+            yield rows.batch([(0, place) for place in places]) | {"counts": counts}
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done; with a stream, also by how many processes."""

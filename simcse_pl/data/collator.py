@@ -118,15 +118,10 @@ class TrainingRows(RowKind):
         """The number of rows to train on, or that it is not known."""
         return "streamed" if self.stream else str(len(self.chosen))
 
-    def batch(self, keys: Sequence[RowKey], held_out: bool = False) -> dict[str, Any]:
-        """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of).
-
-        Args:
-            keys: from `ContrastiveBatches`.
-            held_out: whether the keys are of the rows that are held out.
-        """
-        places = self._places(keys, held_out)
-        rows = self.with_views(keys, held_out) if self.views else self._in_batch(keys, places)
+    def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
+        """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of)."""
+        places = self._places(keys)
+        rows = self.with_views(keys) if self.views else self._in_batch(keys, places)
         batch: dict[str, Any] = self.collate(rows)
         if self.labels:
             labels = [self.cache.label(place) for place in places]
@@ -143,9 +138,9 @@ class TrainingRows(RowKind):
             batch["dataset"] = self.dataset
         return batch
 
-    def with_views(self, keys: Sequence[RowKey], held_out: bool = False) -> list[tuple[Sentence, ...]]:
-        """Return the rows of a batch, each with its views; arguments as in `batch`."""
-        places = self._places(keys, held_out)
+    def with_views(self, keys: Sequence[RowKey]) -> list[tuple[Sentence, ...]]:
+        """Return the rows of a batch, each with its views."""
+        places = self._places(keys)
         tokens, templates = self._in_batch(keys, places), self.collate.templates or Templates(self.collate.tokenizer)
         limits = templates.special, self.collate.tokenizer.model_max_length, self.collate.tokenizer.mask_token_id
         made: list[Sequence[Sentence]] = []
@@ -188,6 +183,5 @@ class TrainingRows(RowKind):
 
         return next_sentences(self.cache, place, count)
 
-    def _places(self, keys: Sequence[RowKey], held_out: bool) -> list[int]:
-        chosen = self.held_out if held_out else self.chosen
-        return [int(chosen[row]) for _, row in keys]
+    def _places(self, keys: Sequence[RowKey]) -> list[int]:
+        return [int(self.chosen[row]) for _, row in keys]

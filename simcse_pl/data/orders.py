@@ -1,10 +1,46 @@
-"""Orders that most runs do not need: of groups of rows, and of the batches of several sets."""
+"""What most runs do not need: a choice of rows, and orders of groups of rows and of the batches of several sets."""
 
+import random
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from simcse_pl.data.token_cache import TokenCache
+from simcse_pl.utils.errors import UserError
+
+
+def _sample(count: int, number: int, seed: int | str) -> NDArray[np.int64]:
+    """Return `number` of the numbers below `count`, chosen at random, in ascending order."""
+    return np.array(sorted(random.Random(seed).sample(range(count), number)), dtype=np.int64)
+
+
+def choose(
+    cache: TokenCache, documents: bool, hold_out: float, limit: int | None, seed: int
+) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Return the rows to train on, and those that are held out, which are chosen before `limit`.
+
+    With `documents`, only rows that have a next sentence in their document are trained on.
+    """
+    count = len(cache)
+    rows: NDArray[np.integer] = np.arange(count, dtype=np.uint32)
+    held_out = np.empty(0, dtype=np.int64)
+    if documents:
+        from simcse_pl.data.documents import with_next_sentence
+
+        rows = with_next_sentence(cache)
+    elif hold_out:
+        number = round(hold_out if hold_out >= 1 else hold_out * count)
+        if not 2 <= number < count:  # the contrastive loss of one row is 0
+            raise UserError(f"data.hold_out={hold_out:g}: {number} of {count} rows; hold out two or more, not all")
+        held_out = _sample(count, number, f"{seed}-hold_out")
+        rows = np.delete(rows, held_out)
+    if limit is None:
+        return rows, held_out
+    if limit > len(rows):
+        raise UserError(f"data.limit={limit}: there are {len(rows)} rows to choose from")
+    return rows[_sample(len(rows), limit, seed)], held_out
 
 
 def grouped(groups: NDArray[np.integer], size: int, seed: int) -> NDArray[np.int64]:

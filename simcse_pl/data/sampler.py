@@ -1,6 +1,5 @@
-"""Which rows are trained on, the rows of each contrastive batch, this rank's part of them, and where a run resumes."""
+"""The rows of each contrastive batch, this rank's part of them, and where a run resumes."""
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from simcse_pl.data.token_cache import TokenCache
 from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
@@ -19,39 +17,6 @@ BatchKey = tuple[str, list[RowKey], tuple[int, ...]]  # the data set, this rank'
 MakeBatch = Callable[[Sequence[RowKey]], dict[str, Any]]
 Sampling = Literal["proportional", "round_robin", "concatenated"]
 Rows = Sequence[int] | NDArray[np.integer]  # their positions
-
-
-def sample(count: int, number: int, seed: int | str) -> NDArray[np.int64]:
-    """Return `number` of the numbers below `count`, chosen at random, in ascending order."""
-    return np.array(sorted(random.Random(seed).sample(range(count), number)), dtype=np.int64)
-
-
-def choose(
-    cache: TokenCache, documents: bool, hold_out: float, limit: int | None, seed: int
-) -> tuple[Rows, NDArray[np.int64]]:
-    """Return the rows to train on, and those that are held out, which are chosen before `limit`.
-
-    With `documents`, only rows that have a next sentence in their document are trained on.
-    """
-    count = len(cache)
-    rows: Rows = range(count)
-    held_out = np.empty(0, dtype=np.int64)
-    if documents:
-        from simcse_pl.data.documents import with_next_sentence
-
-        rows = with_next_sentence(cache)
-    elif hold_out:
-        number = round(hold_out if hold_out >= 1 else hold_out * count)
-        if not 2 <= number < count:  # the contrastive loss of one row is 0
-            raise UserError(f"data.hold_out={hold_out:g}: {number} of {count} rows; hold out two or more, not all")
-        held_out = sample(count, number, f"{seed}-hold_out")
-        rows = np.delete(np.arange(count, dtype=np.uint32), held_out)
-    if limit is None:
-        return rows, held_out
-    if limit > len(rows):
-        raise UserError(f"data.limit={limit}: there are {len(rows)} rows to choose from")
-    places = sample(len(rows), limit, seed)
-    return rows[places] if isinstance(rows, np.ndarray) else places, held_out
 
 
 class ContrastiveBatches:
@@ -130,13 +95,13 @@ class MixedBatchSampler(Sampler[BatchKey]):
         self.epoch = 0
 
     def __len__(self) -> int:
-        return len(self._sets_drawn(self.epoch))
+        return len(self._sets_drawn())
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch that is drawn next."""
         self.epoch = epoch
 
-    def _sets_drawn(self, epoch: int) -> NDArray[np.integer]:
+    def _sets_drawn(self) -> NDArray[np.integer]:
         """Return the place in `sets` of the set of each batch."""
         sets = list(self.sets.values())
         if len(sets) == 1:
@@ -144,11 +109,11 @@ class MixedBatchSampler(Sampler[BatchKey]):
         from simcse_pl.data.orders import mixed
 
         counts = [(batches.batches_of_one_rank, batches.batches) for batches in sets]
-        return mixed(counts, self.sampling, self.seed + epoch)
+        return mixed(counts, self.sampling, self.seed + self.epoch)
 
     def __iter__(self) -> Iterator[BatchKey]:
         epoch, names = self.epoch, list(self.sets)
-        sets = self._sets_drawn(epoch)
+        sets = self._sets_drawn()
         start = self.start[1] if epoch == self.start[0] else 0
         done = np.bincount(sets[:start], minlength=len(names))
         batches = [of_set.draw(epoch, int(first)) for of_set, first in zip(self.sets.values(), done, strict=True)]
@@ -177,13 +142,3 @@ class ContrastiveDataLoader(DataLoader[dict[str, Any]]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         yield from super().__iter__()
-
-
-def loader_options(num_workers: int, pin_memory: bool) -> dict[str, Any]:
-    """Return the options of a DataLoader whose data set makes whole batches."""
-    options: dict[str, Any] = {"batch_size": None, "collate_fn": dict, "pin_memory": pin_memory}  # batches as they are
-    if not num_workers:
-        return options
-    from simcse_pl.data.workers import worker_options
-
-    return options | worker_options(num_workers)

@@ -15,7 +15,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.collator import TrainingRows, ViewCollator
 from simcse_pl.data.formats import Format, Layout
 from simcse_pl.data.rows import LabelledRows, ScoreColumn, Warn, label_columns, rows_of
-from simcse_pl.data.sampler import Rows, choose
+from simcse_pl.data.sampler import Rows
 from simcse_pl.data.sources import fingerprint, open_source, with_header
 from simcse_pl.data.token_cache import TokenCache, Tokenize, open_token_cache
 from simcse_pl.data.view import Dropout, Segmenter, View
@@ -177,7 +177,9 @@ class TrainingSet:
         label_range = None if self.score_column is None else cache.score_range()
         chosen: Rows = range(len(cache))
         held_out: Rows = ()
-        if not stream:
+        if self.documents or self.hold_out or self.limit is not None:
+            from simcse_pl.data.orders import choose  # what most runs do not need
+
             chosen, held_out = choose(cache, self.documents, self.hold_out, self.limit, seed)
         rows = TrainingRows(
             roles=roles,

@@ -93,25 +93,12 @@ def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
             assert [key for _, part in parts for key in part] == keys
 
 
-def test_a_process_ends_if_an_error_keeps_its_workers_alive():
-    code = """
-import sys
-from simcse_pl.data.sampler import Batches, ContrastiveDataLoader, loader_options
-keys = [("", [0], ()), ("", [1], ()), ("", [2], ())]
-loader = ContrastiveDataLoader(Batches({"": dict.fromkeys}), sampler=keys, **loader_options(2, False))
-batches = iter(loader)
-print(next(batches))
-sys.exit(143)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, cwd=ROOT)
-    assert (done.returncode, done.stdout, done.stderr) == (143, "{0: None, 'counts': ()}\n", "")
-
-
 @pytest.mark.parametrize("where", ["this process", "a child"])
-def test_only_the_workers_of_a_loader_are_killed(where, tmp_path):
+def test_a_process_that_an_error_ends_kills_only_the_workers_of_its_loader(where, tmp_path):
     code = f"""
 import multiprocessing, pathlib, sys, time
-from simcse_pl.data.sampler import Batches, ContrastiveDataLoader, loader_options
+from simcse_pl.data.sampler import Batches, ContrastiveDataLoader
+from simcse_pl.data.workers import worker_options
 
 def write_later():
     time.sleep(2)
@@ -119,7 +106,8 @@ def write_later():
 
 def fail():
     keys = [("", [0], ()), ("", [1], ()), ("", [2], ())]
-    loader = ContrastiveDataLoader(Batches({{"": dict.fromkeys}}), sampler=keys, **loader_options(2, False))
+    options = {{"sampler": keys, "batch_size": None, "collate_fn": dict}} | worker_options(2)
+    loader = ContrastiveDataLoader(Batches({{"": dict.fromkeys}}), **options)
     global batches  # which multiprocessing would wait for
     batches = iter(loader)
     next(batches)
