@@ -78,9 +78,9 @@ def _encode_function(arguments: argparse.Namespace) -> tuple[Encode, dict[str, A
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path, total: int | None) -> None:
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
-    source = {"file": fingerprint(arguments.sentences), "column": arguments.column, "layout": asdict(layout(arguments))}
-    manifest = {"shard_size": CHUNK_SIZE, **source}
-    path, text = folder / "manifest.json", json.dumps(manifest | settings, indent=1)
+    manifest = {"shard_size": CHUNK_SIZE, "file": fingerprint(arguments.sentences), "column": arguments.column}
+    manifest |= {"layout": asdict(layout(arguments))} | settings
+    path, text = folder / "manifest.json", json.dumps(manifest, indent=1)
     if not path.exists():
         write_text(path, text)
     if path.read_text("utf-8") != text:

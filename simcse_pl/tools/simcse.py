@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcse_pl.data.formats import DETECTED, Layout
 from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, computation, load_encoder
@@ -163,7 +162,6 @@ class SimCSE:
         batch_size: int | None = None,
         *,
         column: int | str | None = None,
-        layout: Layout = DETECTED,
         prompt_name: str | None = None,
         vectors: Tensor | np.ndarray | None = None,
     ) -> None:
@@ -175,13 +173,12 @@ class SimCSE:
             use_faiss, faiss_fast: ignored, because every search is exact.
             device, batch_size: for this call.
             column: name or position (from 0) of the column, for a file with several columns.
-            layout: how the file is written, if that cannot be found from its name and content.
             prompt_name: the name of the sentences' prompt; None for `document`, if the encoder has it.
             vectors: [n, dim], those that `encode` gave for the sentences; None to encode them.
         """
         prompt_name = prompt_name or self.prompt_if_any(DOCUMENT)
         self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0), prompt_name=prompt_name)
-        self.add_to_index(sentences_or_file_path, device, batch_size, column=column, layout=layout, vectors=vectors)
+        self.add_to_index(sentences_or_file_path, device, batch_size, column=column, vectors=vectors)
 
     def add_to_index(
         self,
@@ -190,15 +187,13 @@ class SimCSE:
         batch_size: int | None = None,
         *,
         column: int | str | None = None,
-        layout: Layout = DETECTED,
         vectors: Tensor | np.ndarray | None = None,
     ) -> int:
         """Index further sentences, and return the number of new ones; for the arguments see `build_index`."""
         index, given = self._built(), sentences_or_file_path
         if isinstance(given, str | Path):
-            sentences = list(iterate_sentences(given, column, layout=layout))
-        else:
-            sentences = checked_sentences(given)
+            given = list(iterate_sentences(given, column))
+        sentences = checked_sentences(given)
         shown = vectors is None and len(sentences) > _MANY
         index.encode = self._encode_on(device, batch_size, progress=shown, prompt_name=index.prompt_name)
         return index.add(sentences, None if vectors is None else torch.as_tensor(vectors))
