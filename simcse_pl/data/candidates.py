@@ -1,14 +1,23 @@
-"""Rows with any number of positives and hard negatives: how they are read, and which of them are in a batch."""
+"""Rows with a prompt, or with any number of positives and hard negatives: reading them, and drawing a batch of them."""
 
 import random
 from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import Any
 
-from simcse_pl.data.formats import OpenedTable
+from simcse_pl.data.formats import OpenedTable, Records
 from simcse_pl.utils.types import Role
 
 COLUMNS = ("query", "pos", "neg")  # of FlagEmbedding's files
+
+
+def with_prompts(records: Records, prompt: int, first: int) -> Records:
+    """Yield records whose first sentences, unless they are empty, follow their prompts; NaN is no prompt."""
+    for place, cells in records:
+        of_row = cells[prompt] if not isinstance(cells, str) and max(prompt, first) < len(cells) else None
+        if isinstance(of_row, str) and of_row and cells[first]:
+            cells = [f"{of_row}{cell}" if i == first else cell for i, cell in enumerate(cells)]
+        yield place, cells
 
 
 def read_candidates(

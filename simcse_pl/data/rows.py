@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from simcse_pl.data.formats import DETECTED, Layout, OpenedTable, Records
+from simcse_pl.data.formats import DETECTED, Layout, OpenedTable
 from simcse_pl.data.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
@@ -141,18 +141,11 @@ def rows_of(
         return labels[0] if isinstance(score_column, int | str | None) else labels
 
     if prompt is not None:
-        table = replace(table, records=_prompted(table.records, prompt, positions[0]))
+        from simcse_pl.data.candidates import with_prompts  # what most runs do not need
+
+        table = replace(table, records=with_prompts(table.records, prompt, positions[0]))
     rows = valid_rows(table, positions, labels_of if given else None, on_invalid_row, warn, roles)
     return _with_sentences(table, positions, rows, columns or ())
-
-
-def _prompted(records: Records, prompt: int, first: int) -> Records:
-    """Yield records whose first sentences, unless they are empty, follow their prompts; NaN is no prompt."""
-    for place, cells in records:
-        of_row = cells[prompt] if not isinstance(cells, str) and max(prompt, first) < len(cells) else None
-        if isinstance(of_row, str) and of_row and cells[first]:
-            cells = [f"{of_row}{cell}" if i == first else cell for i, cell in enumerate(cells)]
-        yield place, cells
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
