@@ -90,10 +90,6 @@ def test_rows_of_a_table_are_no_documents(write_file):
     assert len(list(documents_of(open_source(path, Layout(format="text"))))) == 2
 
 
-def test_an_accented_letter_is_one_character(write_file):
-    assert read_rows(write_file("d.txt", "Cafe\u0301\n")) == [("Caf\u00e9",)]
-
-
 def test_sentences_are_lines_or_a_column(write_file):
     assert list(iterate_sentences(write_file("c.txt", "A dog.\n\nA cat.\nA dog.\n"))) == ["A dog.", "A cat.", "A dog."]
     path = write_file("c.csv", 'id,caption\n1,"A dog, a cat."\n2,Rain.\n')

@@ -4,11 +4,9 @@ import csv
 import io
 import itertools
 import math
-import sys
 
 import pytest
 
-from simcse_pl.__main__ import main
 from simcse_pl.data.rows import read_rows
 from simcse_pl.tools import prepare_paraphrases as paraphrases
 from simcse_pl.tools.conversion import INVALID, NO_WORDS, REPEATED, USED, ConversionStats
@@ -86,10 +84,8 @@ def test_invalid_rows_are_left_out_and_counted(tmp_path, corpus, good, bad, coun
     assert (stats[INVALID], len(rows)) == (count, 1)
 
 
-def test_the_command_writes_a_file_of_pairs(tmp_path, monkeypatch, capsys):
+def test_the_command_writes_a_file_of_pairs(command, tmp_path):
     (tmp_path / "corpus").write_text("a\tb\nc\td\n")
-    given = [f"{tmp_path}/corpus", f"{tmp_path}/out.csv"]
-    monkeypatch.setattr(sys, "argv", ["simcse", "prepare", "paraphrases", "paranmt", *given])
-    main()
+    printed = command("prepare", "paraphrases", "paranmt", tmp_path / "corpus", tmp_path / "out.csv").out
     assert read_rows(tmp_path / "out.csv", ["anchor", "positive"]) == [("a", "b"), ("c", "d")]
-    assert capsys.readouterr().out.endswith(f"2 pairs in {tmp_path}/out.csv\n")
+    assert printed.endswith(f"2 pairs in {tmp_path}/out.csv\n")

@@ -137,12 +137,6 @@ def on_circle(sentences):
     return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
 
 
-def test_vectors_that_cannot_be_stored_are_errors(encode):
-    encode.vectors["s 7"] = torch.full((DIM,), torch.nan)
-    with pytest.raises(UserError, match="not finite"):
-        SentenceIndex.build(encode, names(range(9)))
-
-
 def test_results_of_retrieval_are_plain_values_in_the_order_of_the_queries(tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("a\naa\naaaa\naaaaaaaa\naa\n")
