@@ -1,8 +1,6 @@
 """Rows: the sentences of each row of a source, checked, and its label as text or a number."""
 
-import itertools
 import logging
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +8,6 @@ from typing import Any
 from simcse_pl.data.formats import DETECTED, Layout, OpenedTable
 from simcse_pl.data.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text import as_number
 from simcse_pl.utils.types import Label, Names, Role
 
 log = logging.getLogger(__name__)
@@ -20,20 +17,6 @@ ScoreColumn = int | str | Sequence[int | str] | None
 LabelledRows = Iterator[tuple[Row, Label | None]]
 ReadLabel = Callable[[Sequence[Any]], Label | None]  # from the cells of a row
 Warn = Callable[[str], None]
-
-_ROWS_CHECKED = 100  # for columns without sentences
-_MOST_LABELS = 5
-_ID = re.compile(r"[!-~]*\d[!-~]*")  # such as q-17 or item_3.jpg
-_NAMED = {  # columns that are no sentences, by their names; pandas has '' and Unnamed
-    "ids": re.compile(r"(?i:|unnamed.*|(.*[\W_])?([qp]?id\d?|idx|index|[gu]uid|编号|序号))|.*[a-z]I[dD]"),
-    "labels": re.compile(r"(?i:(gold[\W_]?)?labels?|class(es)?|category|scores?|标签|类别)"),
-}
-NEGATIVES = re.compile(r"(?i:(hard[\W_]?)?neg(ative)?s?|contradictions?)[\W_]?\d*")
-_ROLES = (  # columns of anchors, positives and hard negatives, by their names
-    re.compile(r"(?i:anchor|query|question|premise)s?\d*"),
-    re.compile(r"(?i:pos(itive)?s?|answers?|entailments?)[\W_]?\d*"),
-    NEGATIVES,
-)
 
 
 def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
@@ -112,7 +95,7 @@ def rows_of(
         roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
         warn: called with a warning after the last row.
         first: how many columns to read if `columns` is None, from the first on; None for all.
-        any_order: whether the columns' names may contradict their order if `columns` is None (see `check_order`).
+        any_order: whether the columns' names may contradict their order if `columns` is None (see columns.check_order).
 
     Raises:
         UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
@@ -125,7 +108,9 @@ def rows_of(
         positions = [position_of(table, i) for i in range(first)]
     elif columns is None:
         positions = [i for i in range(table.width) if i not in (*of_labels, prompt)]
-        if not any_order:
+        if not any_order and len(positions) > 1:
+            from simcse_pl.data.columns import check_order  # what most runs do not need
+
             check_order(table, positions)
     else:
         positions = [position_of(table, column) for column in columns]
@@ -145,7 +130,11 @@ def rows_of(
 
         table = replace(table, records=with_prompts(table.records, prompt, positions[0]))
     rows = valid_rows(table, positions, labels_of if given else None, on_invalid_row, warn, roles)
-    return _with_sentences(table, positions, rows, columns or ())
+    if table.width == 1:
+        return rows
+    from simcse_pl.data.columns import with_sentences  # what most runs do not need
+
+    return with_sentences(table, positions, rows, columns or ())
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
@@ -225,41 +214,5 @@ def _row(
     return row, label
 
 
-def check_order(table: OpenedTable, positions: Sequence[int]) -> None:
-    """Raise UserError if columns that are read as anchor, positive and hard negatives have names in another order."""
-    names = [str(table.name(i)) for i in positions]
-    roles = [next((role for role, known in enumerate(_ROLES) if known.fullmatch(name)), None) for name in names]
-    known = [role for role in roles if role is not None]
-    if known != sorted(known) or roles[1:2] == [_ROLES.index(NEGATIVES)]:
-        raise UserError(
-            f"{table.source}: the columns {', '.join(names)} would be read as anchor, positive and hard negatives, in "
-            "this order, which their names contradict: give the order by the option columns"
-        )
-
-
-def what_is_named(column: int | str) -> str:
-    """Return what a column has by its name, `ids` or `labels`; empty if it may have sentences."""
-    return next((what for what, names in _NAMED.items() if names.fullmatch(str(column))), "")
-
-
 def _is_unseen(text: str) -> bool:
     return "\0" in text or not any(map(str.isprintable, text.replace(" ", "")))
-
-
-def _with_sentences(table: OpenedTable, positions: list[int], rows: LabelledRows, chosen: Any) -> LabelledRows:
-    """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, ids or a few words."""
-    head = list(itertools.islice(rows, _ROWS_CHECKED if table.width > 1 else 0))
-    judged = len(head) == _ROWS_CHECKED and not chosen
-    for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=False), strict=False):
-        name, kinds = table.name(i), set(sentences)
-        named = "" if name in chosen or i in chosen else what_is_named(name)
-        few = judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
-        ids = judged and all(map(_ID.fullmatch, kinds))
-        numbers = None not in map(as_number, sentences)
-        if named or few or ids or numbers:
-            what = f"only {', '.join(sorted(kinds))}" if few else "numbers" if numbers else named or "ids"
-            raise UserError(
-                f"{table.source}: column {name} has {what}, not sentences: name those of sentences by the "
-                "option columns; in training, data.label_column is one of classes, and data.score_column one of scores"
-            )
-    yield from itertools.chain(head, rows)

@@ -12,7 +12,7 @@ import torch
 
 from simcse_pl.config import check_arguments
 from simcse_pl.data.formats import Layout, OpenedTable
-from simcse_pl.data.rows import NEGATIVES, LabelledRows, check_order, rows_of, what_is_named
+from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
@@ -49,6 +49,8 @@ class EvaluationFile(Layout):
 
         With `score`, a column of scores or labels follows those of the sentences. The errors are those of `rows_of`.
         """
+        from simcse_pl.data.columns import check_order, what_is_named  # what STS tasks do not need
+
         table = open_source(self.file, self, self.split, self.columns or ())
         columns = self.columns or range(min(2 + score, table.width))
         if len(columns) < 2 + score:
@@ -77,6 +79,8 @@ class EvaluationFile(Layout):
 
         Without `negatives`, a column with their name is a UserError.
         """
+        from simcse_pl.data.columns import NEGATIVES
+
         table = open_source(self.file, self, self.split, self.columns or ())
         if not (negatives or self.columns) and any(map(NEGATIVES.fullmatch, table.header or ())):
             raise UserError(f"{self.file} has negatives: name the query and its positives by the option columns")
