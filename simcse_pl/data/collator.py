@@ -1,7 +1,6 @@
 """From rows to batches: the rows of a training set, each with its views, and the collator that pads them."""
 
 import itertools
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from simcse_pl.data.sampler import RowKey, Rows
 from simcse_pl.data.sources import Source
 from simcse_pl.data.token_cache import TokenCache
-from simcse_pl.data.view import Segmenter, View, ViewInput
+from simcse_pl.data.view import Segmenter, View
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, MaxLength, tokenize, tokenize_rows
 from simcse_pl.utils.types import Batch, RowKind, Tokens
@@ -121,7 +120,7 @@ class TrainingRows(RowKind):
     def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of)."""
         places = self._places(keys)
-        rows = self.with_views(keys) if self.views else self._in_batch(keys, places)
+        rows = self.with_views(keys)
         batch: dict[str, Any] = self.collate(rows)
         if self.labels:
             labels = [self.cache.label(place) for place in places]
@@ -138,23 +137,15 @@ class TrainingRows(RowKind):
             batch["dataset"] = self.dataset
         return batch
 
-    def with_views(self, keys: Sequence[RowKey]) -> list[tuple[Sentence, ...]]:
+    def with_views(self, keys: Sequence[RowKey]) -> Sequence[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views."""
         places = self._places(keys)
-        tokens, templates = self._in_batch(keys, places), self.collate.templates or Templates(self.collate.tokenizer)
-        limits = templates.special, self.collate.tokenizer.model_max_length, self.collate.tokenizer.mask_token_id
-        made: list[Sequence[Sentence]] = []
-        for number, view in enumerate(self.views.values()):
-            inputs = []
-            for (epoch, _), place, row in zip(keys, places, tokens, strict=True):
-                seed = f"{self.seed}-{0 if view.once else epoch}-{place}"
-                if number and not view.shared_random:
-                    seed += f"-{number}"
-                following = self._following(place, view.num_following)
-                inputs.append(ViewInput(self.cache[place][0], following, random.Random(seed), row[0], *limits))
-            sentences: Sequence[Any] = view(inputs)
-            made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
-        return [(*row[: self.width], *views) for row, *views in zip(tokens, *made, strict=True)]
+        rows = self._in_batch(keys, places)
+        if not self.views:
+            return rows
+        from simcse_pl.data.make_views import add_views  # what most runs do not need
+
+        return add_views(self, keys, places, rows)
 
     def tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
         """Return the tokens of rows by their positions, of which a segmenter marks the words."""
@@ -175,13 +166,6 @@ class TrainingRows(RowKind):
             positives, seed = int(self.cache.label(place)), f"{self.seed}-{epoch}-{place}-drawn"
             rows[number] = tuple([row[i] for i in draw_candidates(len(row), positives, self.drawn, seed)])
         return rows
-
-    def _following(self, place: int, count: int) -> tuple[str, ...]:
-        if not count:
-            return ()
-        from simcse_pl.data.documents import next_sentences  # what most runs do not need
-
-        return next_sentences(self.cache, place, count)
 
     def _places(self, keys: Sequence[RowKey]) -> list[int]:
         return [int(self.chosen[row]) for _, row in keys]

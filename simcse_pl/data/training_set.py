@@ -21,7 +21,7 @@ from simcse_pl.data.token_cache import TokenCache, Tokenize, open_token_cache
 from simcse_pl.data.view import Dropout, Segmenter, View
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import MaxLength
-from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import LabelKind, Names, Role, candidates, default_roles
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ log = logging.getLogger(__name__)
 
 _READING = ("columns", "on_invalid_row", "label_column", "score_column", "label_names")
 _LABELS_SHOWN = 10
-_ROWS_TRIED = 128  # by each view
-_FEWEST_CHANGED = 1 / 32  # of the sentences that a view is tried on
+_ROWS_TRIED = 128
 
 
 @dataclass(frozen=True)
@@ -292,6 +291,8 @@ class TrainingSet:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._warn_of_equal(rows)
         if rows.views:
+            from simcse_pl.data.make_views import check_views  # what most runs do not need
+
             check_views(rows)
 
     def _warn_of_equal(self, rows: TrainingRows) -> None:
@@ -306,27 +307,3 @@ class TrainingSet:
             if column == same and (name != other or column.count(column[0]) == len(column)):
                 what = f"{name} is always the same" if name == other else f"{name} and {other} are equal"
                 log.warning("%s: %s in the %d rows that were compared: check the file", self.train, what, len(places))
-
-
-def check_views(rows: TrainingRows) -> None:
-    """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
-    count = min(_ROWS_TRIED, len(rows.chosen))
-    keys = [divmod(i, count) for i in range(_ROWS_TRIED)]  # a few rows are tried in several epochs
-    places = [int(rows.chosen[row]) for _, row in keys]
-    tried, anchors = rows.with_views(keys), [row[0] for row in rows.tokens(places)]
-    after = rows.width
-    for name, view in rows.views.items():
-        place, after = after, after + len(view.roles)
-        if isinstance(view, Dropout):
-            continue
-        with prefixed(f"views.{name}"):
-            view.check_text([rows.cache[place][0] for place in places[:count]])
-            made = rows.collate.tokens_of([[row[place]] for row in tried])
-            changed = sum(not np.array_equal(*both) for both in zip(anchors, made, strict=True))
-            if changed < _FEWEST_CHANGED * len(made):
-                raise UserError(
-                    f"it changes {changed} of {len(made)} sentences: a view of words needs segmenter=icu if there "
-                    "are no spaces between words, and a view of case a tokenizer that reads case; token_deletion "
-                    "needs neither"
-                )
-            log.info("views.%s: changes %d of %d sentences", name, changed, len(made))
