@@ -96,85 +96,62 @@ def test_the_encoding_that_an_error_names_reads_the_file(encoding, write_file):
 
 
 REFUSED = {
-    "a ragged row": ("a.tsv", b"A\tB\nC\nD\tE\n", {}, "line 2: 1 columns where there should be 2 .*on_invalid_row"),
-    "the header again": ("a.csv", b"text,title\na b,x\ntext,title\n", {}, "line 3: the columns' names again"),
+    "a ragged row": ("a.tsv", b"A\tB\nC\nD\tE\n", "line 2: 1 columns where there should be 2 .*on_invalid_row"),
+    "the header again": ("a.csv", b"text,title\na b,x\ntext,title\n", "line 3: the columns' names again"),
     "the header of a file that was joined": (
         "a.csv",
         b'\xef\xbb\xbf"text","title"\na b,x\n\xef\xbb\xbf"text", title\n',
-        {},
         "line 3: the columns' names again",
     ),
-    "labels in a short file": (
-        "a.csv",
-        b"text,title,label\na b,c d,yes\n",
-        {},
-        "column label has labels, not sentences",
-    ),
-    "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', {}, "line 2: .* quotation mark missing"),
-    "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', {}, "line 1: .* quotation mark missing"),
-    "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", {}, "line 2: not UTF-8"),
-    "UTF-16 without its mark": ("a.txt", "A dog runs.\n".encode("utf-16-le"), {}, "NUL bytes.; if it is utf_16_le"),
+    "labels in a short file": ("a.csv", b"text,title,label\na b,c d,yes\n", "column label has labels, not sentences"),
+    "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', "line 2: .* quotation mark missing"),
+    "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', "line 1: .* quotation mark missing"),
+    "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", "line 2: not UTF-8"),
+    "UTF-16 without its mark": ("a.txt", "A dog runs.\n".encode("utf-16-le"), "NUL bytes.; if it is utf_16_le"),
     "a sentence that would fill the memory": (
         "a.txt",
         b"a b\n" + b"a " * 2**20,
-        {},
         "line 2: column 0 has 2097152 characters, which is no sentence .*drop",
     ),
-    "an empty cell": ("a.tsv", b"A\tB\nC\t\n", {}, "line 2: column 1 is empty .*on_invalid_row=drop"),
-    "an empty file": ("a.txt", b"", {}, "a.txt has no rows"),
-    "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], {}, "cannot be read"),
-    "an unknown ending": ("a.dat", b"\x80\n", {}, "data.format or --format names another's format"),
-    "a pointer of Git LFS": (
-        "a.txt",
-        b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\n",
-        {},
-        "git lfs pull",
-    ),
-    "a spreadsheet": (
-        "a.xlsx",
-        b"PK\x03\x04\x14\xb4",
-        {},
-        "a.xlsx is a zip archive or .*: unpack it, or save it as .csv",
-    ),
-    "chat messages": (
-        "a.jsonl",
-        b'{"chat": [{"role": "user"}]}',
-        {},
-        "column chat is not text: .*sentence its own column",
-    ),
-    "no keys": ("a.jsonl", b"{}\n{}\n", {}, "line 1: no sentence"),
-    "no values": ("a.jsonl", b"[]\n[]\n", {}, "line 1: no sentence"),
-    "no rows": ("a.json", b"[]", {}, "a.json has no rows"),
+    "an empty cell": ("a.tsv", b"A\tB\nC\t\n", "line 2: column 1 is empty .*on_invalid_row=drop"),
+    "an empty file": ("a.txt", b"", "a.txt has no rows"),
+    "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], "cannot be read"),
+    "an unknown ending": ("a.dat", b"\x80\n", "data.format or --format names another's format"),
+    "a pointer of Git LFS": ("a.txt", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\n", "git lfs pull"),
+    "a spreadsheet": ("a.xlsx", b"PK\x03\x04\x14\xb4", "a.xlsx is a zip archive or .*: unpack it, or save it as .csv"),
+    "chat messages": ("a.jsonl", b'{"chat": [{"role": "user"}]}', "column chat is not text: .*sentence its own column"),
+    "no keys": ("a.jsonl", b"{}\n{}\n", "line 1: no sentence"),
+    "no values": ("a.jsonl", b"[]\n[]\n", "line 1: no sentence"),
+    "no rows": ("a.json", b"[]", "a.json has no rows"),
     "columns in another order": (
         "a.jsonl",
         b'{"anchor": "a", "negative": "b", "positive": "c"}\n',
-        {},
         "columns anchor, negative, positive would be read as anchor, positive and hard negatives",
     ),
-    "a negative in place of the positive": ("a.csv", b"text,hard_neg\na b,c d\n", {}, "which their names contradict"),
-    "arrays and objects": ("a.jsonl", b'["a", "b"]\n{"x": "c"}\n', {}, "line 1: not a JSON object"),
-    "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", {}, "column 1 has numbers, .* data.score_column"),
-    "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", {"score_column": 1}, "line 2: .*'1,2,3'"),
-    "an empty label": ("a.csv", b"text,label\na,b\nc, \n", {}, "a.csv, line 3: column label is empty"),
-    "a number": ("a.jsonl", b'{"x": "a"}\n{"x": 3}\n', {}, "line 2: column x is not text: 3"),
-    "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', {}, "column x is not text: ..b', 'c"),
-    "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', {}, "line 2: not a JSON object"),
-    "no valid rows": ("a.csv", b"text,label\na,\n", {"on_invalid_row": "drop"}, "a.csv has no valid rows"),
-    "one label": ("a.txt", table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]), {}, "column 2 has only 蕴含"),
+    "a negative in place of the positive": ("a.csv", b"text,hard_neg\na b,c d\n", "which their names contradict"),
+    "arrays and objects": ("a.jsonl", b'["a", "b"]\n{"x": "c"}\n', "line 1: not a JSON object"),
+    "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", "column 1 has numbers, .* data.score_column"),
+    "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", "line 2: .*'1,2,3'", {"score_column": 1}),
+    "an empty label": ("a.csv", b"text,label\na,b\nc, \n", "a.csv, line 3: column label is empty"),
+    "a number": ("a.jsonl", b'{"x": "a"}\n{"x": 3}\n', "line 2: column x is not text: 3"),
+    "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', "column x is not text: ..b', 'c"),
+    "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', "line 2: not a JSON object"),
+    "no valid rows": ("a.csv", b"text,label\na,\n", "a.csv has no valid rows", {"on_invalid_row": "drop"}),
+    "one label": ("a.txt", table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]), "column 2 has only 蕴含"),
     "a label that is read twice": (
         "a.csv",
         b"sentence1,gold_label,sentence2\na,neutral,b\n",
-        {"label_column": 1, "columns": [0, "gold_label"]},
         "data.columns: .* other than 1, which",
+        {"label_column": 1, "columns": [0, "gold_label"]},
     ),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_files_are_refused_with_what_to_do(case, write_file):
-    name, content, options, message = REFUSED[case]
+    name, content, message, *options = REFUSED[case]
     with pytest.raises(UserError, match=message):
-        list(iterate_rows(write_file(name, content), **options))
+        list(iterate_rows(write_file(name, content), **dict(*options)))
 
 
 @pytest.mark.parametrize("encoding", [None, "utf-8", "latin-1"])
