@@ -4,13 +4,11 @@ Text, csv, tsv, jsonl, parquet and arrow files. Error messages have the line of 
 `on_invalid_row=drop` skips it. pandas and `datasets` give neither for all of these formats.
 """
 
-import csv
 import itertools
 import json
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,6 @@ from typing import Any, Literal
 
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import STANDARD, check_is_file, read_lines
-from simcse_pl.utils.text import as_number
 
 Format = Literal["text", "table", "json", "parquet"]
 # A place such as `line 7`, and the cells of the row there, or why it cannot be read.
@@ -37,15 +34,9 @@ TEXT = "a sentence per line"
 _INSPECTED = 1000  # lines, to find out how a file is written
 _LONGEST = 2**20  # characters of a sentence; tokenizing one takes 150 times as many bytes
 
-csv.field_size_limit(2**28)  # a quotation mark that is not closed would fill the memory
-
 _COLUMN_EACH = "; give each sentence its own column, or in training set data.negatives=1, which reads lists"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tokenizers do not
-_SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
-_SEPARATORS = (",", ";", "\t", "|", "||", "|||")
-_USUAL = {".csv": ",", ".tsv": "\t"}
 _IN_TEXT = ("\t", "||", "|||")  # what separates cells in files that end in .txt; sentences have commas and semicolons
-_SHARE_OF_ROWS = 0.8  # of equal width, for another separator than the usual one
 
 
 @dataclass(frozen=True)
@@ -126,14 +117,9 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     if kind == "text":
         records: Records = ((f"line {number}", [line]) for number, line in enumerate(lines, 1) if line.strip())
         return OpenedTable(str(path), records, 1, layout=TEXT)
-    separator = (layout.separator or "").replace("\\t", "\t")
-    if head and (line := _SEPARATOR_LINE.fullmatch(head[0].strip())):
-        separator = separator or line[1]
-        head, lines = head[1:], itertools.chain([""], itertools.islice(lines, 1, None))  # keeps the numbers of lines
-    separator = separator or separator_of(ending, head) or ","
     from simcse_pl.data.tables import rows_of_table
 
-    return OpenedTable(str(path), *rows_of_table(path, lines, separator, is_quoted(head, separator), layout.header))
+    return OpenedTable(str(path), *rows_of_table(path, ending, head, lines, layout.separator, layout.header))
 
 
 def file_ending(path: Path) -> str:
@@ -158,55 +144,9 @@ def format_of(ending: str, lines: Sequence[str]) -> Format:
     with suppress(ValueError, RecursionError):
         if isinstance(json.loads(first), dict):
             return "json"
-    separated = ending == ".txt" and separator_of(ending, lines, _IN_TEXT) is not None
-    return "table" if separated else FORMATS[ending]
+    if ending == ".txt" and any(separator in line for line in lines for separator in _IN_TEXT):
+        from simcse_pl.data.tables import separator_of  # what most runs do not need
 
-
-def separator_of(ending: str, lines: Sequence[str], candidates: Collection[str] = _SEPARATORS) -> str | None:
-    """Return the separator that gives most lines the same number of cells, two or more; None if none does.
-
-    If several do so equally, the later of `candidates` does: `a;0,5` has a semicolon and a decimal comma.
-    """
-    usual = _USUAL.get(ending)
-    best, best_share = usual, 0.0
-    for separator in candidates:
-        widths = Counter(map(len, split(lines, separator)))
-        (width, count) = widths.most_common(1)[0] if widths else (1, 0)
-        share = count / widths.total() if width > 1 else 0.0
-        if share >= max(best_share, 0.0 if separator == usual else _SHARE_OF_ROWS) and share:
-            best, best_share = separator, share
-    return best
-
-
-def split(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """Return the cells of the rows in these lines; none if they cannot be read."""
-    if not is_quoted(lines, separator):
-        return [line.split(separator) for line in lines if line.strip()]
-    with suppress(csv.Error):
-        rows = csv.reader((line + "\n" for line in lines), delimiter=separator, skipinitialspace=separator != "\t")
-        return [cells for cells in rows if cells]
-    return []
-
-
-def is_quoted(lines: Sequence[str], separator: str) -> bool:
-    """Return whether quotation marks around the cells of a table are not part of the text.
-
-    Files separated by commas or semicolons are written so. Of those separated by tabs, some are, by pandas and by
-    spreadsheets: they double the marks within a cell, and put marks around cells with tabs or line breaks, or around
-    all cells.
-    """
-    if separator != "\t":
-        return len(separator) == 1
-    plain = [line.split(separator) for line in lines if line.strip()]
-    marked = [cell for cells in plain for cell in cells if cell.startswith('"')]
-    if not marked:
-        return False
-    try:
-        rows = [row for row in csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True) if row]
-    except csv.Error:
-        return False
-    if len(set(map(len, plain))) > 1:
-        return len(set(map(len, rows))) == 1
-    return any('""' in cell[1:-1] for cell in marked) or all(
-        cell.startswith('"') or as_number(cell) is not None for cells in plain for cell in cells
-    )
+        if separator_of(ending, lines, _IN_TEXT):
+            return "table"
+    return FORMATS[ending]

@@ -1,10 +1,12 @@
-"""Rows of tables, whose first row may have the columns' names, and of JSON, parquet and arrow files."""
+"""Rows of tables, how they are separated and named, and rows of JSON, parquet and arrow files."""
 
 import csv
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,11 @@ Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None,
 
 NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
 _INSPECTED = 1000  # rows, to find the columns' names
-_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
+_SEPARATORS = (",", ";", "\t", "|", "||", "|||")
+_USUAL = {".csv": ",", ".tsv": "\t"}
+_SHARE_OF_ROWS = 0.8  # of equal width, for another separator than the usual one
+_IN_WORDS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _MAX_WORDS_OF_A_NAME = 3
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 _NAMES = (
@@ -31,9 +37,19 @@ _CJK_NAME = re.compile(
 )
 
 
-def rows_of_table(path: Path, lines: Iterable[str], separator: str, quoted: bool, header: bool | None) -> Opened:
-    """Return the rows of a table."""
-    if quoted:
+csv.field_size_limit(2**28)  # a quotation mark that is not closed would fill the memory
+
+
+def rows_of_table(
+    path: Path, ending: str, start: list[str], lines: Iterator[str], separator: str | None, header: bool | None
+) -> Opened:
+    """Return the rows of a table, whose first lines, `start`, are also in `lines`."""
+    separator = (separator or "").replace("\\t", "\t")
+    if start and (line := _SEPARATOR_LINE.fullmatch(start[0].strip())):
+        separator = separator or line[1]
+        start, lines = start[1:], itertools.chain([""], itertools.islice(lines, 1, None))  # keeps the numbers of lines
+    separator = separator or separator_of(ending, start) or ","
+    if quoted := is_quoted(start, separator):
         records = _csv_records(path, lines, separator)
     else:
         records = ((f"line {i}", line.split(separator)) for i, line in enumerate(lines, 1) if line.strip())
@@ -41,7 +57,7 @@ def rows_of_table(path: Path, lines: Iterable[str], separator: str, quoted: bool
     names, with_names = _header(head, header)
     width = len(names or (head[0][1] if head else ()))
     quotes = " and quoted" if quoted and separator == "\t" else ""
-    separated = f" separated by {_SEPARATORS.get(separator, separator)}{quotes}"
+    separated = f" separated by {_IN_WORDS.get(separator, separator)}{quotes}"
     shape = f"{width} columns{separated}" if width > 1 else "1 column"
     return itertools.chain(head, records), width, names, f"{shape}, {with_names}"
 
@@ -55,7 +71,57 @@ def _header(head: list[tuple[str, Any]], given: bool | None) -> tuple[list[str] 
     return None, "without column names"
 
 
-def _csv_records(path: Path, lines: Iterable[str], separator: str) -> Iterator[tuple[str, list[str]]]:
+def separator_of(ending: str, lines: Sequence[str], candidates: Collection[str] = _SEPARATORS) -> str | None:
+    """Return the separator that gives most lines the same number of cells, two or more; None if none does.
+
+    If several do so equally, the later of `candidates` does: `a;0,5` has a semicolon and a decimal comma.
+    """
+    usual = _USUAL.get(ending)
+    best, best_share = usual, 0.0
+    for separator in candidates:
+        widths = Counter(map(len, split(lines, separator)))
+        (width, count) = widths.most_common(1)[0] if widths else (1, 0)
+        share = count / widths.total() if width > 1 else 0.0
+        if share >= max(best_share, 0.0 if separator == usual else _SHARE_OF_ROWS) and share:
+            best, best_share = separator, share
+    return best
+
+
+def split(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """Return the cells of the rows in these lines; none if they cannot be read."""
+    if not is_quoted(lines, separator):
+        return [line.split(separator) for line in lines if line.strip()]
+    with suppress(csv.Error):
+        rows = csv.reader((line + "\n" for line in lines), delimiter=separator, skipinitialspace=separator != "\t")
+        return [cells for cells in rows if cells]
+    return []
+
+
+def is_quoted(lines: Sequence[str], separator: str) -> bool:
+    """Return whether quotation marks around the cells of a table are not part of the text.
+
+    Files separated by commas or semicolons are written so. Of those separated by tabs, some are, by pandas and by
+    spreadsheets: they double the marks within a cell, and put marks around cells with tabs or line breaks, or around
+    all cells.
+    """
+    if separator != "\t":
+        return len(separator) == 1
+    plain = [line.split(separator) for line in lines if line.strip()]
+    marked = [cell for cells in plain for cell in cells if cell.startswith('"')]
+    if not marked:
+        return False
+    try:
+        rows = [row for row in csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True) if row]
+    except csv.Error:
+        return False
+    if len(set(map(len, plain))) > 1:
+        return len(set(map(len, rows))) == 1
+    return any('""' in cell[1:-1] for cell in marked) or all(
+        cell.startswith('"') or as_number(cell) is not None for cells in plain for cell in cells
+    )
+
+
+def _csv_records(path: Path, lines: Iterator[str], separator: str) -> Iterator[tuple[str, list[str]]]:
     reader = csv.reader(
         (line + "\n" for line in lines), delimiter=separator, strict=True, skipinitialspace=separator != "\t"
     )
