@@ -80,18 +80,15 @@ class TrainingRows(RowKind):
     processes may live for several epochs.
 
     Args:
-        train: the source.
         cache: the rows of the source; of a stream, the first ones.
         stream: the rows that are streamed, if they are.
         chosen: the positions of the rows to train on.
         held_out: the positions of the rows that are held out.
-        seed: seeds the views.
         views: the views to add to each row, by name.
         width: the number of sentences of a row that are in a batch; 0 if a view takes the place of the only one.
         columns: of each view of a batch, its position in the row; None for a sentence that a view makes.
         class_numbers: the number of each class by its name, in order.
         drawn: the numbers of positives and hard negatives to draw of each row; None for the sentences as they are.
-        collate: makes a batch of rows.
     """
 
     train: Source

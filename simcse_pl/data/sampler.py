@@ -14,7 +14,6 @@ from simcse_pl.utils.errors import UserError
 
 RowKey = tuple[int, int]  # the epoch, and the position among the chosen rows
 BatchKey = tuple[str, list[RowKey], tuple[int, ...]]  # the data set, this rank's rows, and the number of each rank's
-MakeBatch = Callable[[Sequence[RowKey]], dict[str, Any]]
 Sampling = Literal["proportional", "round_robin", "concatenated"]
 Rows = Sequence[int] | NDArray[np.integer]  # their positions
 
@@ -27,10 +26,8 @@ class ContrastiveBatches:
     there are ranks, its rows join the batch before it.
 
     Args:
-        rows: the number of rows.
-        batch_size: the rows of a batch, over all ranks together.
+        rows, batch_size: the number of rows, and that of a batch, over all ranks together.
         ranks, rank: the number of ranks, and the rank of this process.
-        seed: seed of the order.
         groups: [rows], the group of each row, of which batches are drawn (see orders.grouped); None for one group.
 
     Raises:
@@ -77,7 +74,6 @@ class MixedBatchSampler(Sampler[BatchKey]):
     Args:
         sets: the batches of each data set.
         sampling: the order of several sets (see orders.mixed).
-        seed: seed of the order of the sets.
         start: an epoch, and the batch that it starts at if it is resumed; all other epochs start at their first.
 
     Attributes:
@@ -126,7 +122,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
 class Batches(Dataset[dict[str, Any]]):
     """Batches by their keys, made of the rows of a data set."""
 
-    make: Mapping[str, MakeBatch]  # from the rows of a batch to the batch, for each data set
+    make: Mapping[str, Callable[[Sequence[RowKey]], dict[str, Any]]]  # for each data set
 
     def __getitem__(self, key: BatchKey) -> dict[str, Any]:
         name, keys, counts = key
