@@ -5,15 +5,16 @@ import importlib
 import logging
 import re
 import runpy
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NoReturn
 
 from simcse_pl.utils.code import locate
-from simcse_pl.utils.errors import did_you_mean
-from simcse_pl.utils.terminal import Parser, run
+from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean
+from simcse_pl.utils.terminal import flush_output, prepare_output, report_error
 
 HYDRA_COMMANDS = ("train", "evaluate")
 COMMANDS = {
@@ -100,6 +101,36 @@ def _choose(prog: str, about: str, commands: Mapping[str, str], arguments: Seque
         unknown = f"no command {chosen.command}{did_you_mean(chosen.command, commands)}"
         parser.error(unknown if chosen.command else f"give a command: {', '.join(commands)}")
     return chosen.command, chosen.rest
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that reports an error in one line, with the nearest option's name."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message."""
+        what, _, unknown = message.partition("unrecognized arguments: ")
+        if not what and unknown.startswith("-"):
+            name = unknown.split()[0].partition("=")[0]
+            message = f"no option {name}{did_you_mean(name, self._option_string_actions)}"
+        self.exit(USER_ERROR_STATUS, f"error: {message} (--help lists all)\n")
+
+
+def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
+    """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    arguments = parser.parse_intermixed_args(given)
+    prepare_output()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as in a shell, but it cleans up
+    try:
+        work(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # for example `| head`
+        flush_output()
+        sys.exit(141)  # as in a shell
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        sys.exit(report_error(error, arguments.debug, "--debug"))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import simcse_pl
 from simcse_pl.cli import _for_hydra
 from simcse_pl.config import check_options
 from simcse_pl.utils.private import jobs_of_sweep
-from simcse_pl.utils.terminal import Parser
 from tests.conftest import ROOT
 from tests.helpers import composed
 
@@ -57,15 +56,14 @@ class ParsedError(Exception):
 
 def parses(module, arguments, monkeypatch):
     """Run a module until it has parsed its arguments."""
-    ours = module.startswith("simcse_pl")
-    kind, name = (Parser, "parse_intermixed_args") if ours else (argparse.ArgumentParser, "parse_args")
-    original = getattr(kind, name)
+    name = "parse_intermixed_args" if module.startswith("simcse_pl") else "parse_args"
+    original = getattr(argparse.ArgumentParser, name)
 
     def parse(*given, **options):
         original(*given, **options)
         raise ParsedError
 
-    monkeypatch.setattr(kind, name, parse)
+    monkeypatch.setattr(argparse.ArgumentParser, name, parse)
     monkeypatch.setattr(sys, "argv", [module, *arguments])
     monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(ParsedError):

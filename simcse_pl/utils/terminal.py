@@ -1,4 +1,4 @@
-"""The terminal: the parser of the commands, errors in one line, tables, and progress bars.
+"""The terminal: errors in one line, tables, and progress bars.
 
 Bars are on standard error, and removed at the end.
 """
@@ -10,19 +10,18 @@ import logging
 import os
 import re
 import shlex
-import signal
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TypeVar
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
-from simcse_pl.utils.errors import USER_ERROR_STATUS, UserError, WriteError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.errors import USER_ERROR_STATUS, UserError, WriteError, exception_chain, first_line
 
 T = TypeVar("T")
 # Apart from UserError: a file in place of a folder, or a folder in place of a file.
@@ -76,41 +75,11 @@ def counting_bar(*columns: str, shown: bool = True) -> Progress:
     return progress_bar("{task.description}", BarColumn(), *numbers, *columns, shown=shown)
 
 
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that reports an error in one line, with the nearest option's name."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with the message."""
-        what, _, unknown = message.partition("unrecognized arguments: ")
-        if not what and unknown.startswith("-"):
-            name = unknown.split()[0].partition("=")[0]
-            message = f"no option {name}{did_you_mean(name, self._option_string_actions)}"
-        self.exit(USER_ERROR_STATUS, f"error: {message} (--help lists all)\n")
-
-
 def positive(text: str) -> int:
     """Return a number of the command line, which is 1 or more."""
     if not (text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
     return int(text)
-
-
-def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
-    """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    arguments = parser.parse_intermixed_args(given)
-    prepare_output()
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as in a shell, but it cleans up
-    try:
-        work(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # for example `| head`
-        _flush_output()
-        sys.exit(141)  # as in a shell
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        sys.exit(report_error(error, arguments.debug, "--debug"))
 
 
 def hydra_option(name: str, value: object) -> str:
@@ -137,7 +106,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)
     place = "" if known or system else _place_in_own_code(error)
     if system:
-        _flush_output()
+        flush_output()
     if debug:
         traceback.print_exception(error)
     else:
@@ -161,7 +130,7 @@ def _place_in_own_code(error: Exception) -> str:
     return ""
 
 
-def _flush_output() -> None:
+def flush_output() -> None:
     """Write buffered output, or discard what cannot be written, which would fail again when Python exits."""
     try:
         sys.stdout.flush()

@@ -9,9 +9,10 @@ import signal
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from simcse_pl.__main__ import run
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.terminal import hydra_option, positive, report_error, run, tracked
+from simcse_pl.utils.terminal import hydra_option, positive, report_error, tracked
 
 
 def raised(error, cause=None):
