@@ -24,19 +24,17 @@ import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException, InstantiationException, OverrideParseException
+from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
-from simcse_pl.__main__ import find_command
-from simcse_pl.config import CONF, check_options, config_folders, name_in_full, with_row
+from simcse_pl.config import CONF, check_options, config_folders, with_row
 from simcse_pl.runs import CURVES_FILE, best_score
-from simcse_pl.utils.code import locate
-from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.code import locate, optional
+from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.processes import end_with_parent, is_first_process, is_one_of_several
-from simcse_pl.utils.terminal import hydra_option, hydra_text, prepare_output, report_error
+from simcse_pl.utils.terminal import hydra_text, prepare_output, report_error
 
 DEBUG_OPTION = "debug=true"
 _WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
@@ -48,7 +46,6 @@ _FLAGS = (
     *(*_WITH_VALUE, "--help", "-h", "--help-all", "--hydra-help", "--version"),
     *("--multirun", "-m", "--run", "-r", "--resolve", "--shell-completion", "-sc"),
 )
-_CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _EXPECTED_WARNINGS = (
     ".*isinstance\\(treespec, LeafSpec\\)` is deprecated",
     "(Experiment logs|Checkpoint) directory .* exists and is not empty",
@@ -157,7 +154,7 @@ def _check_words(command: str, options: Sequence[str], flags: Sequence[str]) -> 
         raise UserError(f"{command} measures one encoder: write -m encoder={names}")
     for flag, value in pairwise([*flags, "VALUE"]):
         if flag.startswith("--") and flag not in _FLAGS:
-            known = [entry.name for entry in find_command("options").search(flag, command=command)]
+            known = [entry.name for entry in optional("tools.options.search")(flag, command=command)]
             name = next((name for name in known if "=" not in name), "NAME")
             option = f"{name}={'VALUE' if value.startswith('-') else value}"
             raise UserError(f"{flag}: options have no dashes: write {option} (simcse options finds others)")
@@ -168,10 +165,10 @@ def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) 
     values = dict(pairwise(flags))
     options = [*options, *(_search_path(folder) for flag, folder in values.items() if flag in ("--config-dir", "-cd"))]
     if {"-h", "--help", "--help-all"} & {*flags}:
-        return str(find_command("options").help_text(command, options, "--help-all" in flags))
+        return str(optional("tools.options.help_text")(command, options, "--help-all" in flags))
     if values.get("--cfg", values.get("-c")) == "job":
         package = values.get("--package", values.get("-p"))
-        return str(find_command("options").config_text(command, options, package, "--resolve" in flags))
+        return str(optional("tools.options.config_text")(command, options, package, "--resolve" in flags))
     return None
 
 
@@ -311,56 +308,18 @@ def readable(error: Exception, command: str, config: DictConfig | None = None, g
     """
     if isinstance(error, InstantiationException) and isinstance(error.__cause__, OSError):
         return error.__cause__
+    from simcse_pl.messages import message_of_class, message_of_hydra  # only after an error
+
     shown: Exception
     if is_one_of_several() and re.search("by peer|remote process exited", str(error)):  # of gloo and of NCCL
         where = "its own error is printed above, or in its log of torchrun or SLURM"
         shown = RuntimeError(f"another rank has ended; {where}: {first_line(error)}")
-    elif text := _message_of_class(error, config) or _message_of_hydra(error, command, given):
+    elif text := message_of_class(error, config) or message_of_hydra(error, command, given):
         shown = UserError(text)
     else:
         return error
     shown.__cause__ = error
     return shown
-
-
-def _message_of_class(error: Exception, config: DictConfig | None) -> str | None:
-    """Return the message of an error of a class, with the full names of options; None for other errors."""
-    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
-    if config is None and (known := next((own for own in exception_chain(error) if type(own) is UserError), None)):
-        return str(known)  # of a resolver
-    if config is not None and type(error) is UserError:
-        return name_in_full(str(error), config)
-    if config is not None and isinstance(cause, UserError):
-        return name_in_full(str(cause), config, place)
-    if isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
-        return f"{place}: {first_line(cause or error)}"
-    return None
-
-
-def _message_of_hydra(error: Exception, command: str, given: Sequence[str]) -> str | None:
-    """Return a message for an option or a choice that Hydra does not know or cannot read; None for other errors."""
-    if isinstance(error, InstantiationException) or not isinstance(error, _CONFIG_ERRORS):
-        return None
-    from simcse_pl.moved import replacement  # only where an old name may be asked for
-
-    text = " ".join(str(error).split()).partition(" See https")[0].partition(" Config search path")[0]
-    if isinstance(error, OverrideParseException):
-        name, assigned, value = error.override.partition("=")
-        if not assigned and Path(name).is_file():
-            return f"{name}: to train on a file, write data=text data.train={name}"
-        if not assigned:
-            return f"'{name}' is no option, which is NAME=VALUE; if it is a variable of the shell, set it"
-        return f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
-    if group := re.match(r"Error resolving interpolation '\${(\w+)}", text):
-        return f"{group[1]}: give one choice, no list or null; without the option there is none"
-    if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
-        option, names = f"{missing[1]}={missing[2]}", missing[3].split()
-        hint = replacement(option) or did_you_mean(missing[2], names)
-        return f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
-    if unknown := re.match(r"Could not override '([\w.]+)'", text):
-        hint = replacement(unknown[1]) or find_command("options").instead(unknown[1], command, given)
-        return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
-    return text
 
 
 def _ignore_expected_warnings() -> None:

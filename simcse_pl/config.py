@@ -148,7 +148,7 @@ def check_options(config: DictConfig) -> None:
         raise UserError("auxiliary: its file must begin with `# @package auxiliary.NAME`, as losses are added by name")
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):
         if isinstance(node, dict) and "_target_" in node:
-            check_arguments(_located(place, node["_target_"]), node, place, functools.partial(_as_written, config))
+            check_arguments(_located(place, node["_target_"]), node, place, functools.partial(as_written, config))
 
 
 def check_arguments(
@@ -300,21 +300,7 @@ def _check_sources(hydra: Any) -> None:
                 raise UserError(f"{file}: the project has a config of this name, which would be used; rename yours")
 
 
-def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
-    """Return the message of a class that begins with an option, with its full name: `model.pooling=` for `pooling=`.
-
-    `place` is the path of the class in the config. If it is empty, the option of this name is meant, if only one class
-    and not the whole config has it.
-    """
-    name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
-    options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]
-    options = [path for path in options if not path.startswith(("sweep.", "search."))]
-    if not name or len(options) != 1 or (not place and name in config):
-        return message
-    return _as_written(config, options[0]) + message[len(name) :]
-
-
-def _as_written(config: DictConfig, option: str) -> str:
+def as_written(config: DictConfig, option: str) -> str:
     """Return the name of an option, or of the option that its value refers to: val_every, data.batch_size."""
     for path, value in walk(OmegaConf.to_container(config)):
         if f"{option}.".startswith(f"{path}.") and (reference := _REFERENCE.fullmatch(str(value))):

@@ -8,8 +8,9 @@ import torch
 from omegaconf import OmegaConf
 from pydantic import Field, PositiveFloat
 
-from simcse_pl.config import check_options, name_in_full
+from simcse_pl.config import check_options
 from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.messages import name_in_full
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
