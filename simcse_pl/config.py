@@ -6,10 +6,9 @@ sweeper runs the rows of a table by name, as values of the option `sweep.row`.
 
 import functools
 import inspect
-import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -19,10 +18,9 @@ from typing import Any, get_args, get_origin
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from simcse_pl.runs import run_label
-from simcse_pl.utils.code import locate
+from simcse_pl.utils.code import check_value, locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import cache_folder
 
@@ -31,7 +29,6 @@ _PACKAGE = Path(__file__).parent
 _IN_WHEEL = _PACKAGE / "conf"
 CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
-_CLASSES_TOO = ConfigDict(arbitrary_types_allowed=True)
 
 
 @functools.cache
@@ -169,7 +166,7 @@ def check_arguments(
         if name in parameters:
             option, value, annotation = f"{place}.{name}", values[name], parameters[name].annotation
             if value is not None or parameters[name].default is not Parameter.empty:  # the command may set it
-                _check_value(as_written(option), value, annotation)
+                check_value(as_written(option), value, annotation)
             for nested in _passed_on(annotation, value, option):
                 check_arguments(*nested, as_written)
         elif not takes_any:
@@ -242,23 +239,6 @@ def _passed_on(annotation: Any, value: Any, place: str) -> Iterator[tuple[Callab
     else:  # perhaps `Mapping | None`
         for one in get_args(annotation):
             yield from _passed_on(one, value, place)
-
-
-def _check_value(option: str, value: Any, annotation: Any) -> None:
-    # In JSON a list can be a tuple, and a string a path. Lists of Hydra are sequences.
-    as_json = json.dumps(value, default=lambda x: [*x] if isinstance(x, Sequence) else str(x))
-    if '"_target_":' in as_json or annotation is Parameter.empty:
-        return
-    try:
-        TypeAdapter(annotation, config=_CLASSES_TOO).validate_json(as_json, strict=True)
-    except (PydanticUserError, NameError):  # pydantic cannot read the annotation
-        return
-    except ValidationError as error:
-        problems = [problem for problem in error.errors() if problem["type"] != "needs_python_object"]
-        if not problems:
-            return  # the annotation is a class
-        expected = " or ".join(dict.fromkeys(problem["msg"].removeprefix("Input should be ") for problem in problems))
-        raise UserError(f"{option}={value}: it should be {expected}") from error
 
 
 def _unknown(place: str, name: str, taker: Any, parameters: Mapping[str, Parameter], target: str | None) -> str:

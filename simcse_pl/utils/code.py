@@ -1,13 +1,19 @@
-"""Classes and functions by their dotted names, those of users and of optional rooms; and the versions of the code."""
+"""Classes and functions by their dotted names; values by annotations; and the versions of the code."""
 
 import importlib
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+from simcse_pl.utils.errors import UserError
 
 _CLONE = Path(__file__).parents[2]
 
@@ -41,6 +47,23 @@ def optional(name: str) -> Any:
     """
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(f"simcse_pl.{module}"), attribute)
+
+
+def check_value(option: str, value: Any, annotation: Any) -> None:
+    """Raise UserError unless a value fits an annotation. Objects, and what pydantic cannot read, are not checked."""
+    # In JSON a list can be a tuple, and a string a path. Lists of Hydra are sequences.
+    as_json = json.dumps(value, default=lambda x: [*x] if isinstance(x, Sequence) else str(x))
+    if '"_target_":' in as_json:
+        return
+    try:
+        TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).validate_json(as_json, strict=True)
+    except (PydanticUserError, NameError):
+        return
+    except ValidationError as error:
+        problems = [problem["msg"] for problem in error.errors() if problem["type"] != "needs_python_object"]
+        if problems:
+            expected = " or ".join(dict.fromkeys(problem.removeprefix("Input should be ") for problem in problems))
+            raise UserError(f"{option}={value}: it should be {expected}") from error
 
 
 def versions() -> str:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.code import check_value
 
 Batch = dict[str, Tensor]  # the tokenizer's tensors, such as `input_ids`
 if TYPE_CHECKING:
@@ -83,16 +82,8 @@ def checked(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def checking(*given: Any, **named: Any) -> None:
         for name, value in signature.bind(*given, **named).arguments.items():
-            annotation = signature.parameters[name].annotation
-            if annotation is inspect.Parameter.empty or not isinstance(value, int | float | str | list | tuple):
-                continue
-            try:
-                TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
-            except (PydanticUserError, NameError):  # pydantic cannot read the annotation
-                continue
-            except ValidationError as error:
-                expected = " or ".join(dict.fromkeys(problem["msg"] for problem in error.errors()))
-                raise UserError(f"{name}={value}: {expected.replace('Input should', 'it should')}") from error
+            if isinstance(value, int | float | str | list | tuple):
+                check_value(name, value, signature.parameters[name].annotation)
         function(*given, **named)
 
     return checking
