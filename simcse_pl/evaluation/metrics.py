@@ -1,11 +1,10 @@
-"""Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), isotropy, correlations, rankings.
+"""Alignment and uniformity (Wang and Isola 2020; equations 2 and 3 of the paper), isotropy, and correlations.
 
 Functions that take embeddings take them of any norm. A measure that is undefined, for example for too few rows, is NaN.
 """
 
 import contextlib
 import math
-import sys
 import warnings
 
 import numpy as np
@@ -69,28 +68,3 @@ def correlations(predicted: np.ndarray, human: np.ndarray) -> tuple[float, float
         if len(human) > 1:
             return float(spearmanr(predicted, human).statistic), float(pearsonr(predicted, human).statistic)
     return math.nan, math.nan
-
-
-def ranking_metric(name: str, ranks: np.ndarray, grades: np.ndarray) -> float:
-    """Return a metric of the ranking for one query, in [0, 1].
-
-    The gain of `ndcg` is grade / log2(rank + 1), as in trec_eval. `map@k` divides the sum of precisions by k or by the
-    number of relevant documents, whichever is smaller, as sentence-transformers does; trec_eval divides by the latter.
-
-    Args:
-        name: `accuracy`, whether a relevant document is found, `map`, `mrr`, `ndcg` or `recall`; and `@k` for the first
-            k documents of the ranking only.
-        ranks: of the relevant documents, [relevant], from 1; infinity for one that is never found.
-        grades: of the same documents, [relevant], above 0.
-    """
-    kind, _, cut = name.partition("@")
-    k = int(cut or sys.maxsize)
-    found, ideal = np.sort(ranks[ranks <= k]), np.sort(grades)[::-1][:k]
-    if kind == "ndcg":
-        gain = (grades[ranks <= k] / np.log2(ranks[ranks <= k] + 1)).sum()
-        return float(gain / (ideal / np.log2(np.arange(len(ideal)) + 2)).sum())
-    if kind == "map":
-        return float((np.arange(1, len(found) + 1) / found).sum() / min(k, len(ranks)))
-    if kind == "mrr":
-        return float((1 / found[:1]).sum())
-    return len(found) / len(ranks) if kind == "recall" else float(len(found) > 0)

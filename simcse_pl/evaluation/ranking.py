@@ -1,6 +1,7 @@
 """Evaluators of rankings by cosine: pairs with labels, retrieval, candidates of each query, and translations."""
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -11,7 +12,6 @@ from pydantic import Field, PositiveInt
 from simcse_pl.data.labels import NEUTRAL
 from simcse_pl.evaluation.evaluators import EvaluationFile, FileEvaluator, Files, LabelledPairs
 from simcse_pl.evaluation.judgements import Judgements, RetrievalFile, judgements_of_texts
-from simcse_pl.evaluation.metrics import ranking_metric
 from simcse_pl.evaluation.sts import ScoredPair
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import (
@@ -60,7 +60,7 @@ class BinaryPairs(LabelledPairs):
 class Ranking(FileEvaluator[Judgements]):
     """Documents that are ranked by their cosine with a query; of equal ones, the first of the corpus comes first.
 
-    The metrics are the means of `metrics.ranking_metric` over queries. Queries have the encoder's prompt `query`, and
+    The metrics are the means of `ranking_metric` over queries. Queries have the encoder's prompt `query`, and
     documents `document`, if it has them.
 
     Args:
@@ -113,6 +113,31 @@ class Ranking(FileEvaluator[Judgements]):
 def _rank(cosines: torch.Tensor, place: int) -> int:
     """Return the rank, from 1, of the document at a place."""
     return 1 + int((cosines > cosines[place]).sum() + (cosines[:place] == cosines[place]).sum())
+
+
+def ranking_metric(name: str, ranks: np.ndarray, grades: np.ndarray) -> float:
+    """Return a metric of the ranking for one query, in [0, 1].
+
+    The gain of `ndcg` is grade / log2(rank + 1), as in trec_eval. `map@k` divides the sum of precisions by k or by the
+    number of relevant documents, whichever is smaller, as sentence-transformers does; trec_eval divides by the latter.
+
+    Args:
+        name: `accuracy`, whether a relevant document is found, `map`, `mrr`, `ndcg` or `recall`; and `@k` for the first
+            k documents of the ranking only.
+        ranks: of the relevant documents, [relevant], from 1; infinity for one that is never found.
+        grades: of the same documents, [relevant], above 0.
+    """
+    kind, _, cut = name.partition("@")
+    k = int(cut or sys.maxsize)
+    found, ideal = np.sort(ranks[ranks <= k]), np.sort(grades)[::-1][:k]
+    if kind == "ndcg":
+        gain = (grades[ranks <= k] / np.log2(ranks[ranks <= k] + 1)).sum()
+        return float(gain / (ideal / np.log2(np.arange(len(ideal)) + 2)).sum())
+    if kind == "map":
+        return float((np.arange(1, len(found) + 1) / found).sum() / min(k, len(ranks)))
+    if kind == "mrr":
+        return float((1 / found[:1]).sum())
+    return len(found) / len(ranks) if kind == "recall" else float(len(found) > 0)
 
 
 class Retrieval(Ranking):

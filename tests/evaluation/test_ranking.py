@@ -12,8 +12,7 @@ import torch
 
 from simcse_pl.evaluation import ranking
 from simcse_pl.evaluation.evaluators import make_evaluators
-from simcse_pl.evaluation.metrics import ranking_metric
-from simcse_pl.evaluation.ranking import Reranking, Retrieval, Triplets
+from simcse_pl.evaluation.ranking import Reranking, Retrieval, Triplets, ranking_metric
 from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
 from tests.helpers import random_vectors
