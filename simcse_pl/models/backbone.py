@@ -22,7 +22,6 @@ from simcse_pl.utils.private import (
     set_attention,
     uses_flash_attention,
 )
-from simcse_pl.utils.tensors import load_bare_weights
 from simcse_pl.utils.types import Backbone, Batch
 
 SDPA = "sdpa_without_synchronization"  # our names of implementations of attention: "sdpa" is for other models, too
@@ -63,7 +62,7 @@ def load_backbone(
         new_layers: the number of last layers whose weights are drawn at random.
         attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
             `flash_attention_2`, or `unpadded` (see unpadded.py); None takes its default for the architecture.
-        weights: a file with a state dict, to load in place of the checkpoint's weights; see tensors.load_bare_weights.
+        weights: a file with a state dict, to load in place of the checkpoint's weights; see load_bare_weights.
 
     Raises:
         UserError: the checkpoint does not exist or lacks weights, or it is an encoder-decoder model other than T5, of
@@ -98,6 +97,8 @@ def load_backbone(
         check_bidirectional(model)
     model = without_pooler(model)
     if weights and pretrained and not on_meta:
+        from simcse_pl.models.changes import load_bare_weights
+
         load_bare_weights(model, weights)
     if new_layers:
         from simcse_pl.models.changes import copy_last_layers

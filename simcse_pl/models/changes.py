@@ -1,12 +1,17 @@
-"""Changes of a backbone that few runs ask for: fewer layers, other dropout, no causal mask, new layers."""
+"""Changes of a backbone that few runs ask for: fewer or new layers, dropout, no causal mask, bare weights."""
+
+import logging
+from pathlib import Path
 
 import torch
 from torch import nn
 from transformers import PreTrainedConfig
 
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import read_weights
 from simcse_pl.utils.types import Backbone
 
+log = logging.getLogger(__name__)
 _HIDDEN_DROPOUT = (
     "hidden_dropout_prob",  # BERT and most other encoders
     "dropout",  # DistilBERT, XLM, OPT
@@ -81,3 +86,24 @@ def copy_last_layers(model: Backbone, other: Backbone, number: int) -> None:
     """Copy the weights of the last layers of another model of the same architecture."""
     layers, others = (next(x for x in net.modules() if isinstance(x, nn.ModuleList)) for net in (model, other))
     layers[-number:].load_state_dict(others[-number:].state_dict())
+
+
+def load_bare_weights(model: nn.Module, file: str) -> None:
+    """Load a model's weights from a file of `torch.save(module.state_dict())`, or of safetensors.
+
+    In the file, their names begin with a prefix, such as `bert.` or `module.encoder.`: the one under which most of them
+    are. The log names it, and the other weights of the file, such as those of a pooler.
+
+    Raises:
+        UserError: the file is damaged, or weights are missing or have another shape.
+    """
+    weights, state = read_weights(Path(file)), model.state_dict()
+    first = next(iter(state))
+    prefixes = [name.removesuffix(first) for name in weights if f".{name}".endswith(f".{first}")]
+    prefix = max(prefixes, key=lambda start: sum(start + name in weights for name in state), default="")
+    loaded = {name: weights.pop(prefix + name, torch.empty(0)) for name in state}
+    if unfit := [name for name in state if loaded[name].shape != state[name].shape]:
+        lacking = f"{prefix}{unfit[0]} of shape {[*state[unfit[0]].shape]} ({len(unfit)} missing)"
+        raise UserError(f"{file}: its weights lack {lacking}: is it another model than the backbone, or damaged?")
+    model.load_state_dict(loaded)
+    log.info("%s: %d weights %s*; not in the backbone: %s", file, len(state), prefix, ", ".join(weights) or "none")

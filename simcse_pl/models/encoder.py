@@ -155,7 +155,7 @@ class SentenceEncoder(nn.Module):
             template, prompts: replace the saved ones, in which a backslash and an n are a newline. The template
                 "{sentence}" removes the saved one.
             backbone: the model whose config and tokenizer belong to `name`, if that is a file of weights alone, such as
-                simcse_unsup.pt; see tensors.load_bare_weights.
+                simcse_unsup.pt; see load_bare_weights.
             options: the options of `backbone.load_backbone`, such as num_layers, dropout, pretrained and adapter.
 
         Raises:

@@ -128,27 +128,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return dict(content.get("state_dict", content))
 
 
-def load_bare_weights(model: nn.Module, file: str) -> None:
-    """Load a model's weights from a file of `torch.save(module.state_dict())`, or of safetensors.
-
-    In the file, their names begin with a prefix, such as `bert.` or `module.encoder.`: the one under which most of them
-    are. The log names it, and the other weights of the file, such as those of a pooler.
-
-    Raises:
-        UserError: the file is damaged, or weights are missing or have another shape.
-    """
-    weights, state = read_weights(Path(file)), model.state_dict()
-    first = next(iter(state))
-    prefixes = [name.removesuffix(first) for name in weights if f".{name}".endswith(f".{first}")]
-    prefix = max(prefixes, key=lambda start: sum(start + name in weights for name in state), default="")
-    loaded = {name: weights.pop(prefix + name, torch.empty(0)) for name in state}
-    if unfit := [name for name in state if loaded[name].shape != state[name].shape]:
-        lacking = f"{prefix}{unfit[0]} of shape {[*state[unfit[0]].shape]} ({len(unfit)} missing)"
-        raise UserError(f"{file}: its weights lack {lacking}: is it another model than the backbone, or damaged?")
-    model.load_state_dict(loaded)
-    log.info("%s: %d weights %s*; not in the backbone: %s", file, len(state), prefix, ", ".join(weights) or "none")
-
-
 def read_torch_file(path: Path, mmap: bool = False) -> Any:
     """Read a file of torch.save. Code in it is never run. With `mmap`, tensors stay on the disk until they are used.
 
