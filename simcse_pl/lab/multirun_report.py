@@ -8,7 +8,6 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simcse_pl.runs import RESULTS_FILE, job_folders
-from simcse_pl.utils.files import read_json
 from simcse_pl.utils.terminal import hydra_option, report_error
 
 
@@ -45,7 +44,9 @@ class MultirunReport(Callback):
         complete = True
         try:
             if finished:
-                complete = _report(folder, finished, config.get("aggregation", "all"))
+                from simcse_pl.lab.report import report_multirun
+
+                complete = report_multirun(folder, finished, config.get("aggregation", "all"))
         except Exception as error:  # Hydra turns the exceptions of a callback into warnings
             report_error(error, bool(config.get("debug")), "debug=true")
             complete = False
@@ -53,17 +54,3 @@ class MultirunReport(Callback):
             print(f"error: {len(failed)} of {len(jobs)} jobs failed: {', '.join(failed)}", file=sys.stderr)
         if failed or not complete:
             raise SystemExit(1)
-
-
-def _report(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
-    """Report a sweep, or evaluations side by side, and return whether all tasks were measured."""
-    from simcse_pl.lab.report import write_report
-
-    results = {job: read_json(job / RESULTS_FILE) for job in jobs}
-    labels = [result.get("label") for result in results.values()]  # a training has none
-    named = [
-        (label if labels.count(label) == 1 else f"{label} ({job.name})", str(job))
-        for job, label in zip(jobs, labels, strict=True)
-    ]
-    write_report(named if all(labels) else [(str(folder), str(folder))], str(folder), aggregation)
-    return not any(result.get("failed") for result in results.values())

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from simcse_pl.evaluation.results import AGGREGATIONS, Aggregation, Result
 from simcse_pl.lab.curves import curves_figure
@@ -14,8 +15,9 @@ from simcse_pl.lab.sweep_figure import own_data_figure, sweep_figure
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.run_table import run_table
-from simcse_pl.runs import CURVES_FILE, run_label
+from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import read_json
 from simcse_pl.utils.terminal import show
 
 
@@ -52,6 +54,18 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
         show(table.printed())
     print(f"in {output}: {', '.join(file.name for file in files)}")
     return compared
+
+
+def report_multirun(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
+    """Report a sweep, or evaluations side by side, and return whether all tasks were measured."""
+    results = {job: read_json(job / RESULTS_FILE) for job in jobs}
+    labels = [result.get("label") for result in results.values()]  # a training has none
+    named = [
+        (label if labels.count(label) == 1 else f"{label} ({job.name})", str(job))
+        for job, label in zip(jobs, labels, strict=True)
+    ]
+    write_report(named if all(labels) else [(str(folder), str(folder))], str(folder), aggregation)
+    return not any(result.get("failed") for result in results.values())
 
 
 def default_label(folder: str) -> str:
