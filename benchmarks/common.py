@@ -213,11 +213,11 @@ def comparison(
 def save(folder: Path, table: Table) -> None:
     """Print a table, and write CSV, Markdown and a figure of it."""
     Console().print(table.printed())
-    files = table.files() | figure_files(table.name, _bars(table))
+    image = f"{table.name}.png"
     with atomic_write(folder) as new:
-        for name, content in files.items():
-            if name.endswith((".csv", ".md", ".png")):
-                (new / name).write_bytes(content)
+        table.frame.to_csv(new / f"{table.name}.csv", index=False)
+        (new / f"{table.name}.md").write_text(table.markdown(), encoding="utf-8")
+        (new / image).write_bytes(figure_files(table.name, _bars(table))[image])
 
 
 def _bars(table: Table) -> Figure:

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from simcse_pl.evaluation.results import Aggregation, Result
 from simcse_pl.evaluation.sts import STS_TASKS
+from simcse_pl.lab.latex import latex
 from simcse_pl.lab.runs import TrainingTrajectory, keys_of
 from simcse_pl.lab.style import STYLE, WIDTH, figure_files, figure_of
 from simcse_pl.lab.tables import shared_tasks, sts_scores
@@ -161,8 +162,12 @@ def encoder_figures(
 
 def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
     """Write tables (md, csv, tex) and figures (png, svg) atomically, and return their paths."""
-    parts = [table.files() for table in tables] + [figure_files(*item) for item in figures.items()]
-    files = {name: content for part in parts for name, content in part.items()}
+    files: dict[str, bytes] = {}
+    for table in tables:
+        forms = {"md": table.markdown(), "csv": table.frame.to_csv(index=False), "tex": latex(table)}
+        files |= {f"{table.name}.{ending}": text.encode() for ending, text in forms.items()}
+    for name, figure in figures.items():
+        files |= figure_files(name, figure)
     with atomic_write(Path(folder)) as new:
         for name, content in files.items():
             (new / name).write_bytes(content)

@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 
+from simcse_pl.lab.latex import latex
 from simcse_pl.lab.sweep_figure import sweep_figure
 from simcse_pl.lab.sweep_tables import sweep_notes, sweep_table
 from tests.lab.invented import group, job, of_seeds
@@ -19,7 +20,7 @@ def shown(table):
 
 
 def data(table):
-    return list(csv.DictReader(io.StringIO(table.csv())))
+    return list(csv.DictReader(io.StringIO(table.frame.to_csv(index=False))))
 
 
 def column(table, name):
@@ -96,7 +97,7 @@ def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_swee
     jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
     groups = group(write_sweep("s", *jobs, table="table_3_dropout", size="mini"))
     table, note = sweep_table(groups), "given: optimizer.lr=1e-6 model.dropout=0.1"
-    assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in table.latex()
+    assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in latex(table)
     assert {row["given"] for row in data(table)} == {note.removeprefix("given: ")}
     assert sweep_figure(groups).get_suptitle() == note
     assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
