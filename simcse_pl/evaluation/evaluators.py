@@ -57,22 +57,16 @@ class EvaluationFile(Layout):
             given = f"columns={[*columns]}" if self.columns else f"it has {table.layout}"
             needed = "two of sentences" + " and one of scores (evaluators=retrieval reads queries and answers)" * score
             raise UserError(f"{self.file}: {given}: name {needed}")
-        for i in range(min(len(columns), table.width)) if not self.columns else ():
-            what, wanted = what_is_named(table.name(i)), "sentences" if i < 2 else "scores"
-            if what == "ids" or (what and i < 2):
-                raise UserError(
-                    f"{self.file}: column {table.name(i)} has {what}, not {wanted}: name others by the option columns"
-                )
         if self.columns:  # rows may differ in the others
             table = _resized(table, table.width)
         else:
             check_order(table, range(2))
-            later = [name for name in map(table.name, range(2, table.width)) if what_is_named(name) == "labels"]
-            if score and later and table.name(2) not in later:
-                scores = f"column {table.name(2)}, and not {later[0]}"
-                raise UserError(f"{self.file}: the scores would be {scores}: name three by the option columns")
+            third, *later = [what_is_named(table.name(i)) for i in range(2, table.width)] or [""]
+            if score and (third == "ids" or (third != "labels" and "labels" in later)):
+                scores = f"the scores would be column {table.name(2)}"
+                raise UserError(f"{self.file}: {scores}: name three by the option columns")
         options: dict[str, Any] = {"score_column": columns[2], "label_names": self.label_names} if score else {}
-        return rows_of(table, columns[:2], **options)
+        return rows_of(table, self.columns and self.columns[:2], first=2, **options)
 
     def rows(self, negatives: bool = True) -> LabelledRows:
         """Return an iterator over rows of sentences. Their number may differ; a sentence that is missing is ''.

@@ -129,7 +129,7 @@ def test_a_first_column_of_ids_is_not_measured(make, write):
 
 def test_a_column_of_ids_has_no_scores(write):
     file = write(("sentence1", "sentence2", "idx", "score"), ("A b.", "C d.", "0", "5"), ("E f.", "G h.", "1", "2"))
-    with pytest.raises(UserError, match="column idx has ids, not scores"):
+    with pytest.raises(UserError, match="the scores would be column idx: name three"):
         ScoredPairs(test=file)
 
 
@@ -170,7 +170,7 @@ def test_columns_are_chosen_by_name_or_position(write):
         (
             ScoredPairs,
             [("s1", "s2", "year", "score"), ("a.", "b.", 1999, 3), ("c.", "d.", 2001, 4)],
-            "be column year, and",
+            "the scores would be column year: name three",
         ),
         (
             Retrieval,
