@@ -41,7 +41,7 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     }
     compared = read_sweeps(trained) if len(trained) > len(runs) or len(runs) > 1 else []
     for number, sweep in enumerate(compared, 1):
-        name = "comparison" if sweep.compares_folders else "sweep"
+        name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
         name += f"_{number}" * (len(compared) > 1)
         tables.append(sweep_table(sweep, name))
         further[name] = sweep_figure(sweep)

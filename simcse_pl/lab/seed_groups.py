@@ -96,11 +96,6 @@ class Sweep:
         return bool(self.groups["row"].any())
 
     @property
-    def compares_folders(self) -> bool:
-        """Whether the rows are the labels of folders."""
-        return self.has_rows and not self.table
-
-    @property
     def compares_methods(self) -> bool:
         """Whether the groups are of several methods."""
         return METHOD in self.options
