@@ -5,22 +5,23 @@ import hashlib
 import io
 import itertools
 import json
-import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from filelock import FileLock
+from pydantic_core import to_jsonable_python
 
 from simcse_pl.utils.errors import UserError, WriteError, did_you_mean, exception_chain, first_line, reraise_as
 
 STANDARD = "-"  # input or output
+without_nan = partial(to_jsonable_python, inf_nan_mode="null")  # plain values with None for NaN and infinity
 _WESTERN = "cp1252"  # the most common of several encodings of the same text
 _ENCODINGS = [
     *("utf_16", "gb18030", "big5", "cp932", "euc_jp", "cp949", "koi8_r", "cp874"),
@@ -77,19 +78,7 @@ def read_json(path: Path) -> Any:
 
 def write_json(path: Path, value: Any) -> None:
     """Write plain values to a JSON file atomically, with null for NaN and infinity."""
-    write_text(path, json.dumps(without_nan(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def without_nan(value: Any) -> Any:
-    """Return plain values with None for NaN and infinity."""
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case Mapping():
-            return {key: without_nan(item) for key, item in value.items()}
-        case list():
-            return [without_nan(item) for item in value]
-    return value
+    write_text(path, json.dumps(without_nan(value), indent=2, ensure_ascii=False) + "\n")
 
 
 def sha256_of(path: Path) -> str:
