@@ -65,7 +65,7 @@ def with_row(config: DictConfig) -> DictConfig:
         raise UserError(f"sweep.row={sweep.row}: choose one of {', '.join(rows)}; -m runs them all")
     row = sweep.rows[rows[str(sweep.row)]]
     resolved: Any = OmegaConf.to_container(row, resolve=True)
-    for option in lacking(resolved):
+    for option in (name for name, value in walk(resolved) if value is None):
         raise UserError(f"sweep.row={sweep.row}: {option} has no value; see what the row needs in conf/sweep/")
     config = with_values(config, OmegaConf.to_container(row))
     config.sweep.rows = {}  # the other rows do not belong to this run
@@ -96,16 +96,7 @@ def _set(node: DictConfig, values: Any) -> None:
 def row_names(_root_: DictConfig) -> str:
     """Return the rows of a sweep as values of `sweep.row`, without rows that have an option set to null."""
     rows: Any = OmegaConf.to_container(_root_.sweep.rows, resolve=True)
-    return ",".join(f"'{name}'" for name, values in rows.items() if not any(lacking(values)))
-
-
-def lacking(values: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    """Yield the options that a row sets to null."""
-    for name, value in values.items():
-        if value is None:
-            yield f"{place}{name}"
-        elif isinstance(value, Mapping):
-            yield from lacking(value, f"{place}{name}.")
+    return ",".join(f"'{name}'" for name, values in rows.items() if all(value is not None for _, value in walk(values)))
 
 
 def in_sweep() -> bool:
