@@ -20,11 +20,8 @@ def test_a_module_has_its_old_name(old):
 @pytest.mark.parametrize(
     "name",
     [
-        "simcse_pl.training.module.SimCSEModule",
         "simcse_pl.data.views.sentences.Dropout",
-        "simcse_pl.data.views.words.WordDeletion",
         "simcse_pl.cpu.Speed",
-        "simcse_pl.tracking.csv_logger.CurvesLogger",
     ],
 )
 def test_an_old_config_names_a_class_of_now(name):
