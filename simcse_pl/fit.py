@@ -171,7 +171,7 @@ def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask
     further = [also, optional("lab.geometry.GeometryTask")(also)] if also else []
     suite = Suite(tasks + [task for task in further if task.name not in [own.name for own in tasks]])
     encode = encode_once(partial(encoder.encode, progress=True), suite.sentences())
-    return evaluate_suite(encode, suite, encoder.device, progress=True)
+    return evaluate_suite(encode, suite, encoder.device)
 
 
 def task_scores(measured: "SuiteResults", suite: "Suite") -> dict[str, Any]:

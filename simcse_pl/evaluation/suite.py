@@ -125,16 +125,14 @@ def load_suite(
     return suite
 
 
-def evaluate_suite(
-    encode: Encode, suite: Suite, device: str | torch.device = "cpu", progress: bool = False
-) -> SuiteResults:
+def evaluate_suite(encode: Encode, suite: Suite, device: str | torch.device = "cpu") -> SuiteResults:
     """Measure all tasks of a suite. If one task fails with a UserError, the others are still measured.
 
     `encode` may have a cache, and be followed by a post-processing. A task calls it once, with its distinct sentences.
-    `device` is that of classifiers. With `progress`, a progress bar is on standard error.
+    `device` is that of classifiers.
     """
     results, failed = [], dict(suite.failed)
-    for task in tracked(suite.tasks, "measuring", shown=progress):
+    for task in tracked(suite.tasks, "measuring"):
         try:
             results.append(task(encode, device))
         except UserError as error:

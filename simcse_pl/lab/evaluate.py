@@ -93,7 +93,7 @@ def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, 
 
 def scores(config: DictConfig, suite: Suite, encode: PromptedEncode) -> tuple[SuiteResults, dict[str, SuiteResults]]:
     """Return the scores of the suite, and those of STS and of the user's data with the first `dims` dimensions."""
-    measured = evaluate_suite(encode, suite, _device(), progress=True)
+    measured = evaluate_suite(encode, suite, _device())
     small = Suite([*suite.sts, *(task for task in suite.tasks if isinstance(task, OwnDataTask))])
     return measured, {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
 
