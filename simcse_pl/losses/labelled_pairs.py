@@ -32,7 +32,6 @@ class CosineMSELoss(Loss):
         self.max_score = max_score
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows are scored pairs within the range of the scores."""
         super().check_rows(rows)
         lowest, highest = rows.label_range or (0, 0)
         if max(-lowest, highest) > self.max_score:
@@ -41,7 +40,6 @@ class CosineMSELoss(Loss):
             )
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's pairs."""
         assert batch.labels is not None
         cosines = paired_similarity(batch.embeddings[:, 0], batch.embeddings[:, 1])
         errors = cosines - batch.labels.to(cosines.dtype) / self.max_score
@@ -70,11 +68,9 @@ class SoftmaxLoss(Loss):
         self.classes = classes
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Initialize the classifier's weights, [classes, 3 dim]."""
         self.classifier = nn.Linear(3 * encoder.embedding_dim, self.classes, bias=False)
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows are labelled pairs of these classes."""
         super().check_rows(rows)
         lowest, highest = rows.label_range or (0, 0)
         if lowest < 0 or highest >= self.classes or rows.classes not in (None, self.classes):
@@ -84,7 +80,6 @@ class SoftmaxLoss(Loss):
             )
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's labelled pairs."""
         assert batch.labels is not None
         with torch.autocast(batch.embeddings.device.type, enabled=False):  # it would multiply in half precision
             first, second = at_least_float32(batch.embeddings).unbind(dim=1)

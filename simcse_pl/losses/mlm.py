@@ -55,7 +55,6 @@ class TokenMaskingLoss(Loss):
         self.probability, self.whole_words = probability, whole_words
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare the masks."""
         tokenizer = encoder.tokenizer
         mask = tokenizer.get_vocab().get(tokenizer.mask_token or self.mask_token or "")
         if mask is None:
@@ -206,12 +205,10 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         self.head_is_new, self.anchors_only, self.tied = head == "new", anchors_only, tied
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Load or initialize the head."""
         super().attach(encoder)
         self.head = MLMHead(encoder.backbone, not self.head_is_new, self.tied, self.language_model)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
         inputs = {name: x[:, :1] if self.anchors_only else x for name, x in batch.inputs.items()}
         return self.mean_over_chosen(batch, batch.encoder.backbone, inputs)
 
@@ -268,7 +265,6 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         return states
 
     def held_out_metrics(self, loss: Tensor) -> dict[str, Tensor]:
-        """Return the loss and the perplexity."""
         return {"loss": loss, "perplexity": loss.exp()}
 
     def save(self, encoder: SentenceEncoder, folder: Path) -> None:

@@ -25,23 +25,18 @@ class LossPerDataset(Loss):
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]
-        """Whether the other rows of a batch are negatives, for any of the losses."""
         return any(loss.contrasts for loss in (self.default, *self.losses))  # type: ignore[union-attr]
 
     def for_dataset(self, name: str | None) -> Loss:
-        """Return the loss of a data set."""
         return self.losses[self.names.index(name)] if name in self.names else self.default  # type: ignore[return-value]
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare each loss."""
         for loss in (self.default, *self.losses):
             loss.attach(encoder)  # type: ignore[operator]
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the weighted loss of the batch's data set."""
         chosen = self.for_dataset(batch.dataset)
         return chosen.weight * chosen(batch)
 
     def save(self, encoder: SentenceEncoder, folder: Path) -> None:
-        """Save the encoder as the default loss does."""
         self.default.save(encoder, folder)

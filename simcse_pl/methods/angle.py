@@ -85,7 +85,6 @@ class AngleLoss(Loss):
         self.weights = {"angle": angle_weight, "in_batch": in_batch_weight, "cosine": cosine_weight}
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of the pairs of all devices. The embeddings need an even number of dimensions."""
         assert batch.labels is not None
         scores = batch.gather(batch.labels)
         first, second = batch.gathered.unbind(dim=1)

@@ -39,7 +39,6 @@ class AngularMarginLoss(ContrastiveLoss):
         self.margin = margin
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
-        """Return the similarities, with the margin for the positives."""
         cosines = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]])
         sines = (1 - cosines.square()).clamp(min=torch.finfo(cosines.dtype).eps).sqrt()
         margin = math.radians(self.margin)
@@ -66,12 +65,10 @@ class TripletMargin(Loss):
         self.margin = margin
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor, and two or more views with the role `other`."""
         if rows.roles[0] != Role.ANCHOR or rows.roles.count(Role.OTHER) < 2:
             raise UserError("it compares one anchor with two or more views with role=other: add them")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's rows, without the weight."""
         others = select_views(batch.embeddings, batch.views(Role.OTHER))
         anchors = batch.embeddings[:, :1].expand_as(others)
         cosines = paired_similarity(anchors, others)
@@ -95,7 +92,6 @@ class SpanMasking(SentenceView):
         self.rate = rate
 
     def make(self, source: ViewInput) -> Tokens:
-        """Return the tokens with the span masked."""
         if source.mask is None:
             raise UserError("SpanMasking: the tokenizer has no mask token; choose another model or view")
         inner = len(source.tokens) - sum(source.special)

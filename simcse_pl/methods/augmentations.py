@@ -54,7 +54,6 @@ class Synonym(SentenceView):
         check_english(sentences)
 
     def make(self, source: ViewInput) -> str:
-        """Return the sentence with one word replaced."""
         words = source.sentence.split()
         replaceable = [i for i, word in enumerate(words) if strip_punctuation(word).lower() in self.thesaurus]
         if replaceable:
@@ -126,7 +125,6 @@ class MaskedLanguageModel(View):
         self._no_word = ~whole_words(self.tokenizer, model.get_output_embeddings().out_features)
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
-        """Return the views of a batch, in order."""
         sentences, mask = [self.segment(source.sentence) for source in inputs], self.tokenizer.mask_token
         chosen, masked = [], []  # the words to replace of some sentences
         for source, words in zip(inputs, sentences, strict=True):
@@ -195,7 +193,6 @@ class Crop(_RatedView):
     """A contiguous span of the sentence's words, at a random position (Table 1)."""
 
     def make(self, source: ViewInput) -> str:
-        """Return the span."""
         words = self.segment(source.sentence)
         length = max(min(1, len(words)), len(words) - round(self.rate * len(words)))
         start = source.random.randint(0, len(words) - length)
@@ -206,7 +203,6 @@ class WordDeletion(_RatedView):
     """The sentence without some of its words, chosen at random (Table 1)."""
 
     def make(self, source: ViewInput) -> str:
-        """Return the remaining words, in order."""
         words = self.segment(source.sentence)
         return _delete(source, words, round(self.rate * len(words)))
 
@@ -224,7 +220,6 @@ class DeleteOneWord(SentenceView):
         self.segment = segment
 
     def make(self, source: ViewInput) -> str:
-        """Return the remaining words, in order."""
         return _delete(source, self.segment(source.sentence), 1)
 
 

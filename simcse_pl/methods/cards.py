@@ -21,7 +21,6 @@ class SwitchCase(SentenceView):
         self.probability, self.independent = probability, independent
 
     def make(self, source: ViewInput) -> str:
-        """Return the words in order, some of them in the other case."""
         words = source.sentence.split()
         switchable = [i for i, word in enumerate(words) if word[0].isalpha()]
         if self.independent:

@@ -36,7 +36,6 @@ class ContrastiveTension(Loss):
         self.negatives = negatives
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's anchors."""
         anchors, others = batch.embeddings[:, 0], batch.gathered[:, batch.views(Role.POSITIVE)[0]]
         steps = torch.arange(min(self.negatives + 1, len(others)), device=anchors.device)
         pairs = (batch.targets[:, None] + steps).remainder(len(others))

@@ -43,7 +43,6 @@ class CoSENTLoss(Loss):
         self.temperature = temperature
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of the pairs of all devices."""
         assert batch.labels is not None
         scores = batch.gather(batch.labels)
         cosines = paired_similarity(batch.gathered[:, 0], batch.gathered[:, 1])

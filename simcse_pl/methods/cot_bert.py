@@ -34,7 +34,6 @@ class ContrastedPositives(ContrastiveLoss):
         super().__init__(temperature, weight=weight)
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
-        """Return the similarities, and those of the positives and all hard negatives."""
         hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
         further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
         if batch.gathered_copies is not None:

@@ -54,7 +54,6 @@ class SinglePassLoss(ContrastiveLoss):
             raise UserError("this loss makes pairs of single sentences: set data.columns to one, and views=dropout")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's anchors against the rows of all devices."""
         anchors = {name: x[:, 0] for name, x in batch.inputs.items()}
         pooled = apply_in_chunks(partial(self._pairs, batch.encoder), anchors, batch.chunk_size)
         embeddings = batch.encoder.project(pooled, batch.split)

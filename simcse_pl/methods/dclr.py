@@ -66,7 +66,6 @@ class DebiasedLoss(TaughtLoss):
         self.guide = FrozenEncoder(guide)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's anchors against the rows of all devices."""
         if batch.queue is not None:
             raise UserError("this loss has noise in place of a queue: set queue=null")
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)

@@ -45,12 +45,11 @@ class Spans(SentenceView):
         self.min_words, self.max_words = min_words, max_words
 
     @property
-    def roles(self) -> list[str]:  # noqa: D102  see View
+    def roles(self) -> list[str]:
         others = [Role.OTHER] * (self.anchors - 1) * (1 + self.positives)
         return [Role.ANCHOR, *[Role.POSITIVE] * self.positives, *others]
 
     def make(self, source: ViewInput) -> list[str]:
-        """Return the spans."""
         words = self.segment(source.sentence)
         return ["".join(words[start:end]).strip() for start, end in self.draw(len(words), source.random)]
 
@@ -95,11 +94,9 @@ class DeCLUTRLoss(ContrastiveLoss):
         self.mlm = mlm
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Prepare the masks, and load or initialize the head."""
         self.mlm.attach(encoder)
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless the views are groups of an anchor and its positives."""
         super().check_rows(rows)
         self.mlm.check_rows(rows)
         group = 1 + rows.roles.count(Role.POSITIVE)

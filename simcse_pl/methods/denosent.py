@@ -59,7 +59,6 @@ class NoisyReconstruction(SentenceReconstruction):
                 nn.init.zeros_(part.bias)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean cross-entropy over the tokens of the positives on all devices."""
         anchor, positive = batch.views(Role.ANCHOR, Role.POSITIVE)
         return self.mean_over_tokens(batch, positive, batch.embeddings[:, anchor : anchor + 1])
 

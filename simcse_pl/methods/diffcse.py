@@ -70,7 +70,6 @@ class ReplacedTokenDetection(TokenMaskingLoss):
         self.classifier = nn.Linear(encoder.pooled_dim, 2)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean cross-entropy over the tokens of this device's rows."""
         views = batch.inputs["input_ids"].shape[1]
         chunk_size = batch.chunk_size and batch.chunk_size * views
         sequences = {name: batch.inputs[name].flatten(0, 1) for name in batch.encoder.tokenizer.model_input_names}

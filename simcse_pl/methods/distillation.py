@@ -64,14 +64,12 @@ class EmbeddingDistillation(_Distillation):
         self.projection: nn.Linear | None = None
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Check the teacher and the head, and add the linear layer if it is needed."""
         super().attach(encoder)
         check_head_is_kept(encoder)
         if self.teacher.dim != encoder.embedding_dim:
             self.projection = nn.Linear(encoder.embedding_dim, self.teacher.dim)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over the views of this device's rows."""
         vectors = self.scaled(batch.embeddings if self.projection is None else self.projection(batch.embeddings))
         taught = self.scaled(self.teacher.embed(batch))
         if self.loss == "cosine":
@@ -112,7 +110,6 @@ class MarginMSE(_Distillation):
             self.needs = Needs(positives=1, negatives=True, labels="scores")
 
     def check_rows(self, rows: RowKind) -> None:
-        """Check the rows, and whether cosines can have their margins."""
         with prefixed("teacher=null" if self.teacher is None else ""):
             super().check_rows(rows)
         lowest, highest = rows.label_range or (0, 0)
@@ -120,7 +117,6 @@ class MarginMSE(_Distillation):
             raise UserError(f"similarity=cosine: no cosines have margins of {lowest:g} to {highest:g}: set it to dot")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's rows."""
         margins = self._margins(batch, batch.embeddings)
         if self.teacher is None:
             assert batch.labels is not None
@@ -181,13 +177,11 @@ class ListwiseDistillation(_Distillation):
             self.needs = Needs(labels="score_lists")
 
     def check_rows(self, rows: RowKind) -> None:
-        """Check the rows, and that they have scores if there is no teacher."""
         super().check_rows(rows)
         if self.teacher is None and rows.labels != "score_lists":
             raise UserError("teacher=null: set data.score_column=[...], a column for each positive and hard negative")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's anchors."""
         views = candidates(batch.roles)
         anchors = self.scaled(batch.embeddings[:, 0])
         if self.teacher is None:

@@ -36,7 +36,6 @@ class TokenRepetition(SentenceView):
         self.once = formula == "released"
 
     def make(self, source: ViewInput) -> Tokens:
-        """Return the tokens in order, some of them twice."""
         start, end = source.special
         inner = len(source.tokens) - start - end
         if inner < 2:
@@ -68,7 +67,6 @@ class WordRepetition(SentenceView):
         self.rate, self.segment = rate, segment
 
     def make(self, source: ViewInput) -> str:
-        """Return the words in order, some of them twice."""
         words = self.segment(source.sentence)
         most = max(0, min(max(2, int(self.rate * len(words))), len(words) - 1))
         repeated = set(source.random.sample(range(len(words)), source.random.randint(0, most)))

@@ -43,7 +43,6 @@ class GaussianDecayLoss(ContrastiveLoss, TaughtLoss):
         self.guide, self.sigma = FrozenEncoder(guide, pooling), sigma
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
-        """Return the similarities, of which those of a row's own hard negatives have decayed."""
         similarities = super().similarities(batch, views, **changed)
         hard = [view for view in views[2:] if batch.roles[view] == Role.NEGATIVE]
         if not hard:  # the other direction of a symmetric loss

@@ -31,7 +31,6 @@ class GaussianNegatives(ContrastiveLoss):
         self.size, self.std = size, std
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's anchors; draw the noise from the first device's random state."""
         drawn = self.std * torch.randn(self.size, batch.embeddings.shape[-1], device=batch.embeddings.device)
         noise = from_first_rank(drawn)
         queue = noise if batch.queue is None else torch.cat([batch.queue, noise])

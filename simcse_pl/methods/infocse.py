@@ -68,7 +68,6 @@ class SentenceMaskedLanguageModeling(MaskedLanguageModeling):
         self.head = MLMHead(backbone, not self.head_is_new, tied=False)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none."""
         assert isinstance(self.frozen.network, PreTrainedModel)
         sentence = batch.pooled.flatten(0, 1).unsqueeze(1)
         return self.mean_over_chosen(batch, self.frozen.network, batch.inputs, sentence=sentence)

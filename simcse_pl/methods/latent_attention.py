@@ -54,7 +54,6 @@ class LatentAttentionPooling(Pooling):
         self.attention = LatentAttention(config.hidden_size, **options)
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
         return super().forward([self.attention(at_least_float32(hidden_states[-1]))], inputs)
 
 

@@ -53,7 +53,6 @@ class MatryoshkaLoss(Loss):
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]
-        """Whether the other rows of a batch are negatives."""
         return self.objective.contrasts
 
     def attach(self, encoder: SentenceEncoder) -> None:
@@ -73,11 +72,9 @@ class MatryoshkaLoss(Loss):
         self.weights = dict(zip(dims, weights, strict=True))
 
     def check_rows(self, rows: RowKind) -> None:
-        """Check the rows for the objective."""
         self.objective.check_rows(rows)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the weighted sum."""
         total: Any = 0
         for dim, weight in self.weights.items():
             first = {name: getattr(batch, name)[..., :dim] for name in ("embeddings", "gathered")}
@@ -127,7 +124,6 @@ class InnerLayer(Loss):
             raise UserError(f"the layers of {kind} may not be last layers: choose {', '.join(CAN_BE_CUT)}")
 
     def check_rows(self, rows: RowKind) -> None:
-        """Check the rows for the objective."""
         self.objective.check_rows(rows)
 
     def draw(self, encoder: SentenceEncoder) -> int:
@@ -136,7 +132,6 @@ class InnerLayer(Loss):
         return int(layer if world_size() == 1 else from_first_rank(layer.to(encoder.device)))
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of a layer that is drawn."""
         layer = batch.drawn[self] if self in batch.drawn else self.draw(batch.encoder)
 
         def pool(inputs: Batch) -> Tensor:

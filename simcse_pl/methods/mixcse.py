@@ -37,7 +37,6 @@ class MixedNegatives(ContrastiveLoss):
         self.share = share
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
-        """Return the similarities, and those of both kinds of mixtures."""
         anchors, positives = (batch.gathered[:, view] for view in views[:2])
         mixed_anchors, mixed_positives = (
             self.share * x + (1 - self.share) * x.roll(-1, dims=0) for x in (anchors.detach(), positives.detach())

@@ -94,9 +94,7 @@ class MomentumQueue(nn.Module):
         self._filled = min(self.size, self._filled + len(anchors))
 
     def get_extra_state(self) -> int:
-        """Return the number of filled rows, for a checkpoint."""
         return self._filled
 
     def set_extra_state(self, state: Any) -> None:
-        """Restore the number of filled rows."""
         self._filled = state

@@ -58,7 +58,6 @@ class PeerNetwork(Loss):
         self.pooler = projection_head(encoder.backbone, "mlp", encoder.pooled_dim)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's rows, without the weight."""
         views = batch.views(Role.POSITIVE, Role.OTHER)
         pooled = self.peer.pool_views(batch.inputs, batch.chunk_size)
         networks = batch.embeddings, batch.encoder.project(self.pooler(pooled), batch.split)
@@ -94,7 +93,6 @@ class _InnerTokens(SentenceView):
     """A view that changes the tokens between the special ones."""
 
     def make(self, source: ViewInput) -> Tokens:
-        """Return the view of one sentence, with special tokens."""
         start, end = source.special
         last = len(source.tokens) - end
         inner = self.change(source.tokens[start:last].tolist(), source)
@@ -109,7 +107,6 @@ class TokenShuffle(_InnerTokens):
     """The subwords of the sentence in random order (PCL, Wu et al. 2022)."""
 
     def change(self, inner: list[int], source: ViewInput) -> list[int]:
-        """Return them in random order."""
         source.random.shuffle(inner)
         return inner
 
@@ -118,7 +115,6 @@ class TokenReversal(_InnerTokens):
     """The subwords of the sentence in reverse order (PCL, Wu et al. 2022)."""
 
     def change(self, inner: list[int], source: ViewInput) -> list[int]:
-        """Return them in reverse order."""
         return inner[::-1]
 
 
@@ -136,7 +132,6 @@ class TokenDeletion(_InnerTokens):
         self.rate = rate
 
     def change(self, inner: list[int], source: ViewInput) -> list[int]:
-        """Return the remaining ones in order."""
         for _ in range(round(self.rate * len(inner))):
             inner.remove(source.random.choice(inner))
         return inner
@@ -156,7 +151,6 @@ class TokenInsertion(_InnerTokens):
         self.rate, self.max_length = rate, max_length
 
     def change(self, inner: list[int], source: ViewInput) -> list[int]:
-        """Return all of them and the copies."""
         limits = [limit - len(source.tokens) for limit in (self.max_length, source.longest) if limit is not None]
         for _ in range(min([round(self.rate * len(inner)), *limits])):
             token = source.random.choice(inner)

@@ -31,7 +31,6 @@ class EnergyHinge(Loss):
         self.margin = margin
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's anchors, which are compared with the rows of all devices."""
         views = batch.views(Role.POSITIVE, Role.NEGATIVE)
         keys = select_views(batch.gathered, views)
         cosines = similarity_matrix(batch.embeddings[:, 0], keys.flatten(0, 1))

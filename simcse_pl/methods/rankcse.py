@@ -71,7 +71,6 @@ class RankingConsistency(Loss):
         self.temperature = temperature
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's rows."""
         anchor, positive, *_ = batch.views(Role.ANCHOR, Role.POSITIVE)
         log_p, log_q = (
             (similarity_matrix(batch.embeddings[:, i], batch.gathered[:, j]) / self.temperature).log_softmax(dim=1)
@@ -117,7 +116,6 @@ class RankingDistillation(TaughtLoss):
         self.teachers = nn.ModuleList(FrozenEncoder(name, pooling) for name in teachers)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean over this device's anchors."""
         anchor, positive, *_ = batch.views(Role.ANCHOR, Role.POSITIVE)
         taught = [teacher.embed(batch) for teacher in self.teachers if isinstance(teacher, FrozenEncoder)]
         of_all = batch.gather(torch.cat([x[:, positive] for x in taught], dim=1))

@@ -63,7 +63,6 @@ class DimensionContrast(Loss):
         self.temperature = temperature
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of the batch of all devices, without the weight."""
         anchors, positives = batch.gathered[:, 0], batch.views(Role.POSITIVE)
         losses = [dimension_contrast(anchors, batch.gathered[:, view], self.temperature) for view in positives]
         return torch.stack(losses).mean()

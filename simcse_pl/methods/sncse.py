@@ -40,7 +40,6 @@ class BidirectionalMargin(Loss):
         self.alpha, self.beta = alpha, beta
 
     def check_rows(self, rows: RowKind) -> None:
-        """Raise UserError unless rows have one anchor, one positive and one `other` view."""
         if sorted(role for role in rows.roles if role != Role.NEGATIVE) != [Role.ANCHOR, Role.OTHER, Role.POSITIVE]:
             raise UserError(
                 "rows need one positive and one other view, the soft negative, but they have "
@@ -48,7 +47,6 @@ class BidirectionalMargin(Loss):
             )
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's rows, without the weight."""
         anchor, positive, other = batch.views(Role.ANCHOR, Role.POSITIVE, Role.OTHER)
         unit = unit_vectors(batch.embeddings)
         difference = (unit[:, anchor] * (unit[:, other] - unit[:, positive])).sum(dim=-1)
@@ -163,7 +161,6 @@ class Negation(View):
             check_english(sentences)
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[str]:
-        """Return the views of a batch, in order."""
         sentences = [source.sentence for source in inputs]
         if not self.is_english:
             return [negate_by_rules(sentence, self.rules) for sentence in sentences]

@@ -29,7 +29,6 @@ class MeanOfTemplates(SentenceEncoder):
     """
 
     def encode(self, sentences: Sequence[str], *args: Any, **options: Any) -> Tensor:
-        """Return vectors [n, dim] for n sentences in order; see `SentenceEncoder.encode`."""
         if options.get("prompt_name"):  # it replaces the templates
             return super().encode(sentences, *args, **options)
         normalize = options.pop("normalize", None)

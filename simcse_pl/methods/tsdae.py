@@ -50,7 +50,6 @@ class DenoisingAutoEncoder(SentenceReconstruction):
             vars(layer).update(crossattention=attention, is_decoder=True)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the mean cross-entropy over the tokens of the anchors on all devices."""
         anchor, damaged = batch.views(Role.ANCHOR, Role.POSITIVE)
         views = {name: x[:, damaged : damaged + 1] for name, x in batch.inputs.items()}
         return self.mean_over_tokens(batch, anchor, batch.encoder.embed(views, batch.chunk_size))

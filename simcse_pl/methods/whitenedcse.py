@@ -95,7 +95,6 @@ class WhitenedContrastiveLoss(Loss):
         self.temperature, self.groups = temperature, groups
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
-        """Return the loss of this device's anchors against the rows of all devices."""
         if batch.queue is not None:
             raise UserError("the embeddings of a queue are not whitened: set queue=null")
         pooled = batch.gather(select_views(batch.pooled, batch.views(Role.ANCHOR, Role.POSITIVE))).unbind(dim=1)

@@ -55,7 +55,6 @@ class Flow(PostProcess):
         self.epochs, self.batch_size, self.lr, self.standardize, self.seed = epochs, batch_size, lr, standardize, seed
 
     def learn(self, x: Tensor) -> None:
-        """Train the map by maximum likelihood."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             glow = Glow(x.shape[1]).to(x.device)
@@ -83,15 +82,12 @@ class Flow(PostProcess):
 
     @torch.no_grad()
     def map(self, x: Tensor) -> Tensor:
-        """Return the points of the Gaussian."""
         return self._glow.to(x.device).forward(x)[0]
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the state dict of the map."""
         return dict(self._glow.state_dict())
 
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
-        """Load the state dict of the map, if it has the names and the shapes for the width."""
         with torch.device("meta"):  # without random numbers
             glow = Glow(width)
         glow.load_state_dict(tensors, assign=True)

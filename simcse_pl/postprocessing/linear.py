@@ -26,15 +26,12 @@ class AffinePostProcess(PostProcess):
     matrix: Tensor
 
     def map(self, x: Tensor) -> Tensor:
-        """Return (x - mean) matrix."""
         return (x - self.mean.to(x.device)) @ self.matrix.to(x.device)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return `mean` and `matrix`."""
         return {"mean": self.mean, "matrix": self.matrix}
 
     def restore(self, width: int, tensors: dict[str, Tensor]) -> None:
-        """Set `mean` and `matrix`, if their shapes fit the width."""
         self.mean, self.matrix = tensors["mean"].double().view(width), tensors["matrix"].double().view(width, -1)
 
 
@@ -93,7 +90,6 @@ class Whitening(AffinePostProcess):
         self.dim = dim
 
     def learn(self, x: Tensor) -> None:
-        """Find the mean, and the principal directions, each divided by its standard deviation."""
         self.mean, variances, directions = principal_directions(x)
         self.matrix = (directions * variances.rsqrt())[:, : self.dim]
         if self.matrix.shape[1] == len(x) - 1:
@@ -129,7 +125,6 @@ class RemoveComponents(AffinePostProcess):
         self.center = center
 
     def learn(self, x: Tensor) -> None:
-        """Find the mean, and the projection that removes the top components."""
         self.mean, variances, directions = principal_directions(x, self.center)
         if len(variances) <= self.count:
             raise UserError(f"postprocess.count={self.count}: the embeddings vary in {len(variances)} directions only")
