@@ -145,23 +145,21 @@ class CapturedSteps:
         """Return the inputs of a graph, in memory of their own, and the graph."""
         if not all(group.get("fused") for group in optimizer.param_groups):
             raise RuntimeError(f"{type(optimizer).__name__} is not fused")
+        module, trainer = self.module, self.module.trainer
         static = {name: x.clone() if isinstance(x, Tensor) else x for name, x in rows.items() if name != "rows"}
-        self.module.step = None  # its graph of autograd belongs to another stream
+
+        def whole_step() -> tuple[EmbeddedBatch, Tensor, Tensor]:
+            batch, loss = module.batch_and_loss(static, self._scalars[0], drawn=drawn)
+            with torch.autocast(module.device.type, enabled=False):
+                loss.backward()  # type: ignore[no-untyped-call]
+                norm = module.clip(optimizer, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
+                optimizer.step()
+            return batch, loss, norm
+
+        module.step = None  # its graph of autograd belongs to another stream
         optimizer.zero_grad()
         with self.tensor_rates():
-            return static, self._graph(lambda: self._whole_step(static, optimizer, drawn), self._pool)
-
-    def _whole_step(
-        self, rows: Mapping[str, Any], optimizer: Any, drawn: Mapping[Loss, int]
-    ) -> tuple[EmbeddedBatch, Tensor, Tensor]:
-        """Train on rows of fixed memory, and return the batch, its loss and the norm of the gradient."""
-        trainer = self.module.trainer
-        batch, loss = self.module.batch_and_loss(rows, self._scalars[0], drawn=drawn)
-        with torch.autocast(self.module.device.type, enabled=False):
-            loss.backward()  # type: ignore[no-untyped-call]
-            norm = self.module.clip(optimizer, trainer.gradient_clip_val, trainer.gradient_clip_algorithm)
-            optimizer.step()
-        return batch, loss, norm
+            return static, self._graph(whole_step, self._pool)
 
     @contextmanager
     def tensor_rates(self) -> Iterator[None]:

@@ -160,25 +160,6 @@ def _shard(module: "SimCSEModule", strategy: FullyShardedStrategy, policy: Mixed
     """Share out the weights of the first rank over all ranks, and what it has found out with them."""
     encoders = [part for part in module.modules() if isinstance(part, SentenceEncoder)]
     names = {parameter: name for name, parameter in module.named_parameters()}
-    in_some = _agree(module, encoders, names, strategy)
-    whole = {} if rank() else {name: parameter.detach() for parameter, name in names.items()}
-    frozen = [part.network for part in module.modules() if isinstance(part, Frozen)]
-    _make_groups(module, encoders, frozen, strategy, policy)
-    strategy.load_from_first_rank(whole)
-    module.to(strategy.root_device)
-    for tensor in [*module.buffers(), *(x for network in frozen for x in (*network.parameters(), *network.buffers()))]:
-        tensor.copy_(from_first_rank(tensor))
-    sharded = dict(module.named_parameters())
-    module.not_in_every_loss, module.sharded = [sharded[name] for name in in_some], True
-
-
-def _agree(
-    module: "SimCSEModule",
-    encoders: Sequence[SentenceEncoder],
-    names: Mapping[nn.Parameter, str],
-    strategy: FullyShardedStrategy,
-) -> list[str]:
-    """Freeze what the first rank has frozen, pass batches at once, and return the names of `not_in_every_loss`."""
     trained = [parameter.requires_grad for parameter in names]
     in_some = [names[parameter] for parameter in module.not_in_every_loss]
     groups = [encoder.groups.ignores_padding for encoder in encoders]
@@ -188,7 +169,15 @@ def _agree(
         encoder.groups = OnePass(ignores_padding=True)
     for parameter, is_trained in zip(names, trained, strict=True):
         parameter.requires_grad_(is_trained)
-    return in_some
+    whole = {} if rank() else {name: parameter.detach() for parameter, name in names.items()}
+    frozen = [part.network for part in module.modules() if isinstance(part, Frozen)]
+    _make_groups(module, encoders, frozen, strategy, policy)
+    strategy.load_from_first_rank(whole)
+    module.to(strategy.root_device)
+    for tensor in [*module.buffers(), *(x for network in frozen for x in (*network.parameters(), *network.buffers()))]:
+        tensor.copy_(from_first_rank(tensor))
+    sharded = dict(module.named_parameters())
+    module.not_in_every_loss, module.sharded = [sharded[name] for name in in_some], True
 
 
 def _make_groups(
