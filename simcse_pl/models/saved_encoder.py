@@ -101,18 +101,12 @@ def read_spec(name: str, given: Mapping[str, Any]) -> EncoderSpec:
         spec = read_released(source)
     if spec is None or pooling in (None, spec.settings.pooling):
         return spec or EncoderSpec()
-    _warn_of_lost(name, pooling, spec.settings, given)
-    return EncoderSpec(subfolder=spec.subfolder)
-
-
-def _warn_of_lost(name: str, pooling: Any, settings: EncoderSettings, given: Mapping[str, Any]) -> None:
-    """Warn of the saved settings that do not apply, because only the transformer is loaded."""
-    plain = vars(EncoderSettings())
-    lost = {option: value for option, value in vars(settings).items() if option not in given and value != plain[option]}
+    plain, saved = vars(EncoderSettings()), vars(spec.settings)
+    lost = [f"{option}={value}" for option, value in saved.items() if option not in given and value != plain[option]]
     if lost:
-        kept = f"{name} has pooling={settings.pooling}, so only its transformer is loaded"
-        without = ", ".join(f"{option}={value}" for option, value in lost.items())
-        log.warning("pooling=%s: %s, without %s", name_of(pooling), kept, without)
+        kept = f"{name} has pooling={spec.settings.pooling}, so only its transformer is loaded"
+        log.warning("pooling=%s: %s, without %s", name_of(pooling), kept, ", ".join(lost))
+    return EncoderSpec(subfolder=spec.subfolder)
 
 
 def _read_saved(source: str) -> EncoderSpec | None:
@@ -182,19 +176,15 @@ def load_saved(
         encoder = make(model, tokenizer, **settings, postprocess=spec.postprocess)
     with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
         if encoder.projection is not None and spec.head_weights is not None:
-            if _same_weights(encoder.head, saved := spec.settings.head):
+            saved = spec.settings.head
+            same = encoder.head.removesuffix("_train_only") == saved.removesuffix("_train_only")
+            if same or (encoder.head, saved) == ("transform", "none"):  # the weights of the checkpoint's own model
                 encoder.projection.load_state_dict(spec.head_weights)
             else:
                 log.warning("head=%s: %s has head=%s; weights are drawn at random", encoder.head, name, saved)
         if encoder.pooling in (spec.settings.pooling, "pooler") and spec.pooling_weights is not None:
             encoder.pooling_layer.load_state_dict(spec.pooling_weights)
     return encoder.eval()
-
-
-def _same_weights(head: str, saved: str) -> bool:
-    """Return whether a head has the weights of a saved one, or `transform` those of the checkpoint's own model."""
-    same = head.removesuffix("_train_only") == saved.removesuffix("_train_only")
-    return same or (head, saved) == ("transform", "none")
 
 
 def _load_parts(
