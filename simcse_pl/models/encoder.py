@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.models.backbone import load_backbone, of_backbone, run_backbone, use_sdpa, with_padding
-from simcse_pl.models.gradient_cache import apply_in_chunks, pool_with_shared_dropout
 from simcse_pl.models.heads import is_kept, projection_head
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
@@ -257,8 +256,12 @@ class SentenceEncoder(nn.Module):
         """
         rows, count, _ = views["input_ids"].shape
         if chunk_size is not None and rows > chunk_size:
+            from simcse_pl.models.gradient_cache import apply_in_chunks
+
             return apply_in_chunks(lambda x: self.pool_views(x, shared_dropout=shared_dropout), views, chunk_size)
         if shared_dropout:
+            from simcse_pl.models.gradient_cache import pool_with_shared_dropout
+
             with with_padding(self.backbone):  # the masks are those of padded shapes
                 return pool_with_shared_dropout(self.pool, views)
         return self.pool({name: x.flatten(0, 1) for name, x in views.items()}, in_groups=True).view(rows, count, -1)

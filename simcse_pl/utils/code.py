@@ -11,8 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-
 from simcse_pl.utils.errors import UserError
 
 _CLONE = Path(__file__).parents[2]
@@ -51,8 +49,10 @@ def optional(name: str) -> Any:
 
 def check_value(option: str, value: Any, annotation: Any) -> None:
     """Raise UserError unless a value fits an annotation. Objects, and what pydantic cannot read, are not checked."""
-    # In JSON a list can be a tuple, and a string a path. Lists of Hydra are sequences.
-    as_json = json.dumps(value, default=lambda x: [*x] if isinstance(x, Sequence) else str(x))
+    from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError  # slow, and not for --help
+
+    # In JSON a list can be a tuple, and a string a path.
+    as_json = json.dumps(value, default=_plain)
     if '"_target_":' in as_json:
         return
     try:
@@ -64,6 +64,11 @@ def check_value(option: str, value: Any, annotation: Any) -> None:
         if problems:
             expected = " or ".join(dict.fromkeys(problem.removeprefix("Input should be ") for problem in problems))
             raise UserError(f"{option}={value}: it should be {expected}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return the list of a sequence of Hydra, the number of one of NumPy, and the text of anything else."""
+    return [*value] if isinstance(value, Sequence) else value.item() if hasattr(value, "item") else str(value)
 
 
 def versions() -> str:

@@ -6,6 +6,7 @@ import pkgutil
 import re
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -271,6 +272,7 @@ def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
     [
         (partial(ContrastiveLoss, temperature=0), "temperature=0: it should be greater than 0"),
         (partial(ContrastiveLoss, temperature=-1), "temperature=-1: "),
+        (partial(ContrastiveLoss, temperature="0.1"), "temperature=0.1: "),
         (partial(ContrastiveLoss, similarity="euclid"), "similarity=euclid: it should be 'cosine' or 'dot'"),
         (partial(CosineMSELoss, weight=-0.5), r"weight=-0\.5: "),
         (partial(MatryoshkaLoss, ContrastiveLoss(), dims=[8, 0]), r"dims=\[8, 0\]: "),
@@ -280,6 +282,7 @@ def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
 def test_arguments_of_python_are_checked_as_options_are(make, said):
     with pytest.raises(UserError, match=f"^{said}"):
         make()
+    MatryoshkaLoss(ContrastiveLoss(np.float32(0.1)), dims=[*np.array([8, 4])])
 
 
 def test_a_similarity_that_does_not_exist_is_no_dot_product():
