@@ -20,7 +20,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.runs import run_label
-from simcse_pl.utils.code import check_value, locate
+from simcse_pl.utils.code import expected_instead, locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import cache_folder
 
@@ -156,8 +156,9 @@ def check_arguments(
     for name in (name for name in values if not name.startswith("_")):
         if name in parameters:
             option, value, annotation = f"{place}.{name}", values[name], parameters[name].annotation
-            if value is not None or parameters[name].default is not Parameter.empty:  # the command may set it
-                check_value(as_written(option), value, annotation)
+            given = value is not None or parameters[name].default is not Parameter.empty  # the command may set it
+            if given and (expected := expected_instead(value, annotation)):
+                raise UserError(f"{as_written(option)}={value}: it should be {expected}")
             for nested in _passed_on(annotation, value, option):
                 check_arguments(*nested, as_written)
         elif not takes_any:

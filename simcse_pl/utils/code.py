@@ -11,8 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.utils.errors import UserError
-
 _CLONE = Path(__file__).parents[2]
 
 
@@ -47,23 +45,22 @@ def optional(name: str) -> Any:
     return getattr(importlib.import_module(f"simcse_pl.{module}"), attribute)
 
 
-def check_value(option: str, value: Any, annotation: Any) -> None:
-    """Raise UserError unless a value fits an annotation. Objects, and what pydantic cannot read, are not checked."""
+def expected_instead(value: Any, annotation: Any) -> str:
+    """Return what a value should be; nothing if it fits an annotation, is an object, or pydantic cannot read it."""
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError  # slow, and not for --help
 
     # In JSON a list can be a tuple, and a string a path.
     as_json = json.dumps(value, default=_plain)
     if '"_target_":' in as_json:
-        return
+        return ""
     try:
         TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).validate_json(as_json, strict=True)
     except (PydanticUserError, NameError):
-        return
+        return ""
     except ValidationError as error:
         problems = [problem["msg"] for problem in error.errors() if problem["type"] != "needs_python_object"]
-        if problems:
-            expected = " or ".join(dict.fromkeys(problem.removeprefix("Input should be ") for problem in problems))
-            raise UserError(f"{option}={value}: it should be {expected}") from error
+        return " or ".join(dict.fromkeys(problem.removeprefix("Input should be ") for problem in problems))
+    return ""
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from simcse_pl.utils.code import check_value
+from simcse_pl.utils.code import expected_instead
+from simcse_pl.utils.errors import UserError
 
 Batch = dict[str, Tensor]  # the tokenizer's tensors, such as `input_ids`
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ def checked(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def checking(*given: Any, **named: Any) -> None:
         for name, value in signature.bind(*given, **named).arguments.items():
-            if isinstance(value, int | float | str | list | tuple):
-                check_value(name, value, signature.parameters[name].annotation)
+            plain = isinstance(value, int | float | str | list | tuple)
+            if plain and (expected := expected_instead(value, signature.parameters[name].annotation)):
+                raise UserError(f"{name}={value}: it should be {expected}")
         function(*given, **named)
 
     return checking
