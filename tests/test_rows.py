@@ -6,7 +6,6 @@ from omegaconf import OmegaConf, open_dict
 
 from simcse_pl.config import check_options, in_sweep, job_name, row_names, sweep_group, with_row
 from simcse_pl.lab.published import ablation
-from simcse_pl.tools.options import config_text
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config
 
@@ -83,12 +82,14 @@ SAID = {  # what the name of a row says
 
 
 @pytest.mark.parametrize("table", SAID)
-def test_a_printed_config_has_what_its_row_says_and_table_a1(table):
-    """The tables are of BERT-base. `train.py sweep=TABLE 'sweep.row=ROW' --cfg job` prints this."""
+def test_the_config_of_a_row_has_what_its_name_says_and_table_a1(table):
+    """The tables are of BERT-base."""
     given = [f"sweep={table}", *(["sweep.with_neutral=x"] if table == "table_7_hard_negative" else [])]
     supervised = ablation(table).trained == "supervised"
-    for row in rows_of(composed(*given)):
-        printed = OmegaConf.create(config_text("train", [*given, f"sweep.row='{row}'"], None, False))
+    config = composed(*given)
+    for row in rows_of(config):
+        config.sweep.row = row
+        job = with_row(config)
         expected = {
             "model.name": "bert-base-uncased",
             "data.batch_size": 512 if supervised else 64,
@@ -96,7 +97,7 @@ def test_a_printed_config_has_what_its_row_says_and_table_a1(table):
             "trainer.max_epochs": 3 if supervised else 1,
         }
         for option, value in (expected | SAID[table](row)).items():
-            assert OmegaConf.select(printed, option) == value, (row, option)
+            assert OmegaConf.select(job, option) == value, (row, option)
 
 
 def resolved(config):
