@@ -177,15 +177,14 @@ def forks_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks
 
 @pytest.fixture
 def run_command(tmp_path: Path, forks_of_session: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a script or a module in a process of its own, with its output folders under tmp_path.
+    """Run Python in a process of its own, with its output folders under tmp_path.
 
-    The process has the libraries from the start, unless it has variables of its own, which libraries read when they are
-    imported, or is not a script or a module.
+    The process has the libraries from the start, unless an option of Python comes first, such as `-X importtime`.
     """
 
     def run(*arguments: str | Path, status: int = 0, **given: str) -> subprocess.CompletedProcess[str]:
         own = environment(**{"NETRC": str(tmp_path / "netrc")} | given)
-        if given or arguments[0] in ("-c", "-X"):
+        if arguments[0] == "-X":
             command = [sys.executable, *map(str, arguments)]
             done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, timeout=SECONDS)
         else:

@@ -1,9 +1,8 @@
 """Run commands in forks of a process that has already imported the libraries, which takes 8 seconds.
 
-As a program, it reads requests from standard input, one line of JSON each: `arguments` of Python (a
-script or `-m MODULE`, and its own), the folder to run in, `environment`, the files `out` and `err` to write to, and
-`fault`: a function of tests/faults.py and its arguments, or null. It answers each request with the
-exit status of the fork.
+As a program, it reads requests from standard input, one line of JSON each: `arguments` of Python (a script, `-m MODULE`
+or `-c CODE`, and its own), the folder to run in, `environment`, the files `out` and `err` to write to, and `fault`: a
+function of tests/faults.py and its arguments, or null. It answers each request with the exit status of the fork.
 """
 
 import atexit
@@ -130,15 +129,20 @@ def run(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(clone)
-    sys.path[0] = clone
+    is_script = arguments[0] not in ("-c", "-m")
+    sys.path[0] = str(Path(clone, arguments[0]).parent) if is_script else clone
+    sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     if fault:
         getattr(importlib.import_module("tests.faults"), fault[0])(*fault[1:])
-    if arguments[0] == "-m":
+    if is_script:
+        sys.argv = arguments
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    elif arguments[0] == "-m":
         sys.argv = arguments[1:]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
-        sys.argv = arguments
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.argv = ["-c", *arguments[2:]]
+        exec(arguments[1], {"__name__": "__main__"})
 
 
 def status_of(request: dict[str, Any]) -> int:

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pandas as pd
 import pytest
@@ -11,17 +9,18 @@ import torch
 from omegaconf import OmegaConf
 
 from simcse_pl.models.encoder import SentenceEncoder
-from tests.conftest import ROOT, SENTENCES
+from tests.conftest import ROOT, SENTENCES, environment
 
 EXAMPLE = "examples/my_research"
 COMMAND = ["--config-dir", f"{EXAMPLE}/conf", "experiment=my_idea"]
 
 
-def test_the_example_runs_in_an_empty_folder_and_its_parts_take_effect(tmp_path):
+def test_the_example_runs_in_an_empty_folder_and_its_parts_take_effect(forks_of_session, tmp_path):
     shutil.copytree(ROOT / EXAMPLE, tmp_path / EXAMPLE)
-    command = "import sys; from simcse_pl.__main__ import main; sys.path.remove(''); main()"  # as the script simcse
-    given = [sys.executable, "-c", command, "train", *COMMAND, "trainer.max_epochs=4", "hydra.run.dir=run"]
-    done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True)
+    (tmp_path / "bin").mkdir()  # as that of an environment
+    (tmp_path / "bin" / "simcse").write_text("from simcse_pl.__main__ import main\n\nmain()\n")
+    given = ["bin/simcse", "train", *COMMAND, "trainer.max_epochs=2", "hydra.run.dir=run"]
+    done = forks_of_session.run(*given, environment=environment(), clone=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tmp_path / "run"
 

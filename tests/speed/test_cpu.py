@@ -1,8 +1,6 @@
 """Fast dropout: rate, scale, gradient, attention, seeding. Linear layers by oneDNN, compared with float64."""
 
 import copy
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -16,7 +14,7 @@ from simcse_pl.models.backbone import use_sdpa
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.speed.dropout import FastDropout, fast_dropout, use_fast_dropout
 from simcse_pl.speed.onednn import OneDNNLinear, use_onednn_linear
-from tests.conftest import ROOT, SENTENCES
+from tests.conftest import SENTENCES
 
 DTYPES = [torch.float32, torch.bfloat16]
 
@@ -94,12 +92,11 @@ def test_the_mask_of_an_encoder_is_omitted_on_a_cpu_alone(make_model, monkeypatc
     assert [options["allow_is_bidirectional_skip"] for options in asked] == [True, True, False]
 
 
-def test_an_encoder_can_be_sent_to_another_process(make_model, tmp_path):
+def test_an_encoder_can_be_sent_to_another_process(make_model, run_command, tmp_path):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls")
     torch.save(encoder, tmp_path / "encoder.pt")
     code = "import sys, torch; torch.save(torch.load(sys.argv[1], weights_only=False).encode(['A dog.']), sys.argv[2])"
-    command = [sys.executable, "-c", code, tmp_path / "encoder.pt", tmp_path / "vectors.pt"]
-    subprocess.run(command, check=True, cwd=ROOT)
+    run_command("-c", code, tmp_path / "encoder.pt", tmp_path / "vectors.pt")
     assert torch.equal(torch.load(tmp_path / "vectors.pt"), encoder.encode(["A dog."]))
 
 
