@@ -186,13 +186,11 @@ def _count(name: str, args: Any, kwargs: Any, here: list[Any], elsewhere: list[A
 
 def _asked_by() -> str:
     """The nearest line outside of torch, and the nearest of the project."""
-    lines = [
-        f"{Path(frame.filename).parent.name}/{Path(frame.filename).name}:{frame.lineno}"
-        for frame in reversed(traceback.extract_stack())
-        if "/torch/" not in frame.filename and frame.filename != __file__
-    ]
-    own = (line for line in lines if line.startswith("simcse_pl/"))
-    return " < ".join(dict.fromkeys([*lines[:1], *list(own)[:1]]))
+    places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_stack(None)]
+    places = [place for place in places if "/torch/" not in place[0] and place[0] != __file__]
+    own = [place for place in places if "/simcse_pl/" in place[0]]
+    nearest = dict.fromkeys([*places[:1], *own[:1]])
+    return " < ".join(f"{Path(file).parent.name}/{Path(file).name}:{number}" for file, number in nearest)
 
 
 class _Accelerator(CPUAccelerator):
