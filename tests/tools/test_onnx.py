@@ -32,7 +32,7 @@ def test_graphs_give_the_encoders_vectors_for_any_batch_size_and_length(
     architecture, pooling, head, normalize, make_model, tmp_path
 ):
     options = {"head": head, "normalize": normalize, "max_length": 20}
-    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling, **options).train()
+    encoder = SentenceEncoder.from_pretrained(make_model(architecture), pooling, num_layers=2, **options).train()
     messages = write_onnx(encoder, tmp_path, SENTENCES, int8=True)
     assert encoder.training and {path.name for path in tmp_path.iterdir()} == {GRAPH_FILE, INT8_FILE}
     for sentences in (TEXTS, TEXTS[:1], [""], TEXTS * 9):
@@ -49,7 +49,7 @@ def test_graphs_give_the_encoders_vectors_for_any_batch_size_and_length(
 
 
 def test_post_processing_is_part_of_the_graph(make_model, tmp_path):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", normalize=True)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", normalize=True, num_layers=1)
     encoder.postprocess = Whitening(dim=8).fit(encoder.encode(TEXTS * 5))
     write_onnx(encoder, tmp_path, TEXTS)
     vectors = run(tmp_path / GRAPH_FILE, encoder.tokenizer, TEXTS)
@@ -65,7 +65,7 @@ def test_post_processing_is_part_of_the_graph(make_model, tmp_path):
 
 
 def test_no_file_is_written_if_vectors_differ(make_model, tmp_path, monkeypatch):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", num_layers=1)
     monkeypatch.setattr(onnx, "MIN_COSINE", 0.999999999)
     with pytest.raises(UserError, match=f"{INT8_FILE}: a vector has cosine similarity .* too low"):
         write_onnx(encoder, tmp_path, SENTENCES, int8=True)
