@@ -110,7 +110,7 @@ def fail():
     loader = ContrastiveDataLoader(Batches({{"": dict.fromkeys}}), **options)
     global batches  # which multiprocessing would wait for
     batches = iter(loader)
-    next(batches)
+    print(next(batches), flush=True)
     sys.exit(143)
 
 multiprocessing.set_start_method("fork")
@@ -125,5 +125,5 @@ fail()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
-    assert (done.returncode, done.stderr) == (143, "")
+    assert (done.returncode, done.stdout, done.stderr) == (143, "{0: None, 'counts': ()}\n", "")
     assert (tmp_path / "written").exists()
