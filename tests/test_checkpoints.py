@@ -48,8 +48,8 @@ def forked(tmp_path, make_model, pairs, forks_of_session):
 
 
 def test_a_killed_or_terminated_run_is_resumed_to_the_bit(forked, tmp_path):
-    """Kill in a step and while a checkpoint is written; terminate twice, and right after a validation."""
-    faults = {"twice": [["terminate_in_step", 5], ["terminate_in_step", 1]], "validated": [["terminate_in_step", 2]]}
+    """Terminate right after a validation, and two times more; kill in a step, and while a checkpoint is written."""
+    faults = {"terminated": [["terminate_in_step", 2], ["terminate_in_step", 3], ["terminate_in_step", 1]]}
     faults["killed"] = [["kill_in_step", 7], ["kill_while_saving", 2]]
     runs = [("whole", [], None)]
     runs += [(folder, ["resume=auto"], fault) for folder, own in faults.items() for fault in (*own, None)]
