@@ -242,13 +242,14 @@ def full_size() -> str:
     Rows with equal runs share them.
     """
     runs: dict[str, dict[tuple[str, str], int]] = {sweep: {} for sweep in PLAN["tables"]}
-    for job in planned("paper"):
+    for job in planned("paper", seeds=[0]):
         runs[job.about["sweep"]["table"]][job.run] = expected_seconds("paper", job)
     distinct = {run: seconds for own in runs.values() for run, seconds in own.items()}
+    count = len(PLAN["sizes"]["paper"]["seeds"])
     text = "| table | runs | hours of an H200 | option |\n|:--|--:|--:|:--|\n"
     for sweep, own in {**runs, "all": distinct}.items():
         name, option = ("all", "") if sweep == "all" else (heading(sweep), f"`--only {sweep}`")
-        text += f"| {name} | {len(own)} | {sum(own.values()) / 3600:.1f} | {option} |\n"
+        text += f"| {name} | {count * len(own)} | {count * sum(own.values()) / 3600:.1f} | {option} |\n"
     return text
 
 
