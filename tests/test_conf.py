@@ -2,6 +2,7 @@
 
 import tomllib
 from inspect import Parameter, isfunction, signature
+from itertools import zip_longest
 
 import pytest
 import torch
@@ -23,6 +24,14 @@ from tests.helpers import composed
 LEFT_OUT = ("hydra", "local", "sweep", *OF_TWO_GROUPS)
 FILES = [file.relative_to(CONF) for file in sorted(CONF.glob("*/**/*.yaml"))]
 CHOICES = [(file.parent.as_posix(), file.stem) for file in FILES if not str(file).startswith(LEFT_OUT)]
+INDEPENDENT = (  # groups that set no option of each other
+    *("auxiliary", "callbacks", "evaluators", "logger", "objective", "optimizer", "queue", "scheduler", "trainer"),
+    "views",
+)
+TOGETHER = [  # choices to compose together; methods have tests/test_methods.py
+    *([*filter(None, own)] for own in zip_longest(*([c for c in CHOICES if c[0] == group] for group in INDEPENDENT))),
+    *([choice] for choice in CHOICES if choice[0] not in (*INDEPENDENT, "method")),
+]
 MISSING = {  # what a choice leaves to the user
     "checkpoint": ["model.name=folder"],
     "text": ["data.train=file.txt"],
@@ -50,18 +59,19 @@ OTHER_VALUES = {  # than the default: those of a method, and of the whole config
 }
 
 
-# methods have tests/test_methods.py
-@pytest.mark.parametrize(("group", "choice"), [choice for choice in CHOICES if choice[0] != "method"])
-def test_every_choice_composes_with_all_arguments_of_its_class(group, choice):
-    given = [f"{group}={choice}", *MISSING.get(choice, [])]
-    evaluated = group in ("postprocess", "templates", "test_sets")
+@pytest.mark.parametrize("choices", TOGETHER, ids=lambda own: " ".join("=".join(choice) for choice in own))
+def test_every_choice_composes_with_all_arguments_of_its_class(choices):
+    given = [f"{group}={choice}" for group, choice in choices]
+    given += {option for _, choice in choices for option in MISSING.get(choice, [])}
+    evaluated = choices[0][0] in ("postprocess", "templates", "test_sets")
     command, needed = ("evaluate", ["encoder=folder"]) if evaluated else ("train", [])
     config = composed(*given, *needed, config=command)
     OmegaConf.resolve(config)
     assert not OmegaConf.missing_keys(config)
-    if group in ("objective", "auxiliary", "views") or (group == "postprocess" and choice not in ("none", "saved")):
-        own = OmegaConf.to_container(config)[group]
-        check_arguments(group, choice, own[choice] if group in ("auxiliary", "views") else own)
+    for group, choice in choices:
+        if group in ("objective", "auxiliary", "views") or (group == "postprocess" and choice not in ("none", "saved")):
+            own = OmegaConf.to_container(config)[group]
+            check_arguments(group, choice, own[choice] if group in ("auxiliary", "views") else own)
 
 
 def check_arguments(group, choice, values):
