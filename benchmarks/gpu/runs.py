@@ -85,8 +85,8 @@ def runs(device: str, tiny: bool) -> Iterator[Record]:
         prepare(folder)
         reference = pool.submit(train, folder, "reference", "trainer=cpu")
         one = reference if device == "cpu" else pool.submit(train, folder, "one", "trainer=gpu")
-        options = ["module.cuda_graph=true"] if device != "cpu" else []
-        graphs = pool.submit(train, folder, "graphs", f"trainer={accelerator}", *options)
+        captured = ("graphs", "trainer=gpu", "module.cuda_graph=true")
+        graphs = one if device == "cpu" else pool.submit(train, folder, *captured)
         again = pool.submit(resumed, folder, f"trainer={accelerator}")
         several = {}
         for kind, devices in product(("ddp", "fsdp"), {count} if tiny else sorted({1, count})):
