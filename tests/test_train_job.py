@@ -88,9 +88,9 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
         assert torch.equal(tensor, checkpoint[f"encoder.{name}"]), name
 
 
-def test_a_run_on_the_papers_data_ends_with_the_sts_tasks(train, make_model, tmp_path):
+def test_a_run_on_the_papers_data_ends_with_the_sts_tasks(train, pairs, make_model, tmp_path):
     given = ["data=nli", "data.train=simcse_pl/data/sample/nli.csv", "data.limit=8", "logger=csv", "log_every=4"]
-    given += ["model=bert", *tiny(make_model("bert"))]
+    given += ["model=bert", *tiny(make_model("bert")), f"data.validation={pairs}"]
     bundle = write_bundle(tmp_path / "bundle")
     done, folder = train(*given, f"senteval_dir={bundle}")
     assert "STS, test: Spearman x 100" in done.stdout and "will not be measured" not in done.stdout
@@ -111,8 +111,8 @@ def test_a_damaged_test_task_ends_a_run_before_it_trains(train, sentences, make_
     assert "error: test_tasks: CR: no file" in done.stderr and not (folder / "metrics.csv").exists()
 
 
-def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, make_model):
-    common = ["data=text", f"data.train={sentences}", *tiny(make_model("bert"))]
+def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, pairs, make_model):
+    common = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", *tiny(make_model("bert"))]
     done, sweep = train("-m", "model.dropout=0.05,0.1", "logger.wandb.tags=[night]", *common, folder="sweep")
     lines = [line for line in done.stdout.splitlines() if line.startswith("│ ")]
     table = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
