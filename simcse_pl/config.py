@@ -132,6 +132,11 @@ def check_options(config: DictConfig) -> None:
         raise UserError(f"{missing[0]} is missing: add {missing[0]}=VALUE (simcse options {missing[0]} explains it)")
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
+        data = str(HydraConfig.get().runtime.choices.get("data"))
+        if data.endswith("_sample") and OmegaConf.select(config, "data.train") != config.sample:
+            raise UserError(
+                f"data.train: it replaces the sample of data={data}, but not its other options: add data=text"
+            )
     if config.get("auxiliary") and "_target_" in config.auxiliary:
         raise UserError("auxiliary: its file must begin with `# @package auxiliary.NAME`, as losses are added by name")
     for place, node in walk(OmegaConf.to_container(config, resolve=True)):

@@ -275,6 +275,7 @@ MISTAKES = {  # the command's options, and what the line says
     "monitor=spearman": "monitor=spearman: it is not measured in validations, as val/spearman is",
     "README.md": "README.md: to train on a file, write data=text data.train=README.md",
     "--epochs 3": "--epochs: options have no dashes: write trainer.max_epochs=3 (",
+    "data.train=my.csv data.columns=[a,b]": "data.train: it replaces the sample of data=nli_sample, ",
     "callbacks=[]": "callbacks: the first checkpoint must be a BestCheckpoint",
     "sweep=methods_mini": "; write sweep=methods size=mini (",
     "auxiliary=mlm auxiliary.mlm.head=new auxiliary.mlm.whole_words=true segmenter=icu model.template_as_text=always "

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simcse_pl.data.rows import LabelledRows
 
 _ROWS_CHECKED = 100  # for columns without sentences
-_MOST_LABELS = 5
+_FEWEST_JUDGED = 20  # rows that show that a column has ids or labels
 _ID = re.compile(r"[!-~]*\d[!-~]*")  # such as q-17 or item_3.jpg
 _NAMED = {  # columns that are no sentences, by their names; pandas has '' and Unnamed
     "ids": re.compile(r"(?i:|unnamed.*|(.*[\W_])?([qp]?id\d?|idx|index|[gu]uid|编号|序号))|.*[a-z]I[dD]"),
@@ -47,15 +47,17 @@ def what_is_named(column: int | str) -> str:
 def with_sentences(table: OpenedTable, positions: list[int], rows: "LabelledRows", chosen: Any) -> "LabelledRows":
     """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, ids or a few words."""
     head = list(itertools.islice(rows, _ROWS_CHECKED))
-    judged = len(head) == _ROWS_CHECKED and not chosen
+    judged = len(head) >= _FEWEST_JUDGED and not chosen
     for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=False), strict=False):
-        name, kinds = table.name(i), set(sentences)
+        name, kinds = table.name(i), {*sentences} - {""}
         named = "" if name in chosen or i in chosen else what_is_named(name)
-        few = judged and len(kinds) <= _MOST_LABELS and not any(" " in kind for kind in kinds)
-        ids = judged and all(map(_ID.fullmatch, kinds))
+        rows_per_kind = 5 if all(map(str.isascii, kinds)) else 20  # sentences may have no spaces
+        few = judged and 0 < len(kinds) * rows_per_kind <= len(head) and not any(" " in kind for kind in kinds)
+        ids = judged and bool(kinds) and all(map(_ID.fullmatch, kinds))
         numbers = None not in map(as_number, sentences)
         if named or few or ids or numbers:
-            what = f"only {', '.join(sorted(kinds))}" if few else "numbers" if numbers else named or "ids"
+            words = f"only words such as {', '.join(sorted(kinds)[:5])}"
+            what = words if few else "numbers" if numbers else named or "ids"
             raise UserError(
                 f"{table.source}: column {name} has {what}, not sentences: name those of sentences by the "
                 "option columns; in training, data.label_column is one of classes, and data.score_column one of scores"

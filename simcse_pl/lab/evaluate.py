@@ -41,6 +41,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     folder = Path(HydraConfig.get().runtime.output_dir)
     suite = read_suite(config)
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
+    if not (suite.tasks or suite.failed or postprocess):
+        raise UserError("there is nothing to measure: give tasks, test_sets, or data.test for the evaluators")
     fit_on = sentences_for_fit(config, suite) if postprocess and not postprocess.fitted else None
     released = released_fitting_sets(suite, config.senteval_dir) if config.fit_on == "released" else {}
     report = describe(config, postprocess)

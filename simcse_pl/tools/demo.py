@@ -19,7 +19,7 @@ from pandas.io.formats.style import Styler
 from simcse_pl.data.rows import read_rows
 from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.runs import encoder_label
-from simcse_pl.tools.common import add_column, add_encoder, load_simcse, read_sentences
+from simcse_pl.tools.common import add_column, add_encoder, column, load_simcse, read_sentences
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import DOCUMENT, QUERY
@@ -120,6 +120,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_column(parser)
     text = "file of queries and their answers, one or more per row, to list the queries whose ranks differ most"
     parser.add_argument("--dev", metavar="FILE", help=text)
+    text = "names or positions (from 0) of its columns (default: all)"
+    parser.add_argument("--dev-columns", nargs="+", type=column, default=None, metavar="COLUMN", help=text)
     text = "address to listen on (default: %(default)s); 0.0.0.0 shows the page to the network"
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
 
@@ -132,7 +134,7 @@ def run(arguments: argparse.Namespace) -> None:
     sentences = load_sample("test").sentences
     if file := arguments.sentences:
         sentences = list(read_sentences(file, arguments))
-    rows = read_rows(arguments.dev) if arguments.dev else []
+    rows = read_rows(arguments.dev, arguments.dev_columns) if arguments.dev else []
     for name in filter(None, (arguments.encoder, arguments.other)):
         arguments.encoder = name
         label = encoder_label(name)

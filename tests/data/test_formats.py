@@ -137,7 +137,17 @@ REFUSED = {
     "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', "column x is not text: ..b', 'c"),
     "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', "line 2: not a JSON object"),
     "no valid rows": ("a.csv", b"text,label\na,\n", "a.csv has no valid rows", {"on_invalid_row": "drop"}),
-    "one label": ("a.txt", table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]), "column 2 has only 蕴含"),
+    "one label": (
+        "a.txt",
+        table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]),
+        "column 2 has only words such as 蕴含",
+    ),
+    "few ids": ("a.csv", b"ticket,text\n" + b"".join(b"T-%d,A dog %d\n" % (i, i) for i in range(20)), "ticket has ids"),
+    "topics": (
+        "a.csv",
+        b"text,topic\n" + b"".join(b"A dog %d,topic%c\n" % (i, b"xyz"[i % 3]) for i in range(20)),
+        "column topic has only words such as topicx, topicy",
+    ),
     "a label that is read twice": (
         "a.csv",
         b"sentence1,gold_label,sentence2\na,neutral,b\n",

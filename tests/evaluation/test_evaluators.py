@@ -127,6 +127,12 @@ def test_a_first_column_of_ids_is_not_measured(make, write):
     assert set(make(test=file, columns=["en", "de"]).sentences(TEST)) == expected
 
 
+def test_columns_of_a_few_rows_are_judged_by_their_content(write):
+    file = write(("ticket", "question", "answer"), *((f"T-{i}", f"How is {i}?", f"It is {i}.") for i in range(20)))
+    with pytest.raises(UserError, match="^data.test: .*column ticket has ids, not sentences"):
+        Retrieval(test=file)
+
+
 def test_a_column_of_ids_has_no_scores(write):
     file = write(("sentence1", "sentence2", "idx", "score"), ("A b.", "C d.", "0", "5"), ("E f.", "G h.", "1", "2"))
     with pytest.raises(UserError, match="the scores would be column idx: name three"):

