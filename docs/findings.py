@@ -8,6 +8,7 @@ import json
 import math
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -342,6 +343,31 @@ def regime(records: Sequence[Mapping[str, Any]]) -> str:
     return text
 
 
+def decoder(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of the runs from a decoder, as means over seeds, and what dropout 0.1 gains with the same seeds.
+
+    The runs that the learning rate was chosen by come first.
+    """
+    groups = defaultdict(list)
+    for record in records:
+        seed, rate = record["results"]["seed"], record["results"]["settings"]["learning rate"]
+        groups[seed not in PLAN["protocol"]["seeds"], float(rate)].append(record)
+    text = "| dropout | learning rate | seeds | best checkpoint | gain of 0.1 | last step | gain of 0.1 | "
+    text += "alignment | uniformity |\n|:--|--:|:--|--:|--:|--:|--:|--:|--:|\n"
+    for (_, rate), own in sorted(groups.items()):
+        frame = scores(own).set_index("seed")
+        of_run = dict([*frame.groupby(["run", "at"], sort=False)])
+        for run in (run for run, at in of_run if at == BEST and not run.startswith("before/")):
+            cells = [run.rpartition("/")[2], f"{rate:g}"]
+            cells.append(", ".join(sorted(seed.split()[0] for seed in of_run[run, BEST].index)))
+            for at in (BEST, LAST):
+                gains = (of_run["table_3_dropout/0.1", at].dev - of_run[run, at].dev).dropna()
+                cells += [f"{of_run[run, at].dev.mean():.1f}", shown(gains, {}) if gains.any() else "–"]
+            cells += [f"{of_run[run, LAST][name].mean():.2f}" for name in ("alignment", "uniformity")]
+            text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
 def summary(best: pd.DataFrame, last: pd.DataFrame, records: Sequence[Mapping[str, Any]], seeds: int) -> str:
     """Return how many claims have which verdict, and how the runs were made."""
     lines = [f"**{len(best)} claims.**"]
@@ -373,6 +399,7 @@ def page(file: Path, figures: Path) -> str:
         "claims": claims(best, last),
         "full_size": full_size(),
         "spectrum": spectrum(frame[frame["at"] == LAST]),
+        "decoder": decoder(read_records(PROTOCOL.with_name("findings_decoder.jsonl"))),
         "tables": tables(records),
     }
     paths(frame, figures)

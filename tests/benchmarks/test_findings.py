@@ -164,6 +164,19 @@ def test_the_page_is_what_its_records_give(page, tmp_path):
     assert page.page(findings.RECORDS, tmp_path) == page.PAGE.read_text()
 
 
+def test_the_table_of_the_decoder_has_means_and_intervals_of_its_records(page):
+    records = page.read_records(page.PROTOCOL.with_name("findings_decoder.jsonl"))
+    own = [record for record in records if record["results"]["seed"] >= 110]
+    dev = {}
+    for record in own:
+        seed, row = record["results"]["seed"], record["results"]["sweep"]["row"]
+        dev.setdefault(row, {})[seed] = 100 * max(point["score"] for point in record["path"][1:])
+    (line,) = [line for line in page.decoder(records).splitlines() if line.startswith("| fixed 0.1 | 0.0003 | ")]
+    test = ttest_rel(*([dev[row][seed] for seed in sorted(dev["0.1"])] for row in ("0.1", "fixed 0.1")))
+    low, high = test.confidence_interval(0.95)
+    assert f"| {np.mean([*dev['fixed 0.1'].values()]):.1f} | {(low + high) / 2:+.2f} ± {(high - low) / 2:.2f} |" in line
+
+
 def test_two_records_of_a_seed_are_an_error(page):
     records = [record(row, seed, 0.7) for row, seed in (("0.1", 0), ("0.1", 0), ("0.0", 0))]
     with pytest.raises(SystemExit, match="table_3_dropout/0.1 or .* has two records of a seed"):
