@@ -57,6 +57,7 @@ class Forks:
         if self.process is None:
             command = [sys.executable, __file__]
             server = environment | {"TMPDIR": tempfile.gettempdir()}  # a long path is too long for sockets of workers
+            server.pop("PYTHONPATH", None)  # each fork has its own
             self.process = subprocess.Popen(
                 command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=server
             )
