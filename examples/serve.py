@@ -10,10 +10,11 @@ encoder.
 
 import os
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 
 from simcse_pl import SimCSE
+from simcse_pl.utils.errors import UserError
 
 simcse = SimCSE(os.environ["ENCODER"])
 app = FastAPI()
@@ -29,5 +30,8 @@ class Sentences(BaseModel):
 @app.post("/embed")
 async def embed(sentences: Sentences) -> list[list[float]]:
     """Return the embeddings [sentences, dimensions]."""  # async, so one request at a time: a tokenizer has a state
-    vectors: list[list[float]] = simcse.encode(sentences.inputs, prompt_name=sentences.prompt_name).tolist()
+    try:
+        vectors: list[list[float]] = simcse.encode(sentences.inputs, prompt_name=sentences.prompt_name).tolist()
+    except UserError as error:
+        raise HTTPException(422, str(error)) from error
     return vectors

@@ -1,6 +1,7 @@
 """What finished runs have left in their folders: results, curves, and the jobs of a sweep."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +90,18 @@ def read_job(folder: Path, name: str) -> Job:
     run = read_results(folder)
     saved = folder / "config" / "overrides.yaml"
     overrides: Any = run.overrides if run else OmegaConf.load(saved) if saved.is_file() else []
-    options = {name: value.strip("'\"") for name, _, value in (o.lstrip("+").partition("=") for o in overrides)}
+    options = {name: _one_spelling(value) for name, _, value in (o.lstrip("+").partition("=") for o in overrides)}
     if run and run.trial:
         options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial["values"].items()}
     return Job(name, folder, options, run)
+
+
+def _one_spelling(value: str) -> str:
+    """Return the value of an option in one spelling: jobs of a sweep have True and {a:1}, runs what was typed."""
+    value = value.strip("'\"")
+    if value in ("True", "False"):
+        return value.lower()
+    return re.sub(r"(?<=[,:]) +", "", value) if value.startswith(("{", "[")) else value
 
 
 def is_sweep(path: str | Path) -> bool:

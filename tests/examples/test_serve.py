@@ -23,3 +23,5 @@ def test_the_server_answers_with_the_encoders_vectors(make_model, tmp_path, monk
         expected = torch.nn.functional.normalize(encoder.encode(request["inputs"], prompt_name=name))
         torch.testing.assert_close(torch.tensor(answer.json()), expected)
     assert client.post("/embed", json={"inputs": 1}).status_code == 422
+    refused = client.post("/embed", json={"inputs": ["a dog"], "prompt_name": "passage"})
+    assert refused.status_code == 422 and "passage" in refused.json()["detail"]

@@ -28,6 +28,12 @@ def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep):
     assert (sweep.label, sweep.table, sweep.size) == ("mine", None, None)
 
 
+def test_an_option_is_equal_whatever_its_spelling(write_sweep):
+    spelt = ({"a": "True", "b": "{file: x.csv, columns: [0, 1]}"}, {"a": "true", "b": "{file:x.csv,columns:[0,1]}"})
+    (sweep,) = read_sweeps({"mine": write_sweep("s", *(job(0.7, seed=n, options=own) for n, own in enumerate(spelt)))})
+    assert sweep.given == "a=true b={file:x.csv,columns:[0,1]}" and len(sweep.groups) == 1
+
+
 def test_folders_with_the_same_table_and_size_are_one_sweep(write_sweep):
     folders = {
         "a": write_sweep("a", job(0.7, row="0.1"), job(row="0.2"), table="table_3_dropout", size="mini"),
