@@ -133,7 +133,7 @@ def check_options(config: DictConfig) -> None:
     if HydraConfig.initialized():
         _check_sources(HydraConfig.get())
         data = str(HydraConfig.get().runtime.choices.get("data"))
-        if data.endswith("_sample") and OmegaConf.select(config, "data.train") != config.sample:
+        if data in ("nli_sample", "wiki_sample") and config.data.train != config.sample:
             raise UserError(
                 f"data.train: it replaces the sample of data={data}, but not its other options: add data=text"
             )
