@@ -121,7 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "file of queries and their answers, one or more per row, to list the queries whose ranks differ most"
     parser.add_argument("--dev", metavar="FILE", help=text)
     text = "names or positions (from 0) of its columns (default: all)"
-    parser.add_argument("--dev-columns", nargs="+", type=column, default=None, metavar="COLUMN", help=text)
+    parser.add_argument("--dev-columns", nargs="+", type=column, metavar="COLUMN", help=text)
     text = "address to listen on (default: %(default)s); 0.0.0.0 shows the page to the network"
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
 
