@@ -305,6 +305,7 @@ def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(
     searched = command("train", "sweep=search", "--cfg", "job", "--package", "optimizer.lr").out
     assert yaml.safe_load(searched) == {"low": 1e-5, "high": 5e-4, "log": True}
     assert "val_every: 13\n" in command("train", "-c", "job").out
+    assert command("train", "-c", "job", "-p", "seed").out == "42\n"
 
 
 def test_a_config_of_a_name_that_the_project_has_is_an_error(command, tmp_path):

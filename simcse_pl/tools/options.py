@@ -147,7 +147,7 @@ def config_text(command: str, given: Sequence[str], package: str | None, resolve
     del config["hydra"]
     if (shown := OmegaConf.select(config, package) if package else config) is None:
         raise UserError(f"--package {package}: the config does not have it")
-    return OmegaConf.to_yaml(shown, resolve=resolve).rstrip()
+    return OmegaConf.to_yaml(shown, resolve=resolve).rstrip() if OmegaConf.is_config(shown) else str(shown)
 
 
 def search(text: str, known: Sequence[Entry] = (), command: str = "train") -> list[Entry]:
