@@ -41,6 +41,8 @@ POWER, MOST_SEEDS = 0.8, 999
 SPECTRA = {
     "table_3_dropout/0.1": "Dropout 0.1",
     "table_3_dropout/0.0": "No dropout",
+    "table_6_pooling/unsupervised/CLS with MLP": "The MLP kept",
+    "table_d1_temperature/1": "Temperature 1, supervised",
     "random_weights/random weights": "From random weights",
 }
 SPECTRUM_HEAD = (
