@@ -29,19 +29,23 @@ log = logging.getLogger(__name__)
 
 BEST_CHECKPOINT, LAST_CHECKPOINT = Path("checkpoints") / "best.ckpt", Path("checkpoints") / "last.ckpt"
 
-# The groups whose options decide the weights; and options of them that do not: names, files, whose content is compared,
-# and what only costs time or memory.
+# The groups whose options decide the weights; and options of them that do not: files and the model, whose content is
+# compared or in the checkpoint, and what only costs time or memory.
 _DECIDING = (
     *("model", "encoders", "module", "objective", "objectives", "auxiliary", "queue", "views", "data"),
     *("optimizer", "scheduler", "seed", "segmenter", "speed"),
 )
+_OF_TRAINER = ("precision", "gradient_clip_val", "gradient_clip_algorithm")
 _NOT_DECIDING = {
-    *("name", "train", "validation", "test"),
+    *("model.name", "train", "validation", "test"),
     *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
 _NAME_OF_SET = re.compile(r"^data\.sets\.[^.]+\.")
 _HASHED = 1000  # values of each weight of a base model: another model differs in most weights
-_NEW = ("segmenter", "the content", "module.half_weights")  # what checkpoints of version 0.3.0 do not have
+_NEW = (  # what checkpoints of version 0.3.0 do not have
+    *("segmenter", "the content", "the prompts", "module.half_weights", "trainer"),
+    *("data.positives", "objective.mask_positives"),
+)
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -104,11 +108,12 @@ class RunMetadata(Callback):
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         self.before: dict[str, float] = {}
-        options = pd.json_normalize({name: (config or {}).get(name) for name in _DECIDING}).iloc[0]
+        deciding: dict[str, Any] = {name: (config or {}).get(name) for name in _DECIDING}
+        deciding["trainer"] = {name: (config or {}).get("trainer", {}).get(name) for name in _OF_TRAINER}
         self.trained_with = {
             name: str(value)
-            for name, value in options.items()
-            if _NOT_DECIDING.isdisjoint(_NAME_OF_SET.sub("", str(name)).split("."))
+            for name, value in pd.json_normalize(deciding).iloc[0].items()
+            if _NOT_DECIDING.isdisjoint([name, *_NAME_OF_SET.sub("", str(name)).split(".")])
         }
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -118,7 +123,9 @@ class RunMetadata(Callback):
         """
         sets = getattr(getattr(trainer, "datamodule", None), "rows", {})
         for name, rows in sets.items():
-            self.trained_with[f"the content of data.{f'sets.{name}.' if name else ''}train"] = rows.cache.fingerprint
+            train = f"data.{f'sets.{name}.' if name else ''}train"
+            self.trained_with[f"the content of {train}"] = rows.cache.fingerprint
+            self.trained_with[f"the prompts of {train}"] = str([*rows.collate.prompts])
         for name, part in pl_module.named_modules():
             if hasattr(part, "content"):  # a FrozenEncoder
                 self.trained_with[f"the content of {name}"] = str(part.content)
@@ -147,8 +154,8 @@ class RunMetadata(Callback):
         from simcse_pl.moved import present_name  # for a checkpoint of version 0.3.0
 
         before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
-        new = {name for name in self.trained_with if name.startswith(_NEW)} - before.keys()
-        now = {name: value for name, value in self.trained_with.items() if name not in new}
+        new = {name for name, value in self.trained_with.items() if value == "None" or name.startswith(_NEW)}
+        now = {name: value for name, value in self.trained_with.items() if name not in new - before.keys()}
         message = "resume: {} is {}, and was {} when the checkpoint was written: restore it, or start another run"
         _check_equal(now, before, message)
         self.before = state_dict["before"]

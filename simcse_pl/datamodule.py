@@ -143,11 +143,11 @@ class SentenceDataModule(LightningDataModule):
 
         Rank 0 makes the evaluators and sends them to the other ranks, so that all of them embed the same sentences.
         """
-        if not self.evaluators and is_first_process():
+        if not self.evaluators and (is_first_process() or self.templates.prompts):  # which training rows may share
             self.evaluators = make_evaluators(self.make_evaluators, validation=self.validation, test=self.test)
         if self.trainer is not None:
             self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
-        if not self.sentences and (self.evaluators or is_first_process()):  # other ranks get them by the broadcast
+        if not self.sentences and (self.trainer is not None or is_first_process()):  # others get them by the broadcast
             for split in (VALIDATION, TEST):
                 sentences = [of for evaluator in self.evaluators.values() for of in evaluator.by_prompt(split).items()]
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)

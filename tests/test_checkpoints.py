@@ -116,21 +116,28 @@ def write_run(folder, steps=4):
         ("model.head=mlp", "model.head is mlp, and was none"),
         ("data.train=other", "the content of data.train is other content, and was"),
         ("trainer.max_steps=9", None),
+        ("trainer.gradient_clip_val=0.5", "trainer.gradient_clip_val is 0.5, and was 1.0"),
+        ("views.mlm.name=other", "data.views.mlm.name is other, and was bert-base-uncased"),
+        ("model.name=other", None),
         ("segmenter=icu", "segmenter._target_ is simcse_pl.data.words.icu, and was simcse_pl.data.view.spaces"),
         ("data.num_workers=2", None),
     ],
 )
 def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message):
     def record(*options):
-        config = OmegaConf.to_container(composed("data=text", "data.train=one", *options), resolve=True)
+        config = OmegaConf.to_container(composed("data=text", "data.train=one", "views=mlm", *options), resolve=True)
         record = RunMetadata(config)
-        rows = SimpleNamespace(cache=SimpleNamespace(fingerprint=f"{config['data']['train']} content"))
+        cache = SimpleNamespace(fingerprint=f"{config['data']['train']} content")
+        rows = SimpleNamespace(cache=cache, collate=SimpleNamespace(prompts=()))
         record.setup(SimpleNamespace(datamodule=SimpleNamespace(rows={"": rows})), torch.nn.Module(), "fit")
         return record
 
     written = record().state_dict()
     with pytest.raises(UserError, match=f"^resume: {message}") if message else contextlib.nullcontext():
         record(option).load_state_dict(written)
+    new = ("data.positives", "data.negatives", "trainer.precision")  # since version 0.3.0
+    of_030 = {name: value for name, value in written["trained_with"].items() if name not in new}
+    record().load_state_dict(written | {"trained_with": of_030})
 
 
 def test_a_resumed_run_has_the_same_tokenizer_and_base_of_an_adapter(make_model):

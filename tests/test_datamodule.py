@@ -162,7 +162,11 @@ def test_training_sentences_in_an_evaluation_set_are_a_warning(make_data, caplog
 @pytest.mark.parametrize(
     ("prompts", "expected"), [(None, ["query", "document"]), ([None], [None, None]), (["document"], ["document"] * 2)]
 )
-def test_pairs_are_trained_with_the_prompts_of_their_validation(prompts, expected, tokenizer, tmp_path):
+@pytest.mark.parametrize("rank", ["0", "1"])  # of several, which are not connected yet
+def test_pairs_are_trained_with_the_prompts_of_their_validation(
+    rank, prompts, expected, tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("LOCAL_RANK", rank)
     (tmp_path / "rows.tsv").write_text("a man\ta guitar\non the street\tdogs\n")
     templates = Templates(tokenizer, prompts={"query": "snow ", "document": "rose "})
     files = {"train": str(tmp_path / "rows.tsv"), "validation": str(tmp_path / "rows.tsv")}

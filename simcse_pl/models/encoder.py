@@ -1,5 +1,6 @@
 """SentenceEncoder: a backbone, a pooling and a projection head; text in, vectors out."""
 
+import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ class SentenceEncoder(nn.Module):
 
     Args:
         backbone: a Hugging Face encoder or decoder.
-        tokenizer: its tokenizer; set up here to return only what the backbone takes.
+        tokenizer: its tokenizer, of which a copy is set up to return only what the backbone takes.
         pooling: a name such as `cls`, `mean` or `layers_1_12`, a function or module of your own, or its dotted name
             (see pooling.find_pooling). Its vectors may have another width than the backbone's.
         postprocess: a fitted post-processing that `encode` applies before it normalizes.
@@ -73,6 +74,7 @@ class SentenceEncoder(nn.Module):
         **settings: Any,
     ) -> None:
         super().__init__()
+        tokenizer = copy.deepcopy(tokenizer)  # the length and the end token below are of this encoder
         match_inputs(tokenizer, backbone)
         self.backbone, self.tokenizer, self.postprocess = backbone, tokenizer, postprocess
         given = EncoderSettings(name_of(pooling), **settings)
