@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+from simcse_pl import __version__
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean
 from simcse_pl.utils.terminal import flush_output, prepare_output, report_error
@@ -94,6 +95,7 @@ def _choose(prog: str, about: str, commands: Mapping[str, str], arguments: Seque
         description=f"{about}\n\ncommands (`{prog} COMMAND --help` explains one):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"simcse_pl {__version__}")
     parser.add_argument("command", nargs="?", default="", metavar="COMMAND", help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)

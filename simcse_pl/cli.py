@@ -28,6 +28,7 @@ from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from simcse_pl import __version__
 from simcse_pl.config import CONF, check_options, config_folders, with_row
 from simcse_pl.runs import CURVES_FILE, best_score
 from simcse_pl.utils.code import locate, optional
@@ -161,7 +162,9 @@ def _check_words(command: str, options: Sequence[str], flags: Sequence[str]) -> 
 
 
 def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) -> str | None:
-    """Return what --help, --help-all or `--cfg job` prints; None without them."""
+    """Return what --help, --help-all, --version or `--cfg job` prints; None without them."""
+    if "--version" in flags:  # Hydra would print its own
+        return f"simcse_pl {__version__}"
     values = dict(pairwise(flags))
     options = [*options, *(_search_path(folder) for flag, folder in values.items() if flag in ("--config-dir", "-cd"))]
     if {"-h", "--help", "--help-all"} & {*flags}:

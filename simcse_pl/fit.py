@@ -37,6 +37,7 @@ _REFUSED = {  # callbacks, and arguments of the trainer
     "BackboneFinetuning": "set module.freeze_layers instead",
     "trainer.fast_dev_run": "it saves no encoder: set trainer.max_steps=1 instead",
     "trainer.overfit_batches": "set experiment=overfit instead",
+    "trainer.limit_train_batches": "set data.limit or trainer.max_steps instead",
     "trainer.max_epochs=-1": "the schedule needs a last step: set trainer.max_steps",
 }
 _WORSE = "the saved encoder scores worse than before training; lower optimizer.lr, or keep the one you had"
@@ -46,7 +47,7 @@ def check_trainer(trainer: pl.Trainer) -> None:
     """Raise UserError if a trainer cannot train SimCSE."""
     best = trainer.checkpoint_callback
     used = {kind.__name__ for callback in trainer.callbacks for kind in type(callback).__mro__}  # type: ignore[attr-defined]
-    usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0}
+    usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0, "limit_train_batches": 1.0}
     used |= {f"trainer.{name}" for name, value in usual.items() if getattr(trainer, name) != value}
     used |= {"trainer.max_epochs=-1"} if trainer.max_epochs == trainer.max_steps == -1 else set()
     for name in sorted(used & _REFUSED.keys()):

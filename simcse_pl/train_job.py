@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import write_json, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.processes import is_first_process
+from simcse_pl.utils.tensors import tensor_float32
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ def train(config: DictConfig) -> dict[str, Any]:
         return results
     if runtime.mode == RunMode.MULTIRUN and optional("lab.multirun.start_elsewhere")(config, runtime):
         return finished() or {}
-    with locked(folder), ExitStack() as restored:
-        restored.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    with locked(folder):
         search = bool(config.get("search"))
         start = find_start(config.resume, folder, search)
         if is_first_process():
@@ -86,7 +86,6 @@ def train_here(
     metadata = RunMetadata(options)
     trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])
     pl.seed_everything(config.seed, workers=True, verbose=False)
-    torch.set_float32_matmul_precision("high")
 
     strategy = sharding(trainer.strategy)
     with strategy.loading_weights() if strategy else nullcontext():
@@ -105,7 +104,8 @@ def train_here(
     with closing_run():
         settings = run_settings(trainer, module, data, description["choices"])
         places = start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
-        tested = train_and_test(trainer, module, data, metadata, checkpoint)
+        with tensor_float32():
+            tested = train_and_test(trainer, module, data, metadata, checkpoint)
         run = TrainingRun(**description, settings=settings, **tested)
         if trainer.is_global_zero:
             module.objective.save(encoder, folder / "encoder")

@@ -119,7 +119,10 @@ def write_run(folder, steps=4):
         ("trainer.gradient_clip_val=0.5", "trainer.gradient_clip_val is 0.5, and was 1.0"),
         ("views.mlm.name=other", "data.views.mlm.name is other, and was bert-base-uncased"),
         ("model.name=other", None),
-        ("segmenter=icu", "segmenter._target_ is simcse_pl.data.words.icu, and was simcse_pl.data.view.spaces"),
+        (
+            "segmenter=icu",
+            "data.views.mlm.segment._target_ is simcse_pl.data.words.icu",
+        ),
         ("data.num_workers=2", None),
     ],
 )

@@ -25,6 +25,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 import simcse_pl.train_job
+from simcse_pl import __version__
 from simcse_pl import cli as entry_point
 from simcse_pl.data.rows import iterate_rows
 from simcse_pl.utils.errors import SweepError, UserError, WriteError
@@ -306,6 +307,7 @@ def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(
     assert yaml.safe_load(searched) == {"low": 1e-5, "high": 5e-4, "log": True}
     assert "val_every: 13\n" in command("train", "-c", "job").out
     assert command("train", "-c", "job", "-p", "seed").out == "42\n"
+    assert command("train", "--version").out == f"simcse_pl {__version__}\n"
 
 
 def test_a_config_of_a_name_that_the_project_has_is_an_error(command, tmp_path):

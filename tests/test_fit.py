@@ -44,6 +44,7 @@ def test_a_run_warns_if_its_best_score_is_worse_than_before_training(mode, worse
         ({"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches: it adds no negatives"),
         ({"fast_dev_run": True}, "trainer.fast_dev_run: it saves no encoder"),
         ({"overfit_batches": 1}, "trainer.overfit_batches: set experiment=overfit"),
+        ({"limit_train_batches": 2}, "trainer.limit_train_batches: set data.limit"),
         ({"max_epochs": -1, "max_time": {"seconds": 1}}, "trainer.max_epochs=-1: the schedule needs a last step"),
         ({}, "callbacks: the first checkpoint must be a BestCheckpoint"),
     ],

@@ -1,7 +1,7 @@
 """Evaluation of an encoder on a suite of tasks: read their data, then measure all of them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,13 @@ class OwnDataTask:
         """The sentences of all test sets."""
         return [sentence for evaluator in self.evaluators.values() for sentence in evaluator.sentences(TEST)]
 
+    def with_prompt(self, name: str | None, prompts: Collection[str]) -> Iterator[str]:
+        """Yield the sentences that have a prompt, or none, with an encoder of these `prompts`."""
+        for evaluator in self.evaluators.values():
+            for own, sentences in evaluator.by_prompt(TEST).items():
+                if name == (own if own in prompts else None):
+                    yield from sentences
+
     def __call__(self, encode: Encode, device: object = None) -> OwnData:
         """Return the metrics of all evaluators."""
         return OwnData(data=source_of(self.evaluators, TEST), metrics=measure(self.evaluators, encode, TEST))
@@ -67,9 +74,15 @@ class Suite:
         """The STS tasks."""
         return [task for task in self.tasks if isinstance(task, StsTask)]
 
-    def sentences(self) -> list[str]:
-        """Return the distinct sentences that are known of all tasks."""
-        return sorted({sentence for task in self.tasks for sentence in task.sentences})
+    def sentences(self, prompt: str | None = None, prompts: Collection[str] = ()) -> list[str]:
+        """Return the distinct sentences that tasks will encode with a prompt, or none, of an encoder's `prompts`."""
+        known = set[str]()
+        for task in self.tasks:
+            if isinstance(task, OwnDataTask):
+                known.update(task.with_prompt(prompt, prompts))
+            elif prompt is None:
+                known.update(task.sentences)
+        return sorted(known)
 
 
 def load_suite(
@@ -97,7 +110,7 @@ def load_suite(
         raise UserError(f"transfer.classifier={classifier}: choose one of {', '.join(CLASSIFIERS)}")
     if not senteval_dir:
         if needs_bundle := [name for name in names if name not in ("sts", GEOMETRY)]:
-            raise UserError(f"tasks: {needs_bundle[0]} needs a SentEval bundle, and senteval_dir is not set")
+            raise UserError(f"{needs_bundle[0]} needs a SentEval bundle, and senteval_dir is not set")
         if names:
             log.info("senteval_dir is not set: measuring on the project's own sample")
 

@@ -58,13 +58,15 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     tasks: list[Any] = suite.tasks
     suite.tasks = [replace(task, **named) if hasattr(task, "revision") else task for task in tasks]
 
+    prompts = getattr(encoder, "prompts", None) or {}
+
     def make(prompt_name: str | None) -> Encode:
-        """Encode the sentences of the suite once, without a prompt, and others at each call."""
-        known = [] if prompt_name else [*suite.sentences(), *chain(*released.values())]
+        """Encode the sentences of the suite once, and others at each call."""
+        known = suite.sentences(prompt_name, prompts) + ([] if prompt_name else [*chain(*released.values())])
         once = encode_once(partial(encode, prompt_name=prompt_name or config.prompt_name), known)
         return postprocessed(once, postprocess, _device(), encoder.normalize, released) if postprocess else once
 
-    measured, of_dims = scores(config, suite, PromptedEncode(make, getattr(encoder, "prompts", None) or {}))
+    measured, of_dims = scores(config, suite, PromptedEncode(make, prompts))
     result = Result(**report, **dict(measured), dims=of_dims)
     report = result.model_dump()
     write_json(folder / RESULTS_FILE, report)

@@ -51,6 +51,17 @@ def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, 
 
 
 @contextmanager
+def tensor_float32() -> Iterator[None]:
+    """Multiply matrices of float32 in TF32, where a GPU has it, within the block."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Put a module into evaluation mode for the block."""
     was_training = module.training

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.evaluators import ScoredPairs
+from simcse_pl.evaluation.ranking import Retrieval
 from simcse_pl.evaluation.sts import StsTask, load_sample, load_sts_task
 from simcse_pl.evaluation.suite import OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
 from simcse_pl.lab.evaluate import postprocessed
@@ -78,6 +79,15 @@ def test_own_data_is_encoded_with_the_tasks_and_post_processed(tmp_path):
     whitened = evaluate_suite(postprocessed(encode, Whitening()), suite)
     assert whitened.own.metrics["spearman"] == pytest.approx(whitened.sts[0].all.spearman)
     assert whitened.own.metrics["spearman"] != pytest.approx(plain.own.metrics["spearman"])
+
+
+def test_sentences_with_a_prompt_are_known_by_it_alone(tmp_path):
+    (tmp_path / "own.tsv").write_text("query\tanswer\na question\tan answer\n")
+    sts = load_sample("dev")
+    suite = Suite([sts, OwnDataTask({"own": Retrieval(test=str(tmp_path / "own.tsv"))})])
+    assert suite.sentences("query", ["query"]) == ["a question"]
+    assert suite.sentences(None, ["query"]) == sorted({*sts.sentences, "an answer"})
+    assert suite.sentences() == sorted({*sts.sentences, "an answer", "a question"})
 
 
 def test_vectors_must_be_finite():

@@ -67,6 +67,13 @@ def test_bf16_keeps_two_digits_and_returns_float32():
     assert F.cosine_similarity(coarse, exact).min() > 0.999
 
 
+def test_encoders_with_one_tokenizer_have_their_own_length(make_model):
+    first = SentenceEncoder.from_pretrained(make_model("bert"), "cls", max_length=8)
+    tokens = first.tokenizer("a man").input_ids
+    SentenceEncoder(first.backbone, first.tokenizer, max_length=16, end_token=True)
+    assert first.tokenizer.model_max_length == 8 and first.tokenizer("a man").input_ids == tokens
+
+
 def test_encode_truncates_and_restores_the_mode(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", max_length=5).train()
     encoder.encode(SENTENCES, progress=True)
