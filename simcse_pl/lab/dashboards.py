@@ -218,13 +218,13 @@ def sweep_report(sweep: Sweep) -> Any:
     """
     from wandb_workspaces.reports import v2 as wr  # an extra
 
-    jobs = [job for job in sweep.jobs if job.run]
+    jobs = [job for job in sweep.jobs if job.run and job.trained]
     run = remembered_run(jobs[0].folder)
     if run is None:
         raise UserError(f"{jobs[0].folder} has no W&B run: train with logger=wandb")
     groups = {OmegaConf.load(job.folder / RESOLVED_CONFIG).logger.wandb.group for job in jobs}
     runset = wr.Runset(name=sweep.label, filters=f"Group in {sorted(groups)}")
-    choices, metric = sweep.results[0].choices, logged(sweep.results[0].monitor)
+    choices, metric = sweep.results[-1].choices, logged(sweep.results[-1].monitor)  # the first may be an evaluation
     options = [f"choices.{name}" if name in choices else name for name in differing(jobs) if name != "seed"]
     axes = [*map(wr.Config, options), wr.SummaryMetric(metric)]
     of_options = wr.ParallelCoordinatesPlot([wr.ParallelCoordinatesPlotColumn(axis) for axis in axes])

@@ -24,7 +24,8 @@ from simcse_pl.utils.terminal import show
 def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: Aggregation) -> list[Sweep]:
     """Save tables and figures of pairs of a label and a folder, print tables and names of files, and return sweeps.
 
-    Several runs and sweeps are compared in one table and one figure, unless they repeat tables of the paper.
+    Several runs and sweeps are compared in one table and one figure, unless they repeat tables of the paper. An
+    evaluation is a row there if it measured the same on their validation set.
     """
     single = [(label, folder, read(folder)) for label, folder in folders if not is_sweep(folder)]
     encoders = [one.model_copy(update={"label": label}) for label, _, one in single if isinstance(one, Result)]
@@ -33,13 +34,16 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     runs = {folder: run for folder, run in of_runs.items() if run}  # without unfinished ones
     trained = {label: folder for label, folder in folders if is_sweep(folder) or folder in runs}
     curves = {label: read_curves(Path(folder)) for label, folder in trained.items() if folder in runs}
+    sweeps = read_sweeps(trained, encoders) if trained else []
+    rows = {job.name for sweep in sweeps for job in sweep.jobs if not job.trained}
+    encoders = [one.model_copy(update={"own": None}) if one.label in rows else one for one in encoders]
     tables = encoder_tables(encoders, aggregation)
     figures = encoder_figures(encoders, paths, aggregation)
     further = {
         "curves": curves_figure(curves, {label: runs[trained[label]] for label in curves}),
         "own_data": own_data_figure(encoders),
     }
-    compared = read_sweeps(trained) if len(trained) > len(runs) or len(runs) > 1 else []
+    compared = sweeps if len(trained) > len(runs) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
     for number, sweep in enumerate(compared, 1):
         name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
         name += f"_{number}" * (len(compared) > 1)

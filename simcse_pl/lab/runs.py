@@ -71,6 +71,7 @@ class Job:
     folder: Path
     options: Mapping[str, str]  # those that were given, or that a search chose, and the seed
     run: TrainingRun | None  # None if the job failed or has not finished
+    trained: bool = True  # False for an evaluation that is compared with runs
 
     @property
     def state(self) -> str:
@@ -81,6 +82,8 @@ class Job:
 
     def value(self, option: str) -> str:
         """Return the value of an option, or the choice of a config group."""
+        if not self.trained:
+            return ""
         choices = self.run.choices if self.run else {}
         return self.options.get(option) or choices.get(option) or "default"
 
@@ -111,9 +114,15 @@ def is_sweep(path: str | Path) -> bool:
     return path.is_dir() and not is_run and bool(job_folders(path))
 
 
+def option_values(jobs: Sequence[Job]) -> dict[str, set[str]]:
+    """Return the values of the options of trained jobs, in the order in which the options first appear."""
+    trained = [job for job in jobs if job.trained]
+    return {name: {job.value(name) for job in trained} for name in keys_of(job.options for job in trained)}
+
+
 def differing(jobs: Sequence[Job]) -> list[str]:
     """Return the options that differ between jobs, in the order in which they first appear."""
-    return [name for name in keys_of(job.options for job in jobs) if len({job.value(name) for job in jobs}) > 1]
+    return [name for name, values in option_values(jobs).items() if len(values) > 1]
 
 
 def keys_of(groups: Iterable[Mapping[str, object]]) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 from scipy.stats import t
 
-from simcse_pl.evaluation.results import TRANSFER_TASKS
+from simcse_pl.evaluation.results import TRANSFER_TASKS, Result
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.lab.runs import Job, differing, is_sweep, keys_of, read_job
+from simcse_pl.lab.runs import Job, differing, is_sweep, keys_of, option_values, read_job
 from simcse_pl.lab.tables import shared_tasks
 from simcse_pl.results import CURVES, SPEARMAN, Place, TrainingRun, decimals, factor, score_name
 from simcse_pl.runs import RESULTS_FILE, job_folders
@@ -69,8 +69,7 @@ class Sweep:
 
         A row of the sweep may replace one.
         """
-        jobs = [job for job in self.jobs if job.run]
-        values = {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
+        values = option_values([job for job in self.jobs if job.run])
         same = {name: of_jobs.pop() for name, of_jobs in values.items() if len(of_jobs) == 1 and name not in _IN_TITLES}
         shown = {name: without_folders(value) for name, value in same.items()}
         return " ".join(f"{name}={value}" for name, value in shown.items() if name.partition(".")[0] not in _OF_LOGS)
@@ -79,6 +78,12 @@ class Sweep:
     def score_name(self) -> str:
         """The name and scale of the scores on dev and test."""
         return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in self.results))
+
+    @property
+    def start(self) -> float | None:
+        """The score on dev before training, if it is that of all runs as tables show it; otherwise None."""
+        starts = pd.Series([run.score(run.before) for run in self.results], dtype=float).dropna()
+        return starts.iloc[0] if starts.round(self.decimals).nunique() == 1 else None
 
     @property
     def comparable(self) -> bool:
@@ -107,13 +112,14 @@ class Sweep:
         return [name for name in self.paper.settings if name in present] if self.paper else []
 
 
-def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
+def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = ()) -> list[Sweep]:
     """Read folders of multiruns or of single runs. Those with the same table and size form one sweep.
 
     So do those of no table with the same monitored metric. They are compared: their labels are the rows.
 
     Args:
         folders: paths by label. With several, the label of its folder precedes a job's name.
+        encoders: evaluations. Those with the metrics of the runs on their validation set become rows beside them.
 
     Raises:
         UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
@@ -130,6 +136,15 @@ def read_sweeps(folders: Mapping[str, str | Path]) -> list[Sweep]:
             place = (job.run or first).sweep or Place()
             key = (place.table, place.size) if place.table else (None, first.monitor)
             sweeps.setdefault(key, (place, []))[1].append((label, job))
+    for place, labelled in sweeps.values():
+        run = next(job.run for _, job in labelled if job.run)
+        shown = {name for name in run.best if name not in CURVES and "/" not in name}
+        for one in reversed(encoders):
+            if one.own and not place.table and one.own.data == run.validation and one.own.metrics.keys() == shown:
+                about: dict[str, Any] = {"choices": {}, "overrides": [], "validation": run.validation, "test": {}}
+                about |= {"monitor": run.monitor, "mode": run.mode, "best": one.own.metrics}
+                label = f"{one.label}, evaluated" if one.label in folders else one.label
+                labelled.insert(0, (label, Job(one.label, Path(), {}, TrainingRun(**about), trained=False)))
     return [_grouped(*sweep) for sweep in sweeps.values()]
 
 
@@ -173,7 +188,7 @@ def _over_seeds(runs: pd.DataFrame, keys: list[str], scores: list[str]) -> pd.Da
     means = grouped[scores].agg(["mean", "std", "count"])
     endings = {"mean": "", "std": " std", "count": " n"}
     means.columns = pd.Index([f"{score}{endings[kind]}" for score, kind in means.columns])
-    return means.join(grouped[["is_baseline", "published", "published difference"]].first()).reset_index()
+    return means.join(grouped[["is_baseline", "published", "published difference", "seed"]].first()).reset_index()
 
 
 def _described(job: Job, options: Sequence[str], paper: Ablation | None, metrics: Sequence[str]) -> dict[str, Any]:
@@ -190,7 +205,7 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None, metrics
         "row": (paper and paper.row(row)) or row,
         "column": place.column or "",
         **{name: job.value(name) for name in options},
-        "seed": str(run.seed),
+        "seed": "" if run.seed is None else str(run.seed),
         "setting": setting,
         "trained on": choices.get("data"),
         "is_baseline": method == simcse,

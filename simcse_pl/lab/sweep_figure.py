@@ -23,8 +23,9 @@ _OUTLIER = 5  # times the median difference, or 1 point; other differences canno
 def sweep_figure(sweep: Sweep) -> Figure | None:
     """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
-    The paper's numbers are in a second panel. Of methods, the differences from SimCSE are shown with their
-    t-intervals, and the published differences beside them. Return None if no run has a score.
+    The paper's numbers are in a second panel. Without a table, a line is the score before training, if it is that of
+    all runs. Of methods, the differences from SimCSE are shown with their t-intervals, and the published differences
+    beside them. Return None if no run has a score.
     """
     if not sweep.groups["dev n"].any():
         return None
@@ -33,7 +34,8 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
     if paper and paper.rows and sweep.has_rows and sweep.comparable:
         panels[f"paper, dev ({sweep.score_name})"] = _papers(sweep, paper)
-    return _panels(panels, sweep.given, paper.varied if paper and sweep.has_rows else "", "bars: standard deviation")
+    varied = paper.varied if paper and sweep.has_rows else ""
+    return _panels(panels, sweep.given, varied, "bars: standard deviation", None if sweep.table else sweep.start)
 
 
 @matplotlib.rc_context(STYLE)
@@ -105,10 +107,17 @@ def _of_methods(sweep: Sweep) -> Figure | None:
     return figure
 
 
-def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "", bars: str | None = None) -> Figure:
+def _panels(
+    panels: Mapping[str, pd.DataFrame],
+    given: str,
+    varied: str = "",
+    bars: str | None = None,
+    start: float | None = None,
+) -> Figure:
     """Draw panels side by side, by the label of their axis, with a line per name of what is varied.
 
-    The options that were given to all jobs are above them. `bars` says in the legend what the error bars are.
+    The options that were given to all jobs are above them. `bars` says in the legend what the error bars are. `start`
+    is the score before training.
     """
     drawn = list(panels.values())
     longest_first = sorted(drawn, key=len, reverse=True)  # the paper's, which has its rows in order
@@ -128,8 +137,10 @@ def _panels(panels: Mapping[str, pd.DataFrame], given: str, varied: str = "", ba
     grid[0].set_ylabel(varied)
     grid[0].set_yticks(range(len(names)), [textwrap.fill(name, LEGEND_WIDTH) for name in names])
     grid[0].set_ylim(len(names) - 0.5, -0.5)
+    if start is not None:
+        grid[0].axvline(start, color="0.4", linestyle="--", linewidth=0.8, zorder=0, label="before training")
     of_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)
-    if sum(series) > 1 or of_seeds:
+    if sum(series) > 1 or of_seeds or start is not None:
         figure.legend(loc="outside lower center", ncols=2, title=bars if of_seeds else None)
     return figure
 

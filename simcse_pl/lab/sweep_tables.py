@@ -44,9 +44,11 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
 def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
     """Return the cells of a table with the spread of each score beside it, and the number of seeds unless as on dev.
 
-    A star marks the best on dev in each column, or gains over SimCSE beyond the spread of seeds.
+    A star marks the best on dev in each column, if all rows that ran have as many seeds: the best of few seeds is
+    better by chance. Of methods, it marks gains over SimCSE beyond the spread of seeds.
     """
     cells, frame = table.shown(), table.frame
+    trained = sweep.groups["seed"] != ""
     lower = sweep.results[0].mode == "min"
     for name in [name for name in cells if "difference" in name]:
         cells[name] = (frame[name] > 0).map({True: "+", False: ""}) + cells[name]
@@ -58,9 +60,11 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
             spread = " [" + cells[f"{score} low"] + ", " + cells[f"{score} high"] + "]"
             star = frame[f"{score} high"] < 0 if lower else frame[f"{score} low"] > 0
         if score == "dev" and not sweep.compares_methods:
-            dev = frame[score].groupby(sweep.groups["column"])
+            column = sweep.groups["column"]
+            dev, seeds = frame[score].groupby(column), count.where(trained & (count > 0)).groupby(column)
             star = (frame[score] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)
-        counted = (count > 0) & ((score == "dev") | (count != frame["dev n"]))
+            star &= seeds.transform("nunique") == 1
+        counted = (count > 0) & trained & ((score == "dev") | (count != frame["dev n"]))
         cells[score] = star.map({True: "* ", False: ""}) + cells[score] + spread.where(count > 1, "")
         cells[score] += (" (" + count.astype(str) + ")").where(counted, "")
         cells = cells.drop(columns=[f"{score} {part}" for part in ("std", "low", "high", "n")], errors="ignore")
@@ -127,7 +131,7 @@ def sweep_notes(sweep: Sweep) -> list[str]:
 
 def _scores(sweep: Sweep) -> Iterator[str]:
     """Yield what each score is measured on."""
-    best = "" if sweep.compares_methods else "; *: best on dev"
+    best = "" if sweep.compares_methods else "; *: best on dev, if all rows have as many seeds"
     selects = f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint"
     yield f"{selects}; mean ± sample standard deviation (seeds){best}"
     if scale := scale_note(*sweep.scores[3:-1]):
@@ -173,7 +177,7 @@ def _facts(sweep: Sweep) -> str:
         "model": _or(run.choices.get("model") for run in runs),
         "data": _or(data),
         "steps": _or(run.steps for run in runs),
-        "seeds": ", ".join(sorted(sweep.runs["seed"].unique(), key=lambda seed: (len(seed), seed))),
+        "seeds": ", ".join(sorted({*sweep.runs["seed"]} - {""}, key=lambda seed: (len(seed), seed))),
         "dev before training": " to ".join(dict.fromkeys(f"{end:.{sweep.decimals}f}" for end in before)),
     }
     return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
@@ -208,7 +212,7 @@ def _about_methods(sweep: Sweep) -> Iterator[str]:
             f"difference: from {baselines} with the same seed, mean [{CONFIDENCE:.0%} t-interval]; *: a gain whose "
             f"interval excludes 0; about 1 in {2 / (1 - CONFIDENCE):.0f} methods without any effect gets a star"
         )
-    if alone := scores["label"][(counts == 0) & ~scores["is_baseline"]].tolist():
+    if alone := scores["label"][(counts == 0) & ~scores["is_baseline"] & (scores["seed"] != "")].tolist():
         yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"
     models = _or(sweep.runs["published model"].dropna())
     if sweep.comparable and models:

@@ -46,4 +46,4 @@ def test_an_evaluator_of_ones_own_and_a_metric_that_is_best_when_low(
     assert measured["data"] == "Distance" and measured["metrics"]["nothing"] is None
     assert measured["metrics"]["distance"] == pytest.approx(best["distance"], rel=1e-4)
     out = command("report", tmp_path / "measured", folder, "--labels", "own", "run", "--output", tmp_path / "r").out
-    assert "Own data on Distance" in out and "run: " in out
+    assert "own, run: distance, lower is better" in out

@@ -19,7 +19,8 @@ def retrieval(write_sweep, write_run):
 
     def of(mrr, seed, **options):
         scores = {"mrr": mrr, "recall@5": mrr + 0.1, "trace": 9.0, "de/recall@5": 0.5}
-        about = {"monitor": "mrr", "before": scores, "best": scores, "test": scores, "validation": "queries.tsv"}
+        before = dict.fromkeys(scores, 0.4)
+        about = {"monitor": "mrr", "before": before, "best": scores, "test": scores, "validation": "queries.tsv"}
         return job(mrr, seed=seed, options={"data.train": "/home/me/my data/pairs.csv", **options}, **about)
 
     folders = {"c": write_run("c")}
@@ -47,8 +48,27 @@ def test_sweeps_and_runs_are_rows_of_one_table_and_one_figure(command, retrieval
     seeds = [line for line in axes.lines if line.get_marker() == "."]
     np.testing.assert_allclose(seeds[0].get_xdata().astype(float), [100 * mrr for name in "ab" for mrr in MRR[name]])
     assert [label.get_text() for label in axes.get_yticklabels()] == [*MRR]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one seed", "measured"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one seed", "before training", "measured"]
+    assert next(line for line in axes.lines if line.get_label() == "before training").get_xdata() == [40, 40]
     assert figure.get_suptitle() == "given: data.train=pairs.csv"
+
+
+def test_an_evaluation_on_the_dev_set_is_a_row_and_rows_with_other_numbers_of_seeds_have_no_best(
+    command, retrieval, write_results, tmp_path
+):
+    own = {"data": "queries.tsv", "metrics": {"mrr": 0.4, "recall@5": 0.45}}
+    before = write_results("before", make_report("x", sts=(), transfer=(), geometry=None, retrieval=None, own=own))
+
+    def compared(*folders, labels):
+        command("report", before, *folders, "--labels", *labels, "--output", tmp_path / "report")
+        rows = (tmp_path / "report" / "comparison.md").read_text().splitlines()[4:][: len(labels)]
+        return [[cell.strip() for cell in row.split("|")[1:]][:2] for row in rows], (tmp_path / "report").iterdir()
+
+    rows, files = compared(retrieval[0], retrieval[2], labels=("before", "a", "c"))
+    assert rows == [["before", "40.00"], ["a", "55.00 ± 7.07 (2)"], ["c", "65.00 (1)"]]
+    assert {file.stem for file in files} == {"comparison", "curves", "training_paths"}
+    rows, _ = compared(retrieval[2], labels=("c", "c"))  # a label of an encoder and of a run
+    assert rows == [["c, evaluated", "40.00"], ["c", "* 65.00 (1)"]]
 
 
 def test_metrics_on_own_data_have_a_point_per_encoder():
