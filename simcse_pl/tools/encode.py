@@ -11,7 +11,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 
 from simcse_pl.data.rows import iterate_rows, iterate_sentences
 from simcse_pl.data.sources import fingerprint
-from simcse_pl.tools.common import add_column, add_columns, add_encoder, layout, load_simcse, read_sentences
+from simcse_pl.tools.common import add_column, add_columns, add_encoder, column, layout, load_simcse, read_sentences
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
@@ -122,6 +122,7 @@ class Search:
         parser.add_argument("corpus", metavar="CORPUS", help="the folder of an index, or a file of sentences")
         parser.add_argument("queries", nargs="*", metavar="QUERY", help="queries (default: lines of standard input)")
         add_column(parser)
+        _add_id(parser)
         text = "largest number of sentences per query (default: %(default)s)"
         parser.add_argument("--top-k", type=positive, default=5, metavar="N", help=text)
         parser.add_argument("--threshold", type=float, metavar="X", help="lowest cosine similarity (default: none)")
@@ -129,22 +130,25 @@ class Search:
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
         # A mistake in the name or the column of a file costs no time before the encoder is loaded.
-        sentences = None if Path(arguments.corpus).is_dir() else list(read_sentences(arguments.corpus, arguments))
+        given = None if Path(arguments.corpus).is_dir() else _read_with_ids(arguments.corpus, arguments)
         queries = arguments.queries or list(iterate_sentences(STANDARD))
         simcse = load_simcse(arguments)
-        if sentences is None:
+        if given is None:
             simcse.load_index(arguments.corpus)
         else:
-            simcse.build_index(sentences)
+            simcse.build_index(given[0])
         options = {name: getattr(arguments, name) for name in ("threshold", "top_k", "prompt_name")}
         results = simcse.search(queries, **options)
+        assert simcse.index
+        ids = given[1] if given else simcse.index.ids
         as_json = not sys.stdout.isatty()
         for query, neighbours in zip(queries, results, strict=True):
             if not as_json:
                 print(query)
             for sentence, similarity in neighbours:
-                row = {"query": query, "sentence": sentence, "similarity": round(similarity, 4)}
-                sys.stdout.write(_json_line(row) if as_json else f"  {similarity:.4f}  {sentence}\n")
+                row = {"query": query, "id": ids.get(sentence), "sentence": sentence}
+                line = f"  {similarity:.4f}  {ids.get(sentence, '–')}  {sentence}\n"
+                sys.stdout.write(_json_line(row | {"similarity": round(similarity, 4)}) if as_json else line)
 
 
 class Index:
@@ -158,6 +162,7 @@ class Index:
         parser.add_argument("sentences", metavar="FILE", help=text)
         parser.add_argument("folder", metavar="FOLDER", help="folder of the index")
         add_column(parser)
+        _add_id(parser)
         text = "the vectors of FILE that `simcse encode` has written, which are then not computed again"
         parser.add_argument("--vectors", metavar="FILE.npy", help=text)
         parser.add_argument("--add", action="store_true", help="add the sentences to the index in FOLDER")
@@ -168,7 +173,7 @@ class Index:
         if (folder / SETTINGS_FILE).exists() and not arguments.add:
             raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
         remove_half_written(folder)
-        sentences = list(read_sentences(arguments.sentences, arguments))
+        sentences, ids = _read_with_ids(arguments.sentences, arguments)
         with reraise_as(f"--vectors {arguments.vectors}: it should be a file that simcse encode wrote"):
             vectors = np.load(arguments.vectors) if arguments.vectors else None
         simcse = load_simcse(arguments)
@@ -177,8 +182,10 @@ class Index:
             print(f"{simcse.add_to_index(sentences, vectors=vectors)} new sentences")
         else:
             simcse.build_index(sentences, prompt_name=arguments.prompt_name, vectors=vectors)
+        assert simcse.index
+        simcse.index.ids = ids | simcse.index.ids
         simcse.save_index(folder)
-        print(f"{len(simcse.index or ())} sentences indexed in {folder}")
+        print(f"{len(simcse.index)} sentences indexed in {folder}")
 
 
 class Similarity:
@@ -204,6 +211,26 @@ class Similarity:
             first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
             for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):
                 sys.stdout.write(_json_line({"first": pair[0], "second": pair[1], "similarity": round(similarity, 6)}))
+
+
+def _add_id(parser: argparse.ArgumentParser) -> None:
+    text = "column of the ids that a search prints (default: the number of the row, from 0)"
+    parser.add_argument("--id", type=column, metavar="COLUMN", help=text)
+
+
+def _read_with_ids(file: str, arguments: argparse.Namespace) -> tuple[Sequence[str], dict[str, int | str]]:
+    """Return the sentences of a file, and the id of the first row of each."""
+    sentences: Sequence[str] = ()
+    ids: Sequence[Any] = ()
+    if arguments.id is None:
+        sentences = list(read_sentences(file, arguments))
+        ids = range(len(sentences))
+    elif arguments.column is None:
+        raise UserError("--id: give the column of the sentences, too, by --column")
+    else:
+        rows = iterate_rows(file, [arguments.column], layout(arguments), label_column=arguments.id)
+        sentences, ids = zip(*((sentence, label) for (sentence,), label in rows), strict=True)
+    return sentences, dict(zip(reversed(sentences), reversed(ids), strict=True))
 
 
 def _chunks_with_progress(

@@ -1,7 +1,7 @@
 """Search sentences by cosine similarity, exactly and in float32."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from simcse_pl.utils.text import Neighbour, checked_sentences
 
 VECTORS_FILE = "vectors.safetensors"
 SENTENCES_FILE = "sentences.json"
+IDS_FILE = "ids.json"  # in the order of the sentences; older indexes have none
 SETTINGS_FILE = "index.json"
 _BLOCK = 8192  # queries and vectors that are compared at once: 256 MB of similarities
 _COMPARED, _NEAR = 32, 0.99  # of vectors that are given: how many are compared, and the least cosine, as with bf16
@@ -40,6 +41,7 @@ class SentenceIndex:
     vectors: Tensor  # of the sentences, [n, dim] float32 on the CPU, of length 1
     prompt_name: str | None = None  # of the sentences
     device: str | torch.device = "cpu"  # where vectors are compared, a block of them at a time
+    ids: dict[str, int | str] = field(default_factory=dict)  # by sentence, if they have some
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -121,6 +123,7 @@ class SentenceIndex:
         with atomic_write(folder, last=SETTINGS_FILE) as new:
             save_file({"vectors": self.vectors}, new / VECTORS_FILE)
             write_json(new / SENTENCES_FILE, self.sentences)
+            write_json(new / IDS_FILE, [self.ids.get(sentence) for sentence in self.sentences])
             write_json(new / SETTINGS_FILE, saved)
 
     @classmethod
@@ -135,15 +138,19 @@ class SentenceIndex:
         with reraise_as(f"{folder} holds no index, or a damaged one"):
             saved, sentences = read_json(path), read_json(path.with_name(SENTENCES_FILE))
             vectors = read_weights(path.with_name(VECTORS_FILE))["vectors"]
+            ids = read_json(file) if (file := path.with_name(IDS_FILE)).exists() else [None] * len(sentences)
             index = cls(encode, sentences, vectors, saved["prompt_name"])
-        if len(vectors) != len(sentences):
-            raise UserError(f"{folder} has {len(sentences)} sentences and {len(vectors)} vectors: build it again")
+        if not len(sentences) == len(vectors) == len(ids):
+            numbers = f"{len(sentences)} sentences, {len(vectors)} vectors and {len(ids)} ids"
+            raise UserError(f"{folder} has {numbers}: build it again")
+        index.ids = {sentence: own for sentence, own in zip(sentences, ids, strict=True) if own is not None}
         for name, value in saved["encoder"].items():
             if name != "encoder" and settings.get(name) != value:
-                raise UserError(
-                    f"{folder} was built with {name}={value}, but the encoder has {name}={settings.get(name)}: "
-                    "load the encoder with the same settings, or build the index again"
-                )
+                differs = f"{name}={value}, but the encoder has {name}={settings.get(name)}"
+                if name in ("weights", "computation"):  # hashes
+                    differs = f"the encoder {saved['encoder'].get('encoder')}, whose {name} were others"
+                advice = "load the encoder with the same settings, or build the index again"
+                raise UserError(f"{folder} was built with {differs}: {advice}")
         return index
 
 

@@ -136,7 +136,7 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     folder = tmp_path / "index"
     (folder / ".saving-x").mkdir(parents=True)  # of a killed process
     done = command("index", *encoder, sentences, folder)
-    assert len(list(folder.iterdir())) == 3
+    assert len(list(folder.iterdir())) == 4
     assert done.out == f"{len(SENTENCES)} sentences indexed in {folder}\n"
     (tmp_path / "more.txt").write_text(f"{SENTENCES[0]}\nsomething else\n")
     assert "use --add" in command("index", *encoder, tmp_path / "more.txt", folder, status=2).err
@@ -145,6 +145,26 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     rows = printed(command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1"))
     assert [(row["query"], row["sentence"]) for row in rows] == [(x, x) for x in ("something else", SENTENCES[3])]
     assert [row["similarity"] for row in rows] == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_a_search_prints_the_id_of_the_first_row_and_the_number_of_a_row_without_ids(command, encoder, tmp_path):
+    """An added file has its own numbers, and an index of version 0.3.0 has no ids."""
+    table, more, folder = tmp_path / "table.csv", tmp_path / "more.csv", tmp_path / "index"
+    table.write_text("id,text,note\n" + "".join(f"kb-{i},{text},x\n" for i, text in enumerate(SENTENCES[:2] * 2)))
+    more.write_text(f"text,note\nnew,x\n{SENTENCES[1]},x\n{SENTENCES[2]},x\n")
+
+    def found(corpus, *options):
+        return [
+            row["id"] for row in printed(command("search", *encoder, corpus, *SENTENCES[:3], "--top-k", 1, *options))
+        ]
+
+    assert found(table, "--column", "text")[:2] == [0, 1]
+    assert "--column" in command("index", *encoder, table, folder, "--id", "id", status=2).err
+    command("index", *encoder, table, folder, "--column", "text", "--id", "id")
+    command("index", *encoder, more, folder, "--column", "text", "--add")
+    assert found(folder) == ["kb-0", "kb-1", 2]
+    (folder / "ids.json").unlink()
+    assert found(folder) == [None] * 3
 
 
 def test_an_index_takes_the_vectors_of_encode_but_not_those_of_other_sentences(command, encoder, tmp_path):
@@ -174,4 +194,4 @@ def test_an_index_takes_the_vectors_of_encode_but_not_those_of_other_sentences(c
 def test_search_prints_plain_lines_on_a_terminal(command, encoder, sentences, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     out = command("search", *encoder, sentences, SENTENCES[0], "--top-k", "1").out
-    assert out == f"{SENTENCES[0]}\n  1.0000  {SENTENCES[0]}\n"
+    assert out == f"{SENTENCES[0]}\n  1.0000  0  {SENTENCES[0]}\n"

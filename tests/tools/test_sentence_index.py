@@ -119,7 +119,7 @@ def test_a_replacement_that_is_killed_between_two_files_is_finished(encode, tmp_
 def test_sentences_without_vectors_are_an_error(encode, tmp_path):
     SentenceIndex.build(encode, names(range(20))).save(tmp_path, {})
     (tmp_path / SENTENCES_FILE).write_text(json.dumps(names(range(21))))
-    with pytest.raises(UserError, match="has 21 sentences and 20 vectors: build it again$"):
+    with pytest.raises(UserError, match="has 21 sentences, 20 vectors and 20 ids: build it again$"):
         SentenceIndex.load(tmp_path, encode, {})
 
 

@@ -153,7 +153,7 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
     for other, differs in (
         (SimCSE(folder, pooling="mean", max_length=8, device="cpu"), "max_length=64, but the encoder has max_length=8"),
         (SimCSE(folder, pooling="cls", device="cpu"), "pooling=mean, but the encoder has pooling=cls"),
-        (SimCSE(tmp_path / "trained", device="cpu"), "weights="),
+        (SimCSE(tmp_path / "trained", device="cpu"), f"the encoder {folder}, whose weights were others"),
     ):
         with pytest.raises(UserError, match=f"index was built with {differs}.*or build the index again$"):
             other.load_index(tmp_path / "index")
