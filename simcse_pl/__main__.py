@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from simcse_pl import __version__
 from simcse_pl.utils.code import locate
-from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean
+from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean, name_columns
 from simcse_pl.utils.terminal import flush_output, prepare_output, report_error
 
 HYDRA_COMMANDS = ("train", "evaluate")
@@ -116,6 +116,17 @@ class Parser(argparse.ArgumentParser):
             message = f"no option {name}{did_you_mean(name, self._option_string_actions)}"
         self.exit(USER_ERROR_STATUS, f"error: {message} (--help lists all)\n")
 
+    def as_typed(self, message: str) -> str:
+        """Return a message with options as the user types them: `--pooling cls` for `pooling=cls`."""
+        for name, option in (("--columns", "--columns NAME NAME"), ("--column", "--column NAME")):
+            message = name_columns(message, option) if name in self._option_string_actions else message
+
+        def typed(found: re.Match[str]) -> str:
+            name = f"--{found[1].replace('_', '-')}"
+            return f"{name} " if name in self._option_string_actions else found[0]
+
+        return re.sub(r"(?<![\w.])(\w+)=", typed, message)
+
 
 def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequence[str] | None = None) -> None:
     """Call `work` with the parsed arguments. An error is one line, or a traceback with `--debug`."""
@@ -132,7 +143,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        sys.exit(report_error(error, arguments.debug, "--debug"))
+        sys.exit(report_error(error, arguments.debug, "--debug", parser.as_typed))
 
 
 if __name__ == "__main__":

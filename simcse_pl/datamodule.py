@@ -268,4 +268,5 @@ class SentenceDataModule(LightningDataModule):
 
 def prefixed_by_dataset(dataset: str) -> AbstractContextManager[None]:
     """Begin the message of a UserError with the option of a training set, if it has a name."""
-    return prefixed(f"data.sets.{dataset}" if dataset else "")
+    option = f"data.sets.{dataset}" if dataset else ""
+    return prefixed(option, f"'{option or 'data'}.columns=[NAME,NAME]'")

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.config import as_written, walk
 from simcse_pl.moved import replacement
 from simcse_pl.utils.code import optional
-from simcse_pl.utils.errors import UserError, did_you_mean, exception_chain, first_line
+from simcse_pl.utils.errors import UserError, did_you_mean, exception_chain, first_line, name_columns
 from simcse_pl.utils.terminal import hydra_option
 
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
@@ -62,6 +62,7 @@ def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
     `place` is the path of the class in the config. If it is empty, the option of this name is meant, if only one class
     and not the whole config has it.
     """
+    message = name_columns(message, f"{place}.column=NAME") if place else message
     name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
     options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]
     options = [path for path in options if not path.startswith(("sweep.", "search."))]

@@ -216,3 +216,8 @@ def test_a_set_with_fewer_rows_than_ranks_is_named(make_sets, monkeypatch):
     monkeypatch.setattr(datamodule, "world_size", lambda: 4)
     with pytest.raises(UserError, match="^data.sets.nli: data.batch_size=3, 12 rows: both must be at least 4"):
         make_sets().train_dataloader()
+
+
+def test_columns_without_sentences_name_the_option_as_it_is_typed(make_data):
+    with pytest.raises(UserError, match=r"column id has ids, not sentences: .* by 'data.columns=\[NAME,NAME\]'$"):
+        make_data("id\ttext\nq1\ta man\nq2\ta dog\n")

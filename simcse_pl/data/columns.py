@@ -58,8 +58,7 @@ def with_sentences(table: OpenedTable, positions: list[int], rows: "LabelledRows
         if named or few or ids or numbers:
             words = f"only words such as {', '.join(sorted(kinds)[:5])}"
             what = words if few else "numbers" if numbers else named or "ids"
-            raise UserError(
-                f"{table.source}: column {name} has {what}, not sentences: name those of sentences by the "
-                "option columns; in training, data.label_column is one of classes, and data.score_column one of scores"
-            )
+            labels = "; in training, data.label_column is one of classes, and data.score_column one of scores"
+            advice = "name those of sentences by the option columns" + labels * (what != "ids")
+            raise UserError(f"{table.source}: column {name} has {what}, not sentences: {advice}")
     yield from itertools.chain(head, rows)

@@ -128,7 +128,11 @@ def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any
     for name, make in makers.items():
         if isinstance(make, Evaluator):
             raise UserError(f"evaluators.{name}: its config needs `_partial_: true`")
-    made = {name: make(**files | getattr(make, "keywords", {})) for name, make in makers.items() if make is not None}
+    made: dict[str, Evaluator] = {}
+    for name, make in makers.items():
+        if make is not None:
+            with prefixed("", f"'evaluators.{name}.columns=[NAME,NAME]'"):
+                made[name] = make(**files | getattr(make, "keywords", {}))
     dev, test = ({text for each in made.values() for text in each.sentences(split)} for split in (VALIDATION, TEST))
     if test and test <= dev:
         log.warning("data.test: data.validation has all its sentences too, so the scores of the test may be too high")

@@ -72,7 +72,7 @@ class RetrievalFile(EvaluationFile):
                 raise UserError(f"{self.file}: the query {query!r} needs a positive other than itself")
             positives.setdefault(query, {}).update(dict.fromkeys(others, 1.0))
         given = self.corpus if isinstance(self.corpus, Mapping) else {"file": self.corpus}
-        with prefixed("corpus"):
+        with prefixed("corpus", "'evaluators.retrieval.corpus={file: FILE, columns: [NAME]}'"):
             corpus = [_joined(row) for row, _ in EvaluationFile(**given).rows()] if self.corpus else []
         lacking = {one for others in positives.values() for one in others} - {*corpus}
         if corpus and lacking:

@@ -28,7 +28,7 @@ from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.results import TEST
 from simcse_pl.runs import RESULTS_FILE, encoder_label
-from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, unit_vectors, with_prompt
 from simcse_pl.utils.terminal import show
@@ -117,11 +117,11 @@ def read_suite(config: DictConfig) -> Suite:
     of_mteb = [task for task in tasks if task not in TASK_NAMES]
     data: Any = OmegaConf.to_container(config.data, resolve=True)
     own = OwnDataTask(make_evaluators(instantiate(config.evaluators), validation=None, test=data["test"]))
+    retrieval = [instantiate(config.retrieval)] if config.retrieval.corpus else []
     options = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **options)
     suite.tasks += read_benchmarks(config, of_mteb) if of_mteb else []
-    suite.tasks += [instantiate(config.retrieval)] if config.retrieval.corpus else []
-    suite.tasks += [own] if own.sentences else []
+    suite.tasks += retrieval + ([own] if own.sentences else [])
     print_failed(suite.failed)
     return suite
 
@@ -167,7 +167,8 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
         return None
     source = config.nli if config.fit_on == "nli" else config.fit_on
     columns = [config.fit_columns] if isinstance(config.fit_columns, int | str) else config.fit_columns
-    sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
+    with prefixed("fit_on", "'fit_columns=[NAME]'"):
+        sentences = list(dict.fromkeys(sentence for row in read_rows(source, columns) for sentence in row))
     if config.fit_limit is not None and config.fit_limit < len(sentences):
         sentences = random.Random(config.seed).sample(sentences, config.fit_limit)
     log.info("fitting the post-processing on %d sentences of %s", len(sentences), source)

@@ -192,7 +192,7 @@ def _load_parts(
 ) -> tuple[Backbone, PreTrainedTokenizerBase, EncoderSpec]:
     """Return the backbone, the tokenizer and the other parts of an encoder; see `load_saved`."""
     if backbone is None and Path(name).is_file():
-        raise UserError(f"{name} has weights alone: add backbone=, the model whose config and tokenizer belong to them")
+        raise UserError(f"{name} has weights alone: add backbone=MODEL, whose config and tokenizer belong to them")
     spec = EncoderSpec() if backbone else read_spec(name, given)
     for option in ("subfolder", "weights"):
         if option in options:
@@ -221,7 +221,7 @@ def _merged_settings(
     """Return the saved settings with the given ones in their place; raise UserError unless they name a pooling."""
     settings: dict[str, Any] = {**vars(spec.settings), **given}
     if not settings["pooling"]:
-        raise UserError(f"{name} does not say how it is pooled: add pooling=, one of {CHOICES}")
+        raise UserError(f"{name} does not say how it is pooled: add pooling=NAME, one of {CHOICES}")
     if "pooling" not in given and is_dotted(settings["pooling"]):
         raise UserError(f"{name} names code that is imported only if you ask for it: add pooling={settings['pooling']}")
     longest = longest_input(model)

@@ -125,7 +125,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
 
 
 def _unsupported(source: str, what: str) -> NoReturn:
-    hint = "add pooling= to load its transformer alone"
+    hint = "add pooling=NAME to load its transformer alone"
     raise UserError(f"{source}: this sentence-transformers folder has {what}, which is not supported; {hint}")
 
 

@@ -21,7 +21,7 @@ from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.runs import encoder_label
 from simcse_pl.tools.common import add_column, add_encoder, column, load_simcse, read_sentences
 from simcse_pl.tools.simcse import SimCSE
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import DOCUMENT, QUERY
 
 Encoders = Mapping[str, SimCSE]  # by the labels that the page shows
@@ -134,7 +134,8 @@ def run(arguments: argparse.Namespace) -> None:
     sentences = load_sample("test").sentences
     if file := arguments.sentences:
         sentences = list(read_sentences(file, arguments))
-    rows = read_rows(arguments.dev, arguments.dev_columns) if arguments.dev else []
+    with prefixed("--dev", "--dev-columns NAME NAME"):
+        rows = read_rows(arguments.dev, arguments.dev_columns) if arguments.dev else []
     for name in filter(None, (arguments.encoder, arguments.other)):
         arguments.encoder = name
         label = encoder_label(name)

@@ -17,7 +17,7 @@ from simcse_pl.data.rows import iterate_sentences, read_rows
 from simcse_pl.tools.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
-from simcse_pl.utils.errors import reraise_as
+from simcse_pl.utils.errors import prefixed, reraise_as
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, unit_vectors
 from simcse_pl.utils.terminal import positive, tracked
 
@@ -253,7 +253,8 @@ def run(arguments: argparse.Namespace) -> None:
     rows = read_rows(arguments.pairs, arguments.columns, first=2, **reading)
     pairs, corpus = [(row[0], row[1]) for row in rows], None
     if arguments.corpus:
-        corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **reading))
+        with prefixed("--corpus", "--corpus-column NAME"):
+            corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **reading))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     names = simcse.prompt_if_any(DOCUMENT), arguments.prompt_name or simcse.prompt_if_any(QUERY)

@@ -1,6 +1,7 @@
 """User-facing errors. Each is printed as one line without a traceback."""
 
 import difflib
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
@@ -71,13 +72,22 @@ def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
         raise UserError(f"{what}: {first_line(error)}") from error
 
 
+def name_columns(message: str, option: str) -> str:
+    """Return a message with an option as the user types it, in place of `the option columns`."""
+    return re.sub("the option columns?", lambda _: option, message)
+
+
 @contextmanager
-def prefixed(place: str) -> Iterator[None]:
-    """Begin the message of a UserError with a place, such as the config path of a loss, unless the place is empty."""
+def prefixed(place: str, columns: str = "the option columns") -> Iterator[None]:
+    """Begin the message of a UserError with a place, such as the config path of a loss, unless the place is empty.
+
+    `columns` is how the user types the option of the columns there.
+    """
     try:
         yield
     except UserError as error:
-        raise UserError(f"{place}: {error}") if place else error from error.__cause__
+        message = name_columns(str(error), columns)
+        raise UserError(f"{place}: {message}" if place else message) from error.__cause__
 
 
 def is_failure(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ import shlex
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,7 +93,7 @@ def hydra_text(text: str) -> str:
     return '"' + text.replace('"', r"\"") + '"'
 
 
-def report_error(error: Exception, debug: bool, debug_option: str) -> int:
+def report_error(error: Exception, debug: bool, debug_option: str, as_typed: Callable[[str], str] = str) -> int:
     """Print an error to standard error, and return the exit status: 2 if the user made a mistake, otherwise 1.
 
     If a UserError or WriteError caused it, that one is printed. An error that a file of the user's raises, such as a
@@ -111,7 +111,7 @@ def report_error(error: Exception, debug: bool, debug_option: str) -> int:
         traceback.print_exception(error)
     else:
         cause = known or system
-        text = first_line(cause) if cause else f"{type(error).__name__}: {first_line(error)}"
+        text = as_typed(first_line(cause)) if cause else f"{type(error).__name__}: {first_line(error)}"
         if place:
             text = f"{place}: {text} (in your code; {debug_option} shows the traceback)"
         elif not known:

@@ -129,8 +129,9 @@ def test_a_first_column_of_ids_is_not_measured(make, write):
 
 def test_columns_of_a_few_rows_are_judged_by_their_content(write):
     file = write(("ticket", "question", "answer"), *((f"T-{i}", f"How is {i}?", f"It is {i}.") for i in range(20)))
-    with pytest.raises(UserError, match="^data.test: .*column ticket has ids, not sentences"):
-        Retrieval(test=file)
+    option = r"'evaluators.mine.columns=\[NAME,NAME\]'"
+    with pytest.raises(UserError, match=f"^data.test: .*column ticket has ids, not sentences: .* by {option}$"):
+        make_evaluators({"mine": Retrieval}, test=file)
 
 
 def test_a_column_of_ids_has_no_scores(write):

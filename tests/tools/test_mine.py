@@ -147,8 +147,13 @@ def test_mine_takes_no_ids_for_anchors(command, encoder, tmp_path):
     rows = "".join(f"Q{i:03},question {i} here,answer {i} there\n" for i in range(200))
     (tmp_path / "pairs.csv").write_text(f"id,question,answer\n{rows}")
     given = "mine", *encoder, tmp_path / "pairs.csv", tmp_path / "out.csv"
-    assert "column id has ids, not sentences" in command(*given, status=2).err
-    command(*given, "--columns", "question", "answer")
+    message = "column id has ids, not sentences: name those of sentences by --columns NAME NAME\n"
+    assert message in command(*given, status=2).err
+    given = *given, "--columns", "question", "answer"
+    message = command(*given, "--corpus", tmp_path / "pairs.csv", status=2).err
+    assert "choose the one with the sentences, by --corpus-column NAME\n" in message
+    assert "error: --max-length 9999: " in command(*given, "--max-length", "9999", status=2).err
+    command(*given)
 
 
 def test_mine_writes_the_scores_of_a_cross_encoder(command, encoder, cross_encoder, tmp_path):
