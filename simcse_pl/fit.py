@@ -110,6 +110,7 @@ def train_and_test(
     return {
         "validation": source_of(data.evaluators, VALIDATION),
         "test_set": source_of(data.evaluators, TEST),
+        "warnings": [warning for rows in data.rows.values() for warning in rows.warnings],
         "monitor": split_and_metric(best.monitor)[1],
         "mode": best.mode,
         "precision": trainer.precision,
@@ -148,9 +149,7 @@ def run_settings(
         "pooling": encoder.pooling,
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
-        "data": "; ".join(
-            f"{rows.train}, {rows.row_count} rows with {max(rows.width, 1)} sentence(s)" for rows in data.rows.values()
-        ),
+        "data": "; ".join(f"{rows.train}, {rows.size}" for rows in data.rows.values()),
         "content": "; ".join(rows.cache.fingerprint for rows in data.rows.values()),  # of one file, its SHA-256
         "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in data.sets.values())),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",

@@ -128,6 +128,7 @@ class TrainingRun(Shape):
     settings: Mapping[str, str] = {}
     validation: str = "dev"
     test_set: str = ""
+    warnings: list[str] = []  # why scores may be too high
     monitor: str = SPEARMAN  # the metric that chose the checkpoint
     mode: Literal["max", "min"] = "max"  # whether higher or lower values of it are better
     precision: str | None = None

@@ -35,7 +35,8 @@ def run_table(run: TrainingRun) -> Table:
     scale, title = scale_note(*metrics), run.validation
     if run.test_set not in ("", title):
         title += f", tested on {run.test_set}"
-    return Table("run", title + f" ({scale})" * bool(scale), frame, headings)
+    warnings = [f"warning: {warning}" for warning in run.warnings]
+    return Table("run", title + f" ({scale})" * bool(scale), frame, headings, warnings)
 
 
 def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:

@@ -157,6 +157,7 @@ def test_training_sentences_in_an_evaluation_set_are_a_warning(make_data, caplog
     messages = [message for message in caplog.messages if "too high" in message]
     for message, count, split in zip(messages, (1, 2), (VALIDATION, TEST), strict=True):
         assert f"{count} sentences of {data.sets[''].train} are in the {split} set" in message
+    assert data.rows[""].warnings == messages
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
     best = {"de/map": 0.25, "en/map": 0.75, "map": 0.5, "de/mrr": 0.5, "en/mrr": 0.5, "mrr": 0.5}
     stages = {"before": {"de/loss": 1.5, "mrr": 0.5}, "best": best, "test": {}, "test_before": {}}
     about = {"choices": {}, "overrides": [], "monitor": "de/mrr", "best_step": 2, "steps": 3, "validation": "de, en"}
-    table = run_table(TrainingRun(**about, **stages)).shown()
+    of_run = run_table(TrainingRun(**about, **stages, warnings=["9 sentences are in the validation set"]))
+    assert of_run.notes == ["warning: 9 sentences are in the validation set"]
+    table = of_run.shown()
     assert list(table) == ["", "split", "file", "mrr ↑", "loss ↓", "map ↑"]
     assert table.to_numpy().tolist() == [
         ["before training", "dev", "de", "–", "1.500", "–"],

@@ -52,7 +52,7 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert done.stderr.count("Warning") == 0, done.stderr
     assert {path.name for path in folder.iterdir()} >= {"config", "train.log", "wandb"}
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
-    assert "8 rows with 1 sentence(s) from" in (folder / "train.log").read_text()
+    assert "8 rows of 1 sentence from" in (folder / "train.log").read_text()
     assert yaml.safe_load((folder / "config" / "config.yaml").read_text())["data"]["train"] == str(sentences)
 
     curves = pandas.read_csv(folder / "metrics.csv")

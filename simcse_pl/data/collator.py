@@ -89,6 +89,7 @@ class TrainingRows(RowKind):
         columns: of each view of a batch, its position in the row; None for a sentence that a view makes.
         class_numbers: the number of each class by its name, in order.
         drawn: the numbers of positives and hard negatives to draw of each row; None for the sentences as they are.
+        warnings: why scores of the run may be too high.
     """
 
     train: Source
@@ -103,6 +104,7 @@ class TrainingRows(RowKind):
     class_numbers: Mapping[str, int]
     drawn: tuple[int, int] | None
     collate: ViewCollator
+    warnings: Sequence[str] = ()
 
     @property
     def sentences(self) -> Sequence[tuple[str, ...]]:
@@ -110,9 +112,10 @@ class TrainingRows(RowKind):
         return () if self.stream else self.cache
 
     @property
-    def row_count(self) -> str:
-        """The number of rows to train on, or that it is not known."""
-        return "streamed" if self.stream else str(len(self.chosen))
+    def size(self) -> str:
+        """The number of rows to train on, or that it is not known, and of their sentences, in words."""
+        number, width = "streamed" if self.stream else len(self.chosen), max(self.width, 1)
+        return f"{number} rows of {width} sentence{'s' * (width > 1)}"
 
     def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of)."""

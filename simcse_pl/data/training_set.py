@@ -199,7 +199,7 @@ class TrainingSet:
             drawn=drawn,
             collate=ViewCollator(tokenizer, max_length, templates, segment, prompts),
         )
-        self._check(rows, evaluated or {})
+        rows = replace(rows, warnings=self._check(rows, evaluated or {}))
         return replace(rows, examples=[row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])])
 
     def _open(self, tokenize: Tokenize, seed: int) -> "tuple[TokenCache, RowStream | None]":
@@ -280,12 +280,14 @@ class TrainingSet:
         log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
         return {name: number for number, name in enumerate(names)}
 
-    def _check(self, rows: TrainingRows, evaluated: Mapping[str, Collection[str]]) -> None:
+    def _check(self, rows: TrainingRows, evaluated: Mapping[str, Collection[str]]) -> list[str]:
         """Warn if evaluated sentences are training sentences; raise UserError if the rows cannot be trained on."""
+        warnings = []
         for split, sentences in evaluated.items():
             if not rows.stream and (seen := rows.cache.count(set(sentences))):
-                log.warning("%d sentences of %s are in the %s set: scores may be too high", seen, self.train, split)
-        log.info("train: %s rows with %d sentence(s) from %s", rows.row_count, max(rows.width, 1), self.train)
+                warnings.append(f"{seen} sentences of {self.train} are in the {split} set: scores may be too high")
+                log.warning(warnings[-1])
+        log.info("train: %s from %s", rows.size, self.train)
         fewest_rows = 1 if rows.labels or Role.NEGATIVE in rows.roles else 2
         if min(len(rows.chosen), self.batch_size) < fewest_rows:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
@@ -294,6 +296,7 @@ class TrainingSet:
             from simcse_pl.data.make_views import check_views  # what most runs do not need
 
             check_views(rows)
+        return warnings
 
     def _warn_of_equal(self, rows: TrainingRows) -> None:
         """Warn of columns that teach nothing, by some rows from all of the source."""

@@ -145,7 +145,8 @@ def _scores(sweep: Sweep) -> Iterator[str]:
 
 
 def _warnings(sweep: Sweep) -> Iterator[str]:
-    """Yield why scores of the sweep may not be comparable."""
+    """Yield why scores of the sweep may not be comparable, or are too high."""
+    yield from dict.fromkeys(warning for run in sweep.results for warning in run.warnings)
     validations = {run.validation for run in sweep.results}
     if len(validations) > 1:
         yield f"validated on different data: {', '.join(sorted(validations))}"

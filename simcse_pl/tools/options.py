@@ -192,7 +192,8 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
     owners = dict.fromkeys(_source(entry) for entry in known if entry.name == name)
     if owners and not near:
         return f"; {' or '.join(owners)} has it, and is not chosen"
-    near = near or [entry.name for entry in search(name, known, command)[:2]]
+    found = (entry.name for entry in search(name, known, command)[:2])
+    near = near or sorted(found, key=lambda own: not name.endswith(own.rpartition(".")[2]))
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
