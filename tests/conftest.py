@@ -196,6 +196,12 @@ def run_command(tmp_path: Path, forks_of_session: Forks) -> Callable[..., subpro
 
 
 @pytest.fixture
+def on_ranks(forks_of_session: Forks) -> Callable[..., dict[Any, Any]]:
+    """Call a function in several processes, as Forks.on_ranks does."""
+    return forks_of_session.on_ranks
+
+
+@pytest.fixture
 def sentences(tmp_path: Path) -> Path:
     """A file of SENTENCES."""
     path = tmp_path / "sentences.txt"

@@ -1,10 +1,11 @@
-"""Faults in this process: writes that fail, and signals at a chosen step. tests/forks.py calls them by name.
+"""Faults in this process: writes that fail, signals at a chosen step, and a hub. tests/forks.py calls them by name.
 
 Writes are files opened for writing, new folders and renames. They are counted in order, by Python's
 audit events, which see what Python writes; `file_limit` also affects native code.
 """
 
 import errno
+import importlib
 import os
 import pkgutil
 import resource
@@ -61,6 +62,14 @@ def _new_name(event: str, arguments: tuple[Any, ...]) -> str | None:
 def file_limit(size: int) -> None:
     """Let writes beyond this file size fail, in native code too."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))  # Python ignores the signal and gets an error
+
+
+def online() -> None:
+    """Let huggingface_hub read the environment again, and repeat a failed download at once."""
+    import huggingface_hub.constants
+
+    importlib.reload(huggingface_hub.constants)
+    time.sleep = lambda _: None
 
 
 def _in_call(owner: Any, name: str, n: int, action: Callable[..., Any]) -> None:

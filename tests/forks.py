@@ -12,6 +12,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import pickle
 import runpy
 import signal
 import subprocess
@@ -70,6 +71,20 @@ class Forks:
         status = json.loads(self.process.stdout.readline())
         return subprocess.CompletedProcess(given, status, out.read_text("utf-8"), err.read_text("utf-8"))
 
+    def on_ranks(self, function: Callable[..., None], ranks: int, *arguments: Any) -> dict[Any, Any]:
+        """Call a function in as many processes, which are the ranks of one process group.
+
+        The function gets the number of the process, a dictionary for results and the arguments. Returns the dictionary.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "ranks")
+            file.write_bytes(pickle.dumps((function, ranks, arguments)))
+            code = "import sys; from tests.forks import _start_ranks; _start_ranks(sys.argv[1])"
+            done = self.run("-c", code, file, environment=dict(os.environ))
+            assert done.returncode == 0, done.stderr
+            results: dict[Any, Any] = pickle.loads(file.read_bytes())
+        return results
+
 
 @contextlib.contextmanager
 def forks(folder: Path) -> Iterator[Forks]:
@@ -80,19 +95,16 @@ def forks(folder: Path) -> Iterator[Forks]:
         forks.process.communicate("")
 
 
-def on_ranks(function: Callable[..., None], ranks: int, *arguments: Any) -> dict[Any, Any]:
-    """Call a function in as many processes, forked from one that has imported the libraries.
-
-    The function gets the number of the process, a dictionary for results and the arguments. Returns the dictionary.
-    """
+def _start_ranks(file: str) -> None:
+    """Replace what `Forks.on_ranks` wrote to a file by the results."""
     from torch.multiprocessing import start_processes
 
-    multiprocessing.set_forkserver_preload(list(LIBRARIES))
-    with tempfile.TemporaryDirectory() as folder, multiprocessing.Manager() as manager:
+    path = Path(file)
+    function, ranks, arguments = pickle.loads(path.read_bytes())
+    with multiprocessing.Manager() as manager:
         results = manager.dict()
-        given = (function, ranks, f"{folder}/store", results, arguments)
-        start_processes(_on_rank, given, ranks, start_method="forkserver")
-        return dict(results)
+        start_processes(_on_rank, (function, ranks, f"{file}-store", results, arguments), ranks, start_method="fork")
+        path.write_bytes(pickle.dumps(dict(results)))
 
 
 def _on_rank(

@@ -17,7 +17,6 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.preemption import Preemption
 from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, quiet_trainer
-from tests.forks import on_ranks
 
 COUNTED = 2  # the last of the 4 steps of an epoch: before, DDP arranges its buckets
 
@@ -53,7 +52,9 @@ def _one_rank(number, results, folder, model, sentences, pairs):
         results[number] = stopped.code, trainer.global_step, dict(counts)
 
 
-def test_a_step_has_four_collectives_and_a_signal_to_one_rank_stops_both(make_model, tmp_path, sentences, pairs):
+def test_a_step_has_four_collectives_and_a_signal_to_one_rank_stops_both(
+    on_ranks, make_model, tmp_path, sentences, pairs
+):
     results = on_ranks(_one_rank, 2, tmp_path, make_model("bert"), sentences, pairs)
     # the embeddings; their gradient; that of the weights, and the loss with the request to stop
     counts = {"c10d::_allgather_base_": COUNTED, "c10d::allreduce_": 3 * COUNTED}
@@ -75,6 +76,6 @@ def _one_of_different_ranks(number, results, options):
         ([{}, {"trainer": {"max_steps": 2}}], "trainer.max_steps is 1 on rank 0, 2 on rank 1"),
     ],
 )
-def test_ranks_that_would_train_with_different_options_are_an_error_on_all(options, what):
+def test_ranks_that_would_train_with_different_options_are_an_error_on_all(on_ranks, options, what):
     line = f"{what}: start all ranks with the same options and data"
     assert on_ranks(_one_of_different_ranks, 2, options) == {0: line, 1: line}

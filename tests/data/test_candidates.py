@@ -21,7 +21,6 @@ from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role
 from tests.data.conftest import SAMPLE
-from tests.forks import on_ranks
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 # as FlagEmbedding has them: all words are in the vocabulary
@@ -213,7 +212,7 @@ def on_rank(number, results):
     results[number] = [mean_over_ranks(value).tolist() for value in (loss, gradient)]
 
 
-def test_copies_of_two_ranks_are_those_of_one_device():
+def test_copies_of_two_ranks_are_those_of_one_device(on_ranks):
     x = sentences()
     loss = ContrastiveLoss(0.3, symmetric="joint")(filled(x))
     expected = [loss.item(), torch.autograd.grad(loss, x)[0].tolist()]

@@ -27,7 +27,6 @@ from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
 from simcse_pl.utils.types import RowKind
-from tests.forks import on_ranks
 from tests.losses.cases import (
     ANCHOR,
     CASES,
@@ -190,7 +189,7 @@ def on_rank(number, results, folder, teacher):
     results[number] = {name: [mean_over_ranks(x).numpy() for x in pair] for name, pair in found.items()}
 
 
-def test_two_ranks_in_chunks_equal_one_device(folder, teacher):
+def test_two_ranks_in_chunks_equal_one_device(on_ranks, folder, teacher):
     ranks = on_ranks(on_rank, 2, folder, teacher)
     for name, (value, gradient) in results_of(slice(0, 5), folder, teacher).items():
         assert gradient.norm() > 1e-6, name

@@ -22,7 +22,6 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.fsdp import FullyShardedStrategy
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, tiny
-from tests.forks import on_ranks
 from tests.runs import StopAfter, StoppedError
 
 WITHOUT_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
@@ -103,7 +102,7 @@ def _one_rank(number, results, ranks, folder, models, pairs):
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_ranks_equal_one_process_and_each_holds_a_part(ranks, make_model, tmp_path, pairs):
+def test_ranks_equal_one_process_and_each_holds_a_part(on_ranks, ranks, make_model, tmp_path, pairs):
     models = {case: make_model(architecture) for case, (architecture, *_) in CASES.items()}
     results = on_ranks(_one_rank, ranks, ranks, tmp_path, models, pairs)
     for case, model in models.items():

@@ -16,7 +16,6 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.half_weights import use_half_weights
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, quiet_trainer
-from tests.forks import on_ranks
 
 ON = SimpleNamespace(precision="bf16-mixed")
 
@@ -98,7 +97,7 @@ def _one_rank(number, results, model, sentences, pairs):
     results[number] = torch.cat([weight.detach().flatten() for weight in module.parameters()]).tolist()
 
 
-def test_ranks_with_masks_of_their_own_keep_equal_weights(make_model, sentences, pairs):
+def test_ranks_with_masks_of_their_own_keep_equal_weights(on_ranks, make_model, sentences, pairs):
     results = on_ranks(_one_rank, 2, make_model("bert"), sentences, pairs)
     before = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
     assert results[0] == results[1] != torch.cat([x.flatten() for x in before.parameters()]).tolist()

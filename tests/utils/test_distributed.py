@@ -9,7 +9,6 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.utils.distributed import BatchSplit, mean_over_ranks, rank, split_batch, world_size
 from simcse_pl.utils.types import RowKind, default_roles
 from tests.conftest import adamw
-from tests.forks import on_ranks
 
 ROWS = 7  # an odd number: ranks hold different numbers of rows
 BOUNDS = (0, 2, 4, 7)
@@ -53,7 +52,7 @@ def _one_rank(number, results, folder):
     results[number] = found, split, rank(), world_size(), str(lone.tolist())
 
 
-def test_gradients_equal_one_big_batch(make_model):
+def test_gradients_equal_one_big_batch(on_ranks, make_model):
     folder = make_model("bert")
     results = on_ranks(_one_rank, 3, folder)
     for number, (offset, weight) in enumerate([(0, 6 / 7), (2, 6 / 7), (4, 9 / 7)]):

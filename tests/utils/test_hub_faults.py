@@ -6,7 +6,6 @@ import shutil
 import pytest
 
 from tests.conftest import SENTENCES, environment
-from tests.forks import forks
 from tests.hub_server import hub_server
 
 TOKEN = "hf_secret_token"
@@ -19,15 +18,8 @@ def hub():
         yield hub
 
 
-@pytest.fixture(scope="module")
-def online_forks(tmp_path_factory):
-    """A process that has imported huggingface_hub, which reads the environment once."""
-    with forks(tmp_path_factory.mktemp("online")) as one:
-        yield one
-
-
 @pytest.fixture
-def command(hub, online_forks, make_model, tmp_path, tmp_path_factory):
+def command(hub, forks_of_session, make_model, tmp_path, tmp_path_factory):
     """Run a command; the Hub's cache is empty at the start of a test."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train.txt").write_text("\n".join(SENTENCES))
@@ -38,8 +30,7 @@ def command(hub, online_forks, make_model, tmp_path, tmp_path_factory):
     def run(*arguments, fault="", where="", status=0):
         hub.fault, hub.where, hub.asked = fault, where, []
         given = {"HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(home), "HF_TOKEN": TOKEN}
-        given |= {"HF_HUB_ETAG_TIMEOUT": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
-        done = online_forks.run(*arguments, environment=environment(**given))
+        done = forks_of_session.run(*arguments, environment=environment(**given), fault=["online"])
         assert done.returncode == status, done.stderr
         assert TOKEN not in done.stdout + done.stderr
         return done
