@@ -1,5 +1,6 @@
 """Fixtures: tiny models, files, commands in processes of their own, configs, and where real data is."""
 
+import copy
 import functools
 import gc
 import itertools
@@ -32,6 +33,7 @@ import pytest
 import torch
 import transformers
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_repository import ConfigRepository
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, read_write
 
@@ -50,6 +52,23 @@ SENTENCES = [
     "Nobody answered.",
     "She has lived in Lagos since 1998.",
 ]
+
+
+def _read_configs_once() -> None:
+    """Keep what Hydra reads of conf/: a config has 40 files, and tests compose hundreds."""
+    load, kept = ConfigRepository.load_config, {}
+
+    def load_config(self: ConfigRepository, config_path: str) -> Any:
+        if {source.path for source in self.sources if source.scheme() == "file"} != {str(ROOT / "conf")}:
+            return load(self, config_path)
+        if config_path not in kept:
+            kept[config_path] = load(self, config_path)
+        return copy.deepcopy(kept[config_path])
+
+    ConfigRepository.load_config = load_config  # type: ignore[method-assign]
+
+
+_read_configs_once()
 
 
 def adamw(lr=5e-5, **options):
