@@ -1,9 +1,6 @@
 """Orders of rows and contrastive batches: their randomness, the parts of the ranks, and resuming an epoch."""
 
 import itertools
-import os
-import subprocess
-import sys
 from collections import Counter
 from typing import get_args
 
@@ -11,7 +8,6 @@ import numpy as np
 import pytest
 
 from simcse_pl.data.sampler import ContrastiveBatches, MixedBatchSampler, Sampling
-from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -94,7 +90,7 @@ def test_all_ranks_draw_the_same_set_and_share_its_batches(sampling, ranks):
 
 
 @pytest.mark.parametrize("where", ["this process", "a child"])
-def test_a_process_that_an_error_ends_kills_only_the_workers_of_its_loader(where, tmp_path):
+def test_a_process_that_an_error_ends_kills_only_the_workers_of_its_loader(where, run_command, tmp_path):
     code = f"""
 import multiprocessing, pathlib, sys, time
 from simcse_pl.data.sampler import Batches, ContrastiveDataLoader
@@ -102,7 +98,7 @@ from simcse_pl.data.workers import worker_options
 
 def write_later():
     time.sleep(2)
-    pathlib.Path("written").touch()
+    pathlib.Path({str(tmp_path)!r}, "written").touch()
 
 def fail():
     keys = [("", [0], ()), ("", [1], ()), ("", [2], ())]
@@ -122,8 +118,6 @@ if {where == "a child"}:
     sys.exit(child.exitcode)
 fail()
 """
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, env=environment)
-    assert (done.returncode, done.stdout, done.stderr) == (143, "{0: None, 'counts': ()}\n", "")
+    done = run_command("-c", code, status=143)
+    assert (done.stdout, done.stderr) == ("{0: None, 'counts': ()}\n", "")
     assert (tmp_path / "written").exists()
