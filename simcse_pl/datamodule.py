@@ -190,7 +190,7 @@ class SentenceDataModule(LightningDataModule):
         """Return batches of views, [batch, views, tokens]; each rank gets its part of every contrastive batch."""
         options: dict[str, Any] = {"batch_size": None, "collate_fn": dict, "pin_memory": self._on_gpu}  # whole batches
         if self.num_workers:
-            from simcse_pl.data.workers import worker_options  # what most runs do not need
+            from simcse_pl.data.workers import worker_options
 
             options |= worker_options(self.num_workers)
         if not self._streamed:
@@ -198,7 +198,7 @@ class SentenceDataModule(LightningDataModule):
             if self._groups and self.trainer is not None:  # machines may round differently
                 self._groups = self.trainer.strategy.broadcast(self._groups)
             return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **options)
-        from simcse_pl.data.streaming import StreamedBatches  # what most runs do not need
+        from simcse_pl.data.streaming import StreamedBatches
 
         if self.trainer is not None and self.trainer.max_steps == -1:
             self.batches_of_epoch()  # an error

@@ -165,7 +165,7 @@ def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask
 
     `also` is a further task to measure correlations and geometry on.
     """
-    from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite  # imports what most runs do not need
+    from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite
 
     tasks = [*suite.tasks] if suite else []
     further = [also, optional("lab.geometry.GeometryTask")(also)] if also else []

@@ -157,7 +157,7 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         with torch.device("meta") if encoder.device.type == "meta" else nullcontext():
             parts["positive_encoder"] = instantiate(config.model)
     if config.objectives:
-        from simcse_pl.losses.per_dataset import LossPerDataset  # what most runs do not need
+        from simcse_pl.losses.per_dataset import LossPerDataset
 
         parts["objective"] = LossPerDataset(parts["objective"], instantiate(config.objectives))
     parts = {name: part for name, part in parts.items() if part is not None}
@@ -193,7 +193,7 @@ def read_test_tasks(config: DictConfig) -> "Suite | None":
         log.warning("the mean of the STS tasks will not be measured: set SENTEVAL_DIR or senteval_dir=FOLDER")
     if not tasks:
         return None
-    from simcse_pl.evaluation.suite import load_suite  # imports what most runs do not need
+    from simcse_pl.evaluation.suite import load_suite
 
     suite = load_suite(tasks, config.senteval_dir, classifier=config.transfer.classifier)
     if suite.failed:

@@ -64,7 +64,7 @@ class ViewCollator:
         make = partial(tokenize, self.tokenizer)
         texts = [(text, place) for row in rows for place, text in enumerate(row) if isinstance(text, str)]
         if self.segment and texts:
-            from simcse_pl.data.words import tokenize_words  # what most runs do not need
+            from simcse_pl.data.words import tokenize_words
 
             make = partial(tokenize_words, self.tokenizer, segment=self.segment)
         new = iter(tokenize_rows(make, [text for text, _ in texts], self.max_length, [place for _, place in texts]))
@@ -143,7 +143,7 @@ class TrainingRows(RowKind):
         rows = self._in_batch(keys, places)
         if not self.views:
             return rows
-        from simcse_pl.data.make_views import add_views  # what most runs do not need
+        from simcse_pl.data.make_views import add_views
 
         return add_views(self, keys, places, rows)
 
@@ -160,7 +160,7 @@ class TrainingRows(RowKind):
         rows = self.tokens(places)
         if not self.drawn:
             return rows
-        from simcse_pl.data.candidates import draw_candidates  # what most runs do not need
+        from simcse_pl.data.candidates import draw_candidates
 
         for number, ((epoch, _), place, row) in enumerate(zip(keys, places, rows, strict=True)):
             positives, seed = int(self.cache.label(place)), f"{self.seed}-{epoch}-{place}-drawn"

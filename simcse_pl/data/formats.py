@@ -101,7 +101,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
         ends = f"its name should end in {', '.join(FORMATS)} (or one of these and .gz)"
         raise UserError(f"{path}: {ends}; data.format or --format names another's format")
     if "parquet" in (layout.format, FORMATS.get(ending)):
-        from simcse_pl.data.tables import rows_of_parquet  # what most runs do not need
+        from simcse_pl.data.tables import rows_of_parquet
 
         return OpenedTable(str(path), *rows_of_parquet(path))
     lines = read_lines(path, layout.encoding)
@@ -145,7 +145,7 @@ def format_of(ending: str, lines: Sequence[str]) -> Format:
         if isinstance(json.loads(first), dict):
             return "json"
     if ending == ".txt" and any(separator in line for line in lines for separator in _IN_TEXT):
-        from simcse_pl.data.tables import separator_of  # what most runs do not need
+        from simcse_pl.data.tables import separator_of
 
         if separator_of(ending, lines, _IN_TEXT):
             return "table"

@@ -1,4 +1,4 @@
-"""What most runs do not need: a choice of rows, and orders of groups of rows and of the batches of several sets."""
+"""Which rows are trained on, and the orders of groups of rows and of the batches of several sets."""
 
 import random
 from collections.abc import Sequence

@@ -109,7 +109,7 @@ def rows_of(
     elif columns is None:
         positions = [i for i in range(table.width) if i not in (*of_labels, prompt)]
         if not any_order and len(positions) > 1:
-            from simcse_pl.data.columns import check_order  # what most runs do not need
+            from simcse_pl.data.columns import check_order
 
             check_order(table, positions)
     else:
@@ -118,7 +118,7 @@ def rows_of(
         labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ""
         raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
     if given:
-        from simcse_pl.data.labels import read_label  # what most runs do not need
+        from simcse_pl.data.labels import read_label
 
     def labels_of(cells: Sequence[Any]) -> Label:
         scores = score_column is not None
@@ -126,13 +126,13 @@ def rows_of(
         return labels[0] if isinstance(score_column, int | str | None) else labels
 
     if prompt is not None:
-        from simcse_pl.data.candidates import with_prompts  # what most runs do not need
+        from simcse_pl.data.candidates import with_prompts
 
         table = replace(table, records=with_prompts(table.records, prompt, positions[0]))
     rows = valid_rows(table, positions, labels_of if given else None, on_invalid_row, warn, roles)
     if table.width == 1:
         return rows
-    from simcse_pl.data.columns import with_sentences  # what most runs do not need
+    from simcse_pl.data.columns import with_sentences
 
     return with_sentences(table, positions, rows, columns or ())
 
@@ -204,7 +204,7 @@ def _row(
     ):
         raise ValueError("the columns' names again")
     if roles:
-        from simcse_pl.data.candidates import read_candidates  # what most runs do not need
+        from simcse_pl.data.candidates import read_candidates
 
         return read_candidates(table, cells, positions, roles)
     row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])

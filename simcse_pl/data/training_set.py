@@ -177,7 +177,7 @@ class TrainingSet:
         chosen: Rows = range(len(cache))
         held_out: Rows = ()
         if self.documents or self.hold_out or self.limit is not None:
-            from simcse_pl.data.orders import choose  # what most runs do not need
+            from simcse_pl.data.orders import choose
 
             chosen, held_out = choose(cache, self.documents, self.hold_out, self.limit, seed)
         rows = TrainingRows(
@@ -210,7 +210,7 @@ class TrainingSet:
         if self.roles is not None:
             options["any_order"] = True
         if self.negatives is not None:
-            from simcse_pl.data.candidates import COLUMNS  # what most runs do not need
+            from simcse_pl.data.candidates import COLUMNS
 
             names = options["columns"] = self.columns or COLUMNS
             roles = options["roles"] = tuple(map(Role, self.roles or default_roles(len(names))))
@@ -221,7 +221,7 @@ class TrainingSet:
         layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), named)
         if not self.streaming:
             return self._open_cache(tokenize, layout, options), None
-        from simcse_pl.data.streaming import RowStream  # what most runs do not need
+        from simcse_pl.data.streaming import RowStream
 
         stream = RowStream(self.train, self.split, layout, options, tokenize, self.shuffled_rows, seed)
         return stream.first(_ROWS_TRIED), stream
@@ -232,7 +232,7 @@ class TrainingSet:
 
         def read(warn: Warn) -> LabelledRows:
             if self.documents:
-                from simcse_pl.data.documents import documents_of  # what most runs do not need
+                from simcse_pl.data.documents import documents_of
 
                 yield from documents_of(table, self.on_invalid_row, warn)
             else:
@@ -274,7 +274,7 @@ class TrainingSet:
         """Return the number of each class by its name: in alphabetical order, or in that of `label_names`."""
         if self.labels != "classes":
             return {}
-        from simcse_pl.data.labels import class_names  # what most runs do not need
+        from simcse_pl.data.labels import class_names
 
         names = cache.classes() if self.label_names is None else class_names(self.label_names)
         log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
@@ -293,7 +293,7 @@ class TrainingSet:
             raise UserError(f"{self.train}: a batch of one row without hard negatives has no negatives")
         self._warn_of_equal(rows)
         if rows.views:
-            from simcse_pl.data.make_views import check_views  # what most runs do not need
+            from simcse_pl.data.make_views import check_views
 
             check_views(rows)
         return warnings

@@ -49,7 +49,7 @@ class EvaluationFile(Layout):
 
         With `score`, a column of scores or labels follows those of the sentences. The errors are those of `rows_of`.
         """
-        from simcse_pl.data.columns import check_order, what_is_named  # what STS tasks do not need
+        from simcse_pl.data.columns import check_order, what_is_named
 
         table = open_source(self.file, self, self.split, self.columns or ())
         columns = self.columns or range(min(2 + score, table.width))

@@ -168,7 +168,7 @@ def load_sample(split: str) -> StsTask:
 
 
 def _stsb_of_the_hub(split: str) -> StsTask:
-    from simcse_pl.data.hub_datasets import load_hub_dataset  # what most runs do not need
+    from simcse_pl.data.hub_datasets import load_hub_dataset
 
     rows = load_hub_dataset(_HUB_STSB, "validation" if split == "dev" else split)
     texts = ((f"{_HUB_STSB}, row {i}", [r["sentence1"], r["sentence2"], r["score"]]) for i, r in enumerate(rows, 1))

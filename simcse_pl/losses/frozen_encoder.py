@@ -84,7 +84,7 @@ class FrozenEncoder(Frozen):
     @cached_property
     def content(self) -> str | None:
         """A hash of what decides the vectors, which a resumed run reads again."""
-        from simcse_pl.models.load import fingerprint  # imports what most runs do not need
+        from simcse_pl.models.load import fingerprint
 
         return fingerprint(self.network) if self.file is None else sha256_of(Path(self.name))
 
