@@ -1,64 +1,28 @@
-"""A training run: validation, training, and the test of the best checkpoint."""
+"""Validation, training, and the test of the best checkpoint."""
 
 import logging
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytorch_lightning as pl
 
-from simcse_pl.checkpoints import BestCheckpoint, RunMetadata
+from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import source_of
-from simcse_pl.evaluation.sts import StsTask
-from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import options_of
-from simcse_pl.results import CURVES, SPEARMAN, TEST, VALIDATION, logged, lower_is_better, of_split, split_and_metric
+from simcse_pl.results import CURVES, TEST, VALIDATION, logged, of_split, split_and_metric
 from simcse_pl.trainer import sharding
-from simcse_pl.utils.code import optional, versions
+from simcse_pl.utils.code import versions
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import read_torch_file
 
-if TYPE_CHECKING:
-    from simcse_pl.evaluation.results import SuiteResults
-    from simcse_pl.evaluation.suite import Suite
-
 log = logging.getLogger(__name__)
 
-_NO_NEGATIVES = "it adds no negatives to a batch; set module.chunk_size instead"
-_REFUSED = {  # callbacks, and arguments of the trainer
-    **dict.fromkeys(("WeightAveraging", "StochasticWeightAveraging", "ModelPruning"), "its weights would not be saved"),
-    **dict.fromkeys(("GradientAccumulationScheduler", "trainer.accumulate_grad_batches"), _NO_NEGATIVES),
-    **dict.fromkeys(("LearningRateFinder", "BatchSizeFinder"), "it cannot set the option: compare values by -m"),
-    "BackboneFinetuning": "set module.freeze_layers instead",
-    "trainer.fast_dev_run": "it saves no encoder: set trainer.max_steps=1 instead",
-    "trainer.overfit_batches": "set experiment=overfit instead",
-    "trainer.limit_train_batches": "set data.limit or trainer.max_steps instead",
-    "trainer.max_epochs=-1": "the schedule needs a last step: set trainer.max_steps",
-}
 _WORSE = "the saved encoder scores worse than before training; lower optimizer.lr, or keep the one you had"
-
-
-def check_trainer(trainer: pl.Trainer) -> None:
-    """Raise UserError if a trainer cannot train SimCSE."""
-    best = trainer.checkpoint_callback
-    used = {kind.__name__ for callback in trainer.callbacks for kind in type(callback).__mro__}  # type: ignore[attr-defined]
-    usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0, "limit_train_batches": 1.0}
-    used |= {f"trainer.{name}" for name, value in usual.items() if getattr(trainer, name) != value}
-    used |= {"trainer.max_epochs=-1"} if trainer.max_epochs == trainer.max_steps == -1 else set()
-    for name in sorted(used & _REFUSED.keys()):
-        raise UserError(f"{name}: {_REFUSED[name]}")
-    if not isinstance(best, BestCheckpoint):
-        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
-    if best.mode == "max" and lower_is_better(best.monitor or ""):
-        raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
-    if split_and_metric(best.monitor or "")[0] != VALIDATION:
-        metric = (best.monitor or SPEARMAN).rpartition("/")[2]
-        raise UserError(f"monitor={best.monitor}: it is not measured in validations, as {logged(metric)} is")
 
 
 def train_and_test(
@@ -157,32 +121,6 @@ def run_settings(
         "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
         "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
         "versions": versions(),
-    }
-
-
-def measure_tasks(encoder: SentenceEncoder, suite: "Suite | None", also: StsTask | None = None) -> "SuiteResults":
-    """Evaluate a trained encoder as `simcse evaluate` does: in the precision of its weights, without autocast.
-
-    `also` is a further task to measure correlations and geometry on.
-    """
-    from simcse_pl.evaluation.suite import Suite, encode_once, evaluate_suite
-
-    tasks = [*suite.tasks] if suite else []
-    further = [also, optional("lab.geometry.GeometryTask")(also)] if also else []
-    suite = Suite(tasks + [task for task in further if task.name not in [own.name for own in tasks]])
-    encode = encode_once(partial(encoder.encode, progress=True), suite.sentences())
-    return evaluate_suite(encode, suite, encoder.device)
-
-
-def task_scores(measured: "SuiteResults", suite: "Suite") -> dict[str, Any]:
-    """Return the scores and the errors of a suite's tasks, as results.json has them."""
-    in_suite = [task.name for task in suite.sts]
-    return {
-        "sts": {task.task: task.all.spearman for task in measured.sts if task.task in in_suite},
-        "transfer": {task.task: task.accuracy for task in measured.transfer},
-        "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
-        "failed": measured.failed,
-        **({"transfer_classifier": measured.transfer[0].classifier} if measured.transfer else {}),
     }
 
 

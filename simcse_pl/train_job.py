@@ -21,7 +21,7 @@ from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folde
 from simcse_pl.config import with_values
 from simcse_pl.data.view import spaces
 from simcse_pl.datamodule import SentenceDataModule
-from simcse_pl.fit import check_trainer, measure_tasks, run_settings, task_scores, train_and_test
+from simcse_pl.fit import run_settings, train_and_test
 from simcse_pl.loggers import closing_run
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
@@ -29,7 +29,7 @@ from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TEST, TrainingRun
 from simcse_pl.run_table import run_places, run_table
 from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished_job
-from simcse_pl.trainer import sharding
+from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import write_json, write_text
@@ -207,8 +207,11 @@ def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule, c
     evaluators: Any = module.trainer.datamodule.evaluators  # type: ignore[attr-defined]
     stsb = (evaluator.stsb.get(TEST) for evaluator in evaluators.values() if hasattr(evaluator, "stsb"))
     shown = next(filter(None, stsb), None) if any(hasattr(logger, "place") for logger in loggers) else None
-    measured = measure_tasks(module.encoder, suite, shown) if suite or shown else None
-    tables = []
+    measured, tables = None, []
+    if suite or shown:
+        from simcse_pl.evaluation.suite import measure_tasks, task_scores
+
+        measured = measure_tasks(partial(module.encoder.encode, progress=True), suite, module.encoder.device, shown)
     if suite and measured:
         run = run.model_copy(update=task_scores(measured, suite))
         tables = optional("lab.tables.task_tables")(run, measured)

@@ -1,4 +1,4 @@
-"""Lightning's trainer in the fastest precision of the device."""
+"""Lightning's trainer: in the fastest precision of the device, and without what cannot train an encoder."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +11,26 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
 
+from simcse_pl.checkpoints import BestCheckpoint
+from simcse_pl.results import SPEARMAN, VALIDATION, logged, lower_is_better, split_and_metric
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.private import cluster_environment, cpu_has_bf16, forks_or_spawns
 
 if TYPE_CHECKING:
     from simcse_pl.speed.fsdp import FullyShardedStrategy
+
+
+_NO_NEGATIVES = "it adds no negatives to a batch; set module.chunk_size instead"
+_REFUSED = {  # callbacks, and arguments of the trainer
+    **dict.fromkeys(("WeightAveraging", "StochasticWeightAveraging", "ModelPruning"), "its weights would not be saved"),
+    **dict.fromkeys(("GradientAccumulationScheduler", "trainer.accumulate_grad_batches"), _NO_NEGATIVES),
+    **dict.fromkeys(("LearningRateFinder", "BatchSizeFinder"), "it cannot set the option: compare values by -m"),
+    "BackboneFinetuning": "set module.freeze_layers instead",
+    "trainer.fast_dev_run": "it saves no encoder: set trainer.max_steps=1 instead",
+    "trainer.overfit_batches": "set experiment=overfit instead",
+    "trainer.limit_train_batches": "set data.limit or trainer.max_steps instead",
+    "trainer.max_epochs=-1": "the schedule needs a last step: set trainer.max_steps",
+}
 
 
 def sharding(strategy: Any) -> "FullyShardedStrategy | None":
@@ -72,6 +87,24 @@ def make_trainer(
         raise UserError(f"trainer: {first_line(error)}") from error
     _check_ranks(trainer)
     return trainer
+
+
+def check_trainer(trainer: Trainer) -> None:
+    """Raise UserError if a trainer cannot train SimCSE."""
+    best = trainer.checkpoint_callback
+    used = {kind.__name__ for callback in trainer.callbacks for kind in type(callback).__mro__}  # type: ignore[attr-defined]
+    usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0, "limit_train_batches": 1.0}
+    used |= {f"trainer.{name}" for name, value in usual.items() if getattr(trainer, name) != value}
+    used |= {"trainer.max_epochs=-1"} if trainer.max_epochs == trainer.max_steps == -1 else set()
+    for name in sorted(used & _REFUSED.keys()):
+        raise UserError(f"{name}: {_REFUSED[name]}")
+    if not isinstance(best, BestCheckpoint):
+        raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
+    if best.mode == "max" and lower_is_better(best.monitor or ""):
+        raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
+    if split_and_metric(best.monitor or "")[0] != VALIDATION:
+        metric = (best.monitor or SPEARMAN).rpartition("/")[2]
+        raise UserError(f"monitor={best.monitor}: it is not measured in validations, as {logged(metric)} is")
 
 
 def _check_ranks(trainer: Trainer) -> None:

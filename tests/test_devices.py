@@ -11,8 +11,8 @@ from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.evaluation.suite import load_suite
-from simcse_pl.fit import measure_tasks, train_and_test
+from simcse_pl.evaluation.suite import load_suite, measure_tasks
+from simcse_pl.fit import train_and_test
 from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.momentum_queue import MomentumQueue
@@ -99,9 +99,9 @@ def test_a_step_waits_for_no_device(make_model, tmp_path, sentences, pairs):
         train_and_test(trainer, module, data, record)
         assert np.diff(waits[4:]).tolist() == [0] * 4
         assert encoder.device == DEVICE
-        measured = measure_tasks(encoder, suite)
+        measured = measure_tasks(encoder.encode, suite, DEVICE)
     assert not measured.failed
-    cpu = measure_tasks(encoder.to("cpu"), suite)
+    cpu = measure_tasks(encoder.to("cpu").encode, suite, "cpu")
     assert measured.sts[0].all.spearman == pytest.approx(cpu.sts[0].all.spearman, abs=1e-5)
     assert measured.transfer[0].accuracy == pytest.approx(cpu.transfer[0].accuracy, abs=0.02)
 

@@ -7,12 +7,23 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from pytorch_lightning.callbacks import (
+    BackboneFinetuning,
+    BatchSizeFinder,
+    EMAWeightAveraging,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelPruning,
+    StochasticWeightAveraging,
+    Timer,
+)
 from pytorch_lightning.strategies import ModelParallelStrategy
 
 from simcse_pl.config import check_options
-from simcse_pl.trainer import has_bf16, make_trainer
+from simcse_pl.train_job import build_trainer
+from simcse_pl.trainer import check_trainer, has_bf16, make_trainer
 from simcse_pl.utils.errors import UserError
-from tests.conftest import ROOT
+from tests.conftest import ROOT, quiet_trainer
 from tests.helpers import composed
 
 
@@ -66,3 +77,38 @@ def test_the_options_in_the_documentation_reach_ddp():
     check_options(config)
     strategy = instantiate(config.trainer, logger=False).strategy
     assert strategy._timeout == timedelta(hours=2) and strategy._ddp_kwargs == {"gradient_as_bucket_view": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"callbacks": EMAWeightAveraging()}, "WeightAveraging: its weights would not be saved"),
+        ({"callbacks": StochasticWeightAveraging(1e-3)}, "StochasticWeightAveraging: its weights would not be saved"),
+        ({"callbacks": ModelPruning("l1_unstructured")}, "ModelPruning: its weights would not be saved"),
+        ({"callbacks": GradientAccumulationScheduler({0: 2})}, "GradientAccumulationScheduler: it adds no"),
+        ({"callbacks": LearningRateFinder()}, "LearningRateFinder: it cannot set"),
+        ({"callbacks": BatchSizeFinder()}, "BatchSizeFinder: it cannot set"),
+        ({"callbacks": BackboneFinetuning()}, "BackboneFinetuning: set module.freeze_layers"),
+        ({"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches: it adds no negatives"),
+        ({"fast_dev_run": True}, "trainer.fast_dev_run: it saves no encoder"),
+        ({"overfit_batches": 1}, "trainer.overfit_batches: set experiment=overfit"),
+        ({"limit_train_batches": 2}, "trainer.limit_train_batches: set data.limit"),
+        ({"max_epochs": -1, "max_time": {"seconds": 1}}, "trainer.max_epochs=-1: the schedule needs a last step"),
+        ({}, "callbacks: the first checkpoint must be a BestCheckpoint"),
+    ],
+)
+def test_what_of_lightning_does_not_work_is_refused(options, line):
+    with pytest.raises(UserError, match=f"^{line}"):
+        check_trainer(quiet_trainer(**{"max_epochs": 1} | options))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "+trainer.max_time={seconds: 7}",
+        "+callbacks.timer={_target_: pytorch_lightning.callbacks.Timer, duration: {seconds: 7}}",
+    ],
+)
+def test_a_duration_is_read_from_a_config(option):
+    trainer = build_trainer(composed("trainer=cpu", option), [])
+    assert [callback._duration for callback in trainer.callbacks if isinstance(callback, Timer)] == [7]

@@ -173,3 +173,25 @@ def encode_once(encode: Encode, sentences: list[str]) -> Encode:
         return cache[[row[text] for text in texts]] if row and row.keys() >= set(texts) else checked(texts)
 
     return cached
+
+
+def measure_tasks(
+    encode: Encode, suite: Suite | None, device: str | torch.device, also: StsTask | None = None
+) -> SuiteResults:
+    """Measure the tasks at the end of a run; `also` is a further one to measure correlations and geometry on."""
+    tasks = [*suite.tasks] if suite else []
+    further = [also, optional("lab.geometry.GeometryTask")(also)] if also else []
+    suite = Suite(tasks + [task for task in further if task.name not in [own.name for own in tasks]])
+    return evaluate_suite(encode_once(encode, suite.sentences()), suite, device)
+
+
+def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:
+    """Return the scores and the errors of a suite's tasks, as results.json has them."""
+    in_suite = [task.name for task in suite.sts]
+    return {
+        "sts": {task.task: task.all.spearman for task in measured.sts if task.task in in_suite},
+        "transfer": {task.task: task.accuracy for task in measured.transfer},
+        "transfer_dev": {task.task: task.dev_accuracy for task in measured.transfer},
+        "failed": measured.failed,
+        **({"transfer_classifier": measured.transfer[0].classifier} if measured.transfer else {}),
+    }
