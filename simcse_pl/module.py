@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,20 +58,21 @@ class TrainingStep:
     asked: Tensor | None
     lr: Any
     norm: Tensor | None = None
+    sent: Any = field(default=None, init=False)  # the event after the copy, on a device with a stream
+    numbers: Any = field(default=(), init=False)
 
     def send(self) -> None:
         """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""
-        self._numbers: Any = [x for x in (self.loss, self.norm, self.asked) if x is not None]
-        self.sent = None
+        self.numbers = [x for x in (self.loss, self.norm, self.asked) if x is not None]
         if (device := self.loss.device).type not in ("cpu", "mps"):
-            self._numbers = torch.stack([x.float() for x in self._numbers]).to("cpu", non_blocking=True)
+            self.numbers = torch.stack([x.float() for x in self.numbers]).to("cpu", non_blocking=True)
             self.sent = torch.get_device_module(device).current_stream().record_event()
 
     def read(self) -> list[float]:
         """Wait for the numbers: the loss, the norm, and whether one of several devices was asked to stop."""
         if self.sent:
             self.sent.synchronize()
-        return [float(x) for x in self._numbers]
+        return [float(x) for x in self.numbers]
 
 
 def logs_step(trainer: Trainer) -> bool:
