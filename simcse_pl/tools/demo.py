@@ -54,8 +54,8 @@ def cosines(encoders: Encoders, first: str, second: str) -> Styler:
     return pd.DataFrame({name: {"cosine": simcse.similarity(first, second)} for name, simcse in encoders.items()}).style
 
 
-def query_ranks(encoders: Encoders, rows: Sequence[Sequence[str]]) -> pd.DataFrame:
-    """Return the rank of each query's nearest answer among the answers of all queries, with a column per encoder.
+def query_ranks(encoders: Encoders, rows: Sequence[Sequence[str]], sentences: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the rank of each query's nearest answer among all answers and sentences, with a column per encoder.
 
     `rows` have a query and its answers; a query is not its own answer. The first rows of the result have the largest
     `change` from the first to the second encoder or, of a single encoder, the worst rank.
@@ -66,7 +66,7 @@ def query_ranks(encoders: Encoders, rows: Sequence[Sequence[str]]) -> pd.DataFra
     answers = {query: others for query, others in answers.items() if others}
     if not answers:
         raise UserError("--dev: its rows should be a query and one or more answers")
-    places = {answer: place for place, answer in enumerate(dict.fromkeys(chain(*answers.values())))}
+    places = {answer: place for place, answer in enumerate(dict.fromkeys(chain(sentences, *answers.values())))}
     frame = pd.DataFrame({"query": [*answers]})
     for name, simcse in encoders.items():
         queries = simcse.encode([*answers], prompt_name=simcse.prompt_if_any(QUERY))
@@ -108,7 +108,7 @@ def page(encoders: Encoders, dev: pd.DataFrame | None = None) -> Any:
             gr.on([box.submit for box in pair], compare, pair, similarity)
         if dev is not None:
             with gr.Tab("Queries"):
-                gr.Markdown("The rank of each query's nearest answer, among the answers of all queries.")
+                gr.Markdown("The rank of each query's nearest answer, among all answers and --sentences.")
                 gr.HTML(html(dev[:50].style.hide(axis="index")))
     return blocks
 
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("other", nargs="?", metavar="OTHER", help="a second encoder, loaded with the same options")
     parser.add_argument("--sentences", metavar="FILE", help="sentences to search in (default: the packaged sample)")
     add_column(parser)
-    text = "file of queries and their answers, one or more per row, to list the queries whose ranks differ most"
+    text = "file of queries and their answers, to list those whose ranks among all answers and --sentences differ most"
     parser.add_argument("--dev", metavar="FILE", help=text)
     text = "names or positions (from 0) of its columns (default: all)"
     parser.add_argument("--dev-columns", nargs="+", type=column, metavar="COLUMN", help=text)
@@ -141,7 +141,8 @@ def run(arguments: argparse.Namespace) -> None:
         label = encoder_label(name)
         encoders[name if label in encoders else label] = simcse = load_simcse(arguments)
         simcse.build_index(sentences)
-    blocks = page(encoders, query_ranks(encoders, rows) if rows else None)
+    own = sentences if arguments.sentences else ()
+    blocks = page(encoders, query_ranks(encoders, rows, own) if rows else None)
     _, url, _ = blocks.launch(server_name=arguments.host, prevent_thread_lock=True, quiet=True)
     print(f"open {url} (Ctrl-C ends it)", flush=True)
     blocks.block_thread()

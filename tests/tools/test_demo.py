@@ -54,11 +54,12 @@ def test_a_search_has_the_nearest_sentences_of_both_encoders_and_colours_ranks_t
     assert [*alone["first"]] == ["sentence", "cosine"] and len(alone) == 3
 
 
-def test_queries_are_sorted_by_how_much_the_rank_of_their_nearest_answer_changes(encoders):
+@pytest.mark.parametrize("sentences", [[], SENTENCES])
+def test_queries_are_sorted_by_how_much_the_rank_of_their_nearest_answer_changes(sentences, encoders):
     rows = [*zip(SENTENCES[:5], SENTENCES[3:], strict=True), (SENTENCES[0], SENTENCES[6]), (SENTENCES[7], SENTENCES[7])]
-    frame = query_ranks(encoders, rows)
+    frame = query_ranks(encoders, rows, sentences)
     answers = {query: {answer for first, answer in rows if first == query} for query in SENTENCES[:5]}
-    corpus = sorted(set().union(*answers.values()))
+    corpus = sorted(set(sentences).union(*answers.values()))
     for name, simcse in encoders.items():
         for query, rank in zip(frame["query"], frame[name], strict=True):
             near = {text: simcse.similarity(query, text) for text in corpus if text != query}
@@ -67,7 +68,7 @@ def test_queries_are_sorted_by_how_much_the_rank_of_their_nearest_answer_changes
     assert {*frame["query"]} == {*SENTENCES[:5]}
     assert frame["change"].tolist() == (frame["<second>"] - frame["first"]).tolist() and frame["change"].any()
     assert frame["change"].abs().is_monotonic_decreasing
-    assert query_ranks({"first": encoders["first"]}, rows)["first"].is_monotonic_decreasing
+    assert query_ranks({"first": encoders["first"]}, rows, sentences)["first"].is_monotonic_decreasing
 
 
 def test_two_sentences_have_a_cosine_in_each_encoder(encoders):
