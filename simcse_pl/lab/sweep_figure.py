@@ -147,7 +147,7 @@ def _panels(
 
 def _draw(axes: Axes, points: pd.DataFrame) -> None:
     """Draw the series of a panel, shifted so that they do not cover each other; hollow without the scores of seeds."""
-    count = points["series"].nunique()
+    count, one_seed = points["series"].nunique(), "one seed"  # once in the legend
     for number, (label, series) in enumerate(points.groupby("series", sort=False)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         place = series["place"] + 0.7 * ((number + 0.5) / count - 0.5)
@@ -156,5 +156,6 @@ def _draw(axes: Axes, points: pd.DataFrame) -> None:
         bars.lines[0].set(markersize=5, markerfacecolor=face)
         if "seeds" in series:
             dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
-            label = "" if number or dots.empty else "one seed"  # once in the legend
-            axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3, label=label)
+            if not dots.empty:
+                axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3, label=one_seed)
+                one_seed = ""

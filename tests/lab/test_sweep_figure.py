@@ -19,3 +19,9 @@ def test_means_deviations_and_seeds_are_beside_the_papers_numbers(write_sweep):
     np.testing.assert_allclose(np.concatenate(seeds).astype(float), [83, 85, 85, 87])
     np.testing.assert_allclose(theirs.containers[0].lines[0].get_xdata().astype(float), [84.9, 86.1, 86.2, 86.2, 85.3])
     assert sweep_figure(group(write_sweep("nan", job(float("nan"))))) is None
+
+
+def test_seeds_are_in_the_legend_once_also_if_the_first_series_has_one(write_sweep):
+    runs = ((1, 1, 0), (2, 2, 0), (2, 2, 1), (3, 3, 0), (3, 3, 1), (4, 3, 0))
+    figure = sweep_figure(group(write_sweep("s", *(job(0.7, seed, options={"a": a, "b": b}) for a, b, seed in runs))))
+    assert [text.get_text() for text in figure.legends[0].get_texts()].count("one seed") == 1
