@@ -214,7 +214,7 @@ class Similarity:
 
 
 def _add_id(parser: argparse.ArgumentParser) -> None:
-    text = "column of the ids that a search prints (default: the number of the row, from 0)"
+    text = "column of the ids that a search prints (default: the number of the row in its file, from 0)"
     parser.add_argument("--id", type=column, metavar="COLUMN", help=text)
 
 

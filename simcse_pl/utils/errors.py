@@ -86,8 +86,8 @@ def prefixed(place: str, columns: str = "the option columns") -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        message = name_columns(str(error), columns)
-        raise UserError(f"{place}: {message}" if place else message) from error.__cause__
+        message = name_columns(f"{place}: {error}" if place else str(error), columns)
+        raise UserError(message) if message != str(error) else error from error.__cause__
 
 
 def is_failure(error: BaseException) -> bool:
