@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has commands ignore it
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks a hub; huggingface_hub reads this when it is imported
@@ -30,17 +30,11 @@ os.environ["WANDB_DATA_DIR"] = f"{_CACHE.name}/wandb"  # where it puts tables un
 import logging
 
 import pytest
-import torch
-import transformers
-from hydra import compose, initialize_config_dir
-from hydra._internal.config_repository import ConfigRepository
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, read_write
 
-from simcse_pl.__main__ import main
-from simcse_pl.models.encoder import SentenceEncoder
-from tests.forks import ROOT, SECONDS, Forks, forks
-from tests.tiny_models import save_masked_language_model, save_model
+from tests.forks import ROOT, SECONDS, Forks, forks  # the libraries below: pytest-xdist's first process needs none
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 SENTENCES = [
     "A man is playing a guitar on the street.",
@@ -54,30 +48,17 @@ SENTENCES = [
 ]
 
 
-def _read_configs_once() -> None:
-    """Keep what Hydra reads of conf/: a config has 40 files, and tests compose hundreds."""
-    load, kept = ConfigRepository.load_config, {}
-
-    def load_config(self: ConfigRepository, config_path: str) -> Any:
-        if {source.path for source in self.sources if source.scheme() == "file"} != {str(ROOT / "conf")}:
-            return load(self, config_path)
-        if config_path not in kept:
-            kept[config_path] = load(self, config_path)
-        return copy.deepcopy(kept[config_path])
-
-    ConfigRepository.load_config = load_config  # type: ignore[method-assign]
-
-
-_read_configs_once()
-
-
 def adamw(lr=5e-5, **options):
     """Return what makes the optimizer of conf/optimizer/adamw.yaml."""
+    import torch
+
     return functools.partial(torch.optim.AdamW, lr=lr, **({"weight_decay": 0.0} | options))
 
 
 def linear(num_warmup_steps=0):
     """Return what makes the schedule of conf/scheduler/linear.yaml."""
+    import transformers
+
     return functools.partial(transformers.get_linear_schedule_with_warmup, num_warmup_steps=num_warmup_steps)
 
 
@@ -112,6 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a folder with a model of an architecture, random weights and a trained tokenizer."""
+    from tests.tiny_models import save_model
 
     @functools.cache
     def make(architecture: str, **settings: object) -> Path:
@@ -125,6 +107,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def make_masked_language_model(make_model, tmp_path_factory):
     """Make the folder of a masked language model in which no two weights are equal."""
+    from tests.tiny_models import save_masked_language_model
 
     @functools.cache
     def make(architecture, **settings):
@@ -138,6 +121,8 @@ def make_masked_language_model(make_model, tmp_path_factory):
 @pytest.fixture(scope="session")
 def teacher(make_model, tmp_path_factory):
     """The folder of a saved encoder that normalizes, with large random weights."""
+    import torch
+
     from simcse_pl.models.encoder import SentenceEncoder
 
     folder = tmp_path_factory.mktemp("teacher")
@@ -152,6 +137,9 @@ def teacher(make_model, tmp_path_factory):
 @pytest.fixture(scope="session")
 def cross_encoder(make_model, tmp_path_factory):
     """The folder of a sequence classifier with one logit and large random weights."""
+    import torch
+    import transformers
+
     folder, source = tmp_path_factory.mktemp("cross_encoder"), make_model("bert")
     with torch.random.fork_rng():
         torch.manual_seed(3)
@@ -172,8 +160,29 @@ def senteval_dir() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _configs_read_once() -> None:
+    """Keep what Hydra reads of conf/: a config has 40 files, and tests compose hundreds."""
+    from hydra._internal.config_repository import ConfigRepository
+
+    load, kept = ConfigRepository.load_config, {}
+
+    def load_config(self: ConfigRepository, config_path: str) -> Any:
+        if {source.path for source in self.sources if source.scheme() == "file"} != {str(ROOT / "conf")}:
+            return load(self, config_path)
+        if config_path not in kept:
+            kept[config_path] = load(self, config_path)
+        return copy.deepcopy(kept[config_path])
+
+    ConfigRepository.load_config = load_config  # type: ignore[method-assign]
+
+
 @pytest.fixture(autouse=True)
 def _quiet_and_seeded() -> Iterator[None]:
+    import torch
+    import transformers
+    from hydra.core.hydra_config import HydraConfig
+
     transformers.utils.logging.disable_progress_bar()
     with torch.random.fork_rng():
         torch.manual_seed(1)
@@ -265,8 +274,12 @@ def train(run_command: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]
     return run
 
 
-def compose_config(command: str, *overrides: str) -> DictConfig:
+def compose_config(command: str, *overrides: str) -> "DictConfig":
     """Return the config of a command with that of Hydra, which is set."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import read_write
+
     import simcse_pl.config  # noqa: F401  the config uses them
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -285,6 +298,8 @@ def tiny(folder: Path) -> list[str]:
 @pytest.fixture
 def command(monkeypatch, capsys):
     """Run `simcse` in this process, and return its output and errors; status 2 prints one line."""
+    from simcse_pl.__main__ import main
+
     handlers, level = logging.root.handlers[:], logging.root.level
 
     def run(*arguments, status=0):
@@ -312,4 +327,6 @@ def encoder(make_model):
 
 @pytest.fixture
 def tokenizer(make_model):
+    from simcse_pl.models.encoder import SentenceEncoder
+
     return SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls").tokenizer
