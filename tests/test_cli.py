@@ -323,14 +323,13 @@ def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs,
     given = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.batch_size=2", "logger=csv"]
     given += [*tiny(make_model("bert")), "optimizer.lr=1e-30", "val_every=1", "callbacks=early_stopping"]
     given.append("callbacks.early_stopping.patience=2")
-    short, resumed = ["trainer.max_steps=2"], ["trainer.max_steps=9", f"resume={tmp_path}/first/checkpoints/last.ckpt"]
-    runs = [
-        (name, simcse_pl.train([*given, *own, f"hydra.run.dir={tmp_path}/{name}"]))
-        for name, own in [("first", short), ("second", resumed), ("whole", resumed[:1])]
-    ]
-    assert {name: results["steps"] for name, results in runs} == {"first": 2, "second": 3, "whole": 3}
-    killed = [*given, *resumed[:1], "keep_checkpoints=true", f"hydra.run.dir={tmp_path}/killed"]
-    results = simcse_pl.train(killed)
-    (tmp_path / "killed" / "results.json").unlink()  # the last file that it wrote
-    again = simcse_pl.train([*killed, "resume=auto"])
-    assert (again["steps"], again["best"]) == (3, results["best"])
+    whole = ["trainer.max_steps=9", "keep_checkpoints=true"]
+    resumed = [*whole, f"resume={tmp_path}/first/checkpoints/last.ckpt"]
+    results = {
+        name: simcse_pl.train([*given, *own, f"hydra.run.dir={tmp_path}/{name}"])
+        for name, own in [("first", ["trainer.max_steps=2"]), ("second", resumed), ("whole", whole)]
+    }
+    assert {name: own["steps"] for name, own in results.items()} == {"first": 2, "second": 3, "whole": 3}
+    (tmp_path / "whole" / "results.json").unlink()  # the last file that it wrote, as if it was killed before
+    again = simcse_pl.train([*given, *whole, f"hydra.run.dir={tmp_path}/whole", "resume=auto"])
+    assert (again["steps"], again["best"]) == (3, results["whole"]["best"])
