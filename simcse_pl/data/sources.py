@@ -72,7 +72,7 @@ def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:
     return replace(layout, header=True) if named else layout
 
 
-def fingerprint(source: Source, split: str = "train") -> str:
+def content_hash(source: Source, split: str = "train") -> str:
     """Return a string that changes with the content: of files, the SHA-256; of a data set on the Hub, its fingerprint.
 
     The SHA-256 of a file is computed once and kept in the user's cache. It is computed again if the path, the size, the

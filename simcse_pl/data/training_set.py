@@ -16,7 +16,7 @@ from simcse_pl.data.collator import TrainingRows, ViewCollator
 from simcse_pl.data.formats import Format, Layout
 from simcse_pl.data.rows import LabelledRows, ScoreColumn, Warn, label_columns, rows_of
 from simcse_pl.data.sampler import Rows
-from simcse_pl.data.sources import fingerprint, open_source, with_header
+from simcse_pl.data.sources import content_hash, open_source, with_header
 from simcse_pl.data.token_cache import TokenCache, Tokenize, open_token_cache
 from simcse_pl.data.view import Dropout, Segmenter, View
 from simcse_pl.models.templates import Templates
@@ -228,7 +228,7 @@ class TrainingSet:
 
     def _open_cache(self, tokenize: Tokenize, layout: Layout, options: Mapping[str, Any]) -> TokenCache:
         """Return all rows with their tokens; `options` are those of `rows_of`."""
-        table, before = open_source(self.train, layout, self.split), fingerprint(self.train, self.split)
+        table, before = open_source(self.train, layout, self.split), content_hash(self.train, self.split)
 
         def read(warn: Warn) -> LabelledRows:
             if self.documents:
@@ -237,7 +237,7 @@ class TrainingSet:
                 yield from documents_of(table, self.on_invalid_row, warn)
             else:
                 yield from rows_of(table, **options, warn=warn)
-            if fingerprint(self.train, self.split) != before:
+            if content_hash(self.train, self.split) != before:
                 raise UserError(f"{self.train} changed while it was read: start again")
 
         key = before, table.layout, layout.encoding, self.documents, *options.values()

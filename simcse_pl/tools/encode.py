@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from simcse_pl.data.rows import iterate_rows, iterate_sentences
-from simcse_pl.data.sources import fingerprint
+from simcse_pl.data.sources import content_hash
 from simcse_pl.tools.common import add_column, add_columns, add_encoder, column, layout, load_simcse, read_sentences
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
@@ -78,7 +78,7 @@ def _encode_function(arguments: argparse.Namespace) -> tuple[Encode, dict[str, A
 def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], folder: Path, total: int | None) -> None:
     """Write the missing shards of this rank: every `world_size()`-th one."""
     encode, settings = _encode_function(arguments)
-    manifest = {"shard_size": CHUNK_SIZE, "file": fingerprint(arguments.sentences), "column": arguments.column}
+    manifest = {"shard_size": CHUNK_SIZE, "file": content_hash(arguments.sentences), "column": arguments.column}
     manifest |= {"layout": asdict(layout(arguments))} | settings
     path, text = folder / "manifest.json", json.dumps(manifest, indent=1)
     if not path.exists():

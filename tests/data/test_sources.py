@@ -6,7 +6,7 @@ import pytest
 
 from simcse_pl.data import sources
 from simcse_pl.data.rows import read_rows
-from simcse_pl.data.sources import fingerprint
+from simcse_pl.data.sources import content_hash
 from simcse_pl.utils.errors import UserError
 
 
@@ -23,8 +23,8 @@ def test_a_list_a_pattern_and_a_folder_are_the_rows_of_all_files(folder):
     expected = [(f"A dog {i}.", f"x{i}") for i in range(3)]
     for source in (files, folder, str(folder / "[0-2].tsv")):
         assert read_rows(source) == expected
-        assert fingerprint(source) == fingerprint(files)
-    assert fingerprint(files) not in (fingerprint(files[:2]), fingerprint(files[::-1]))
+        assert content_hash(source) == content_hash(files)
+    assert content_hash(files) not in (content_hash(files[:2]), content_hash(files[::-1]))
     (folder / "1.tsv").write_text("text\nA dog.\n")
     with pytest.raises(UserError, match="1.tsv has 1 column, .* text, but the first file has 2 columns, .*title"):
         read_rows(folder)
@@ -39,13 +39,13 @@ def test_a_checksum_is_computed_once_and_again_if_a_file_may_have_changed(folder
     computed = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.setattr(sources, "sha256_of", lambda path: computed.append(path.name) or path.read_text())
-    fingerprint(folder)
-    assert fingerprint(folder) and computed == ["0.tsv", "1.tsv", "2.tsv"] * 2  # just written
+    content_hash(folder)
+    assert content_hash(folder) and computed == ["0.tsv", "1.tsv", "2.tsv"] * 2  # just written
     monkeypatch.setattr(sources, "_RECENT", 0)
-    first = [fingerprint(folder) for _ in range(3)][-1]
+    first = [content_hash(folder) for _ in range(3)][-1]
     assert len(computed) == 9
     path = folder / "1.tsv"
     times = path.stat()
     path.write_text("text\ttitle\nA cat 1.\tx1\n")  # of the same size
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert fingerprint(folder) != first and computed[9:] == ["1.tsv"]
+    assert content_hash(folder) != first and computed[9:] == ["1.tsv"]
