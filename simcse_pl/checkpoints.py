@@ -33,7 +33,7 @@ BEST_CHECKPOINT, LAST_CHECKPOINT = Path("checkpoints") / "best.ckpt", Path("chec
 # compared or in the checkpoint, and what only costs time or memory.
 _DECIDING = (
     *("model", "encoders", "module", "objective", "objectives", "auxiliary", "queue", "views", "data"),
-    *("optimizer", "scheduler", "seed", "segmenter", "speed"),
+    *("optimizer", "scheduler", "seed", "segmenter", "speed", "monitor"),
 )
 _OF_TRAINER = ("precision", "gradient_clip_val", "gradient_clip_algorithm")
 _NOT_DECIDING = {
@@ -43,7 +43,7 @@ _NOT_DECIDING = {
 _NAME_OF_SET = re.compile(r"^data\.sets\.[^.]+\.")
 _HASHED = 1000  # values of each weight of a base model: another model differs in most weights
 _NEW = (  # what checkpoints of version 0.3.0 do not have
-    *("segmenter", "the content", "the prompts", "module.half_weights", "trainer"),
+    *("segmenter", "the content", "the prompts", "module.half_weights", "trainer", "monitor"),
     *("data.positives", "objective.mask_positives"),
 )
 
@@ -121,8 +121,11 @@ class RunMetadata(Callback):
 
         Raise UserError if ranks train with others.
         """
-        sets = getattr(getattr(trainer, "datamodule", None), "rows", {})
-        for name, rows in sets.items():
+        data: Any = getattr(trainer, "datamodule", None)
+        if evaluators := getattr(data, "evaluators", None):  # whose scores choose the checkpoint
+            measured = [(name, *own.by_prompt(VALIDATION).items()) for name, own in evaluators.items()]
+            self.trained_with["the content of data.validation"] = hash_tensors({}, measured)
+        for name, rows in getattr(data, "rows", {}).items():
             train = f"data.{f'sets.{name}.' if name else ''}train"
             self.trained_with[f"the content of {train}"] = rows.cache.fingerprint
             self.trained_with[f"the prompts of {train}"] = str([*rows.collate.prompts])

@@ -59,6 +59,8 @@ def train_and_test(
         log.info("stopped early: %s", early.stopping_reason_message.removesuffix(" Signaling Trainer to stop."))
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
+    if module.largest_norm == 0 and is_first_process():
+        log.warning("all gradients were 0, so training has changed nothing: check the weights of the objective")
     _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
     # on rank 0, because other machines may not have the file
     weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}

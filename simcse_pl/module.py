@@ -115,6 +115,7 @@ class SimCSEModule(EncoderModule):
         losses: the objective and the auxiliary losses by their config paths.
         step: the last training step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
+        largest_norm: that of the gradients so far in this process; negative before the first step.
         stops: whether a step has told all processes that one of several was asked to.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
         embedded_datasets: the names of the data sets whose loss asks for embeddings; empty for a single one.
@@ -170,6 +171,7 @@ class SimCSEModule(EncoderModule):
         self.step: TrainingStep | None = None
         self.stop_asked = self.stops = False
         self._unread: TrainingStep | None = None
+        self.largest_norm = -1.0
         self.not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
         self.embedded_datasets: set[str | None] = set()
@@ -356,6 +358,7 @@ class SimCSEModule(EncoderModule):
             return
         loss, norm, *asked = step.read()
         self.stops = any(asked)
+        self.largest_norm = max(self.largest_norm, norm)
         if not math.isfinite(loss) or not (math.isfinite(norm) or self.trainer.precision == "16-mixed"):
             raise UserError(
                 f"step {step.number}: the loss is {loss:.3g} and its gradient's norm {norm:.3g}, in "

@@ -145,6 +145,9 @@ def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_s
     """Return the schedule, which gets the number of steps unless the config sets it."""
     if scheduler is None:
         return None
+    warmup = options_of(scheduler).get("num_warmup_steps", 0)
+    if not (isinstance(warmup, int) and warmup >= 0):  # transformers' linear schedule takes them
+        raise UserError(f"scheduler.num_warmup_steps={warmup}: it is a number of steps, not a share of them")
     names = [name for name in _STEPS if name in inspect.signature(scheduler).parameters]
     return scheduler(optimizer, **{name: total_steps for name in names if name not in options_of(scheduler)})
 

@@ -230,13 +230,13 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
     `started` is the time of `time.monotonic` when the run started.
     """
     folder = Path(config.run_dir)
-    write_json(folder / RESULTS_FILE, run.content())
     try:
         optional("lab.curves.save_curves")(folder, run)
     except ModuleNotFoundError:
         pass  # matplotlib is not there
-    except Exception as error:  # the run has trained, and its results are written
+    except Exception as error:  # the run has trained
         log.warning("no figure of the curves: %s", first_line(error))
+    write_json(folder / RESULTS_FILE, run.content())
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
     show(run_places(folder, time.monotonic() - started, dashboards))

@@ -116,10 +116,9 @@ def write_run(folder, steps=4):
         ("trainer.gradient_clip_val=0.5", "trainer.gradient_clip_val is 0.5, and was 1.0"),
         ("views.mlm.name=other", "data.views.mlm.name is other, and was bert-base-uncased"),
         ("model.name=other", None),
-        (
-            "segmenter=icu",
-            "data.views.mlm.segment._target_ is simcse_pl.data.words.icu",
-        ),
+        ("data.validation=other", "the content of data.validation is "),
+        ("monitor=val/uniformity", "monitor is val/uniformity, and was val/spearman"),
+        ("segmenter=icu", "data.views.mlm.segment._target_ is simcse_pl.data.words.icu"),
         ("data.num_workers=2", None),
     ],
 )
@@ -129,7 +128,9 @@ def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message
         record = RunMetadata(config)
         cache = SimpleNamespace(fingerprint=f"{config['data']['train']} content")
         rows = SimpleNamespace(cache=cache, collate=SimpleNamespace(prompts=()))
-        record.setup(SimpleNamespace(datamodule=SimpleNamespace(rows={"": rows})), torch.nn.Module(), "fit")
+        dev = SimpleNamespace(by_prompt=lambda split: {None: [str(config["data"][split])]})
+        data = SimpleNamespace(rows={"": rows}, evaluators={"dev": dev})
+        record.setup(SimpleNamespace(datamodule=data), torch.nn.Module(), "fit")
         return record
 
     written = record().state_dict()

@@ -129,6 +129,12 @@ def test_schedules_get_the_number_of_steps_unless_they_have_one(scheduler, expec
     assert [*rates(scheduler, len(expected))] == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("warmup", [0.1, -3])
+def test_a_share_of_the_steps_is_no_warm_up(warmup):
+    with pytest.raises(UserError, match=f"^scheduler.num_warmup_steps={warmup}: "):
+        next(rates(linear(warmup), 4))
+
+
 @pytest.mark.parametrize(
     ("optimizer", "fused", "scaled"),
     [

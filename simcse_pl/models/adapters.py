@@ -11,6 +11,7 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.private import forget_adapter
 from simcse_pl.utils.types import Backbone
 
+_NOT_SAVED = ("ADALORA", "RANDLORA")  # kinds of PEFT that transformers does not load as they were saved
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
 
@@ -22,6 +23,10 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
     with reraise_as("adapter"):
         from peft.tuners.tuners_utils import cast_adapter_dtype
 
+        initial = str(getattr(config, "init_lora_weights", ""))
+        if config.peft_type in _NOT_SAVED or initial.startswith("pissa_niter"):
+            what = initial if initial.startswith("pissa_niter") else type(config).__name__
+            raise UserError(f"adapter: a saved one with {what} is loaded with other weights: choose LoRA with another")
         backbone.add_adapter(config)
         if (folder := Path(str(backbone.name_or_path))).is_dir():
             config.base_model_name_or_path = str(folder.absolute())  # the adapter may be saved anywhere

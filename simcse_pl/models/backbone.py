@@ -104,10 +104,10 @@ def load_backbone(
         from simcse_pl.models.changes import copy_last_layers
 
         copy_last_layers(model, draw_model(config, model.dtype), new_layers)
-    if adapter is not None and (weights or new_layers or not pretrained):
+    if adapter is not None and (weights or new_layers or subfolder or not pretrained):
         raise UserError(
-            f"adapter: a saved adapter names its base model, and {name} has not these weights (a file of weights, "
-            "pretrained=false or new_layers): save them as a folder first, and train the adapter on it"
+            f"adapter: a saved adapter names its base model, and {name} has not these weights (a file of weights, a "
+            "subfolder, pretrained=false or new_layers): save them as a folder first, and train the adapter on it"
         )
     if base is not None or adapter is not None:
         from simcse_pl.models.adapters import add_adapter, load_adapter

@@ -59,7 +59,12 @@ class LengthGroups:
         if self.ignores_padding and lengths.is_cpu and cost < math.inf:
             longest = torch.tensor(longest_of_groups(lengths.tolist(), cost))
             words, takes = backbone.get_input_embeddings(), inspect.signature(backbone.forward).parameters
-            if isinstance(words, nn.Embedding) and "inputs_embeds" in takes:  # I-BERT's layer is quantized
+            padding = getattr(getattr(backbone, "embeddings", None), "padding_idx", None)
+            counts_padding = (
+                padding is not None and (inputs["input_ids"] == padding)[inputs["attention_mask"] > 0].any()
+            )
+            # I-BERT's layer is quantized, and RoBERTa's positions skip a padding token that is written in the text
+            if isinstance(words, nn.Embedding) and "inputs_embeds" in takes and not counts_padding:
                 embedded = {"inputs_embeds": words(inputs["input_ids"])}
                 inputs = {name: x for name, x in inputs.items() if name != "input_ids"} | embedded
         elif self.ignores_padding or backbone.training:

@@ -104,6 +104,8 @@ def _join(folder: Path, out: Path) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         for shard in shards:
             file.write(_read(shard).tobytes())
+    for shard in shards:  # before the manifest, which says whose they are
+        shard.unlink()
     shutil.rmtree(folder)
 
 

@@ -111,6 +111,19 @@ def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_
 
 
 @pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        (peft.LoraConfig(init_lora_weights="pissa_niter_4"), "pissa_niter_4"),
+        (peft.AdaLoraConfig(total_step=9), "AdaLoraConfig"),
+        (peft.RandLoraConfig(), "RandLoraConfig"),
+    ],
+)
+def test_an_adapter_that_is_not_loaded_as_it_was_saved_is_an_error(config, what, make_model):
+    with pytest.raises(UserError, match=f"^adapter: a saved one with {what} "):
+        SentenceEncoder.from_pretrained(make_model("llama"), "last_token", adapter=config)
+
+
+@pytest.mark.parametrize(
     ("architecture", "kind"), [("llama", "tokens"), ("llama", "modules"), ("bert", "biases"), ("bert", "some biases")]
 )
 def test_what_is_trained_beside_an_adapter_is_in_each_file(architecture, kind, make_model, tmp_path):

@@ -35,6 +35,7 @@ def test_vectors_and_gradients_equal_those_of_one_padded_pass(architecture, make
         make_model(architecture), pooling="first_last", head="mlp", dropout=0.0, attention_dropout=0.0
     ).double()
     sentences = [" ".join(SENTENCES[: 1 + i % 3]) if i % 4 else "No." for i in range(60)]
+    sentences[1] += f" {encoder.tokenizer.pad_token} in a text"
     inputs = encoder.tokenizer(sentences, padding=True, truncation=True, max_length=60, return_tensors="pt")
     assert len(longest_of_groups(inputs["attention_mask"].sum(dim=1).tolist())) > 1 and encoder.groups.ignores_padding
     results = []

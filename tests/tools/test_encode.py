@@ -1,12 +1,14 @@
 """`simcse encode`, `search`, `index` and `similarity` on files and pipes, and after an interruption."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch.nn.functional as F
 
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.tools.encode import _join
 from simcse_pl.tools.simcse import SimCSE
 from tests.conftest import SENTENCES, environment
 from tests.helpers import flip_bit
@@ -80,6 +82,10 @@ def test_ranks_of_torchrun_write_the_same_bytes_as_one_process(command, encoder,
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "one.npy", "two.npy"}
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_shards(
     command, encoder, sentences, make_model, monkeypatch, tmp_path
 ):
@@ -90,6 +96,13 @@ def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_sha
         command(*given)
     text, folder = sentences.read_text(), tmp_path / "v.npy.shards"
     before = {path: path.read_bytes() for path in folder.iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr("simcse_pl.tools.encode.shutil", SimpleNamespace(rmtree=interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            _join(folder, tmp_path / "v.npy")
+    assert [path.name for path in folder.iterdir()] == ["manifest.json"]  # which goes last
+    for path, content in before.items():
+        path.write_bytes(content)
     sentences.write_text(text.replace("dogs", "cats"))
     line = f"{folder} has vectors of another file, encoder or option: continue"
     assert line in command(*given, status=2).err
