@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folder, remove_checkpoints, resume_option
 from simcse_pl.config import with_values
+from simcse_pl.data.sources import content_hash
 from simcse_pl.data.view import spaces
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.fit import run_settings, train_and_test
@@ -31,7 +32,7 @@ from simcse_pl.run_table import run_places, run_table
 from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished_job
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
-from simcse_pl.utils.errors import UserError, did_you_mean, first_line
+from simcse_pl.utils.errors import SweepError, UserError, did_you_mean, first_line
 from simcse_pl.utils.files import write_json, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.processes import is_first_process
@@ -55,12 +56,16 @@ def train(config: DictConfig) -> dict[str, Any]:
     if it fails there, or has not ended.
 
     Raises:
-        UserError: the folder holds another job, or the checkpoint does not fit.
+        UserError: the folder holds another job or the results of other data, or the checkpoint does not fit.
     """
     folder, runtime = Path(config.run_dir), HydraConfig.get()
     description = describe_job(config, runtime)
     finished = partial(finished_job, folder, description["overrides"])
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
+        train, content = config.data.get("train"), results["settings"].get("content")
+        known = content and not config.data.get("streaming") and isinstance(train, str) and Path(train).is_file()
+        if known and content_hash(train) != content:
+            raise SweepError(f"{folder} has the results of a {train} that has changed: choose another folder")
         log.info("%s has run already", folder)
         if is_first_process() and not config.keep_checkpoints:
             remove_checkpoints(folder)  # it may have been killed before it did
