@@ -27,6 +27,7 @@ _NUMBERS: dict[str, float] = {
     **dict.fromkeys((*_NO, *(f"not_{word}" for word in _YES[2:6]), "not_entailment"), 0.0),
     **dict.fromkeys(NLI_WORDS["contradiction"], 0.0),
 }
+_AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # the comma separates decimals or thousands
 _LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
@@ -36,6 +37,11 @@ def read_label(table: OpenedTable, column: int, cell: Any, scores: bool, names: 
     `names` are the words for the labels 0, 1, ...
     """
     text = table.text(column, label_text(cell))
+    if scores and names is None and _AMBIGUOUS.fullmatch(text):
+        unclear = f"holds {text!r}, with a comma for thousands or for decimals"
+        raise ValueError(
+            f"column {table.name(column)} {unclear}: write {text.replace(',', '')} or {text.replace(',', '.')}"
+        )
     label = label_number(text, names) if scores else class_name(text, names)
     if label is None or (isinstance(label, float) and abs(label) > _LARGEST_SCORE):
         known = f"{', '.join(map(str, names))} of label_names" if names else "a label"

@@ -148,6 +148,12 @@ REFUSED = {
         b"text,topic\n" + b"".join(b"A dog %d,topic%c\n" % (i, b"xyz"[i % 3]) for i in range(20)),
         "column topic has only words such as topicx, topicy",
     ),
+    "a comma for decimals or thousands": (
+        "a.tsv",
+        b"a\tb\t950\na\tb\t2,500\n",
+        "a.tsv, line 2: column 2 holds '2,500', .*: write 2500 or 2.500",
+        {"score_column": 2},
+    ),
     "a label that is read twice": (
         "a.csv",
         b"sentence1,gold_label,sentence2\na,neutral,b\n",
@@ -190,7 +196,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(encoding, write_file):
 
 @pytest.mark.parametrize(
     ("cells", "scores"),
-    [(("0,5", "4"), (0.5, 4)), (("1,234.5", "0"), (1234.5, 0)), (("1.234,5", "-7,25"), (1234.5, -7.25))],
+    [(("0,750", "4,2"), (0.75, 4.2)), (("1,234.5", "0"), (1234.5, 0)), (("1.234,5", "-7,25"), (1234.5, -7.25))],
 )
 def test_decimals_and_thousands_have_commas_or_points(cells, scores, write_file):
     path = write_file("a.csv", table([("A, b", cells[0]), ("C", cells[1])], ";"))
