@@ -253,18 +253,22 @@ class ProgressBar(LightningProgressBar):
 def mean_similarities(batch: EmbeddedBatch) -> dict[str, Tensor]:
     """Return the mean cosine of anchors with their positives, and with this device's negatives.
 
-    They are two scalars: nan if there are no positives, or no negatives.
+    They are two scalars: nan if there are no positives, or no negatives. Copies do not count.
     """
     positives = batch.views(Role.POSITIVE)
     anchors = unit_vectors(batch.embeddings[:, 0])
     positive = negative = anchors.sum() * torch.nan
     if compared := [*positives, *batch.views(Role.NEGATIVE)]:
         others = unit_vectors(select_views(batch.embeddings, compared))
-        cosines = (anchors[:, None] * others[:, : len(positives)]).sum(dim=-1)
+        kept = torch.ones_like(others[..., 0])
+        if batch.copies is not None:
+            kept = kept.masked_fill(select_views(batch.copies, compared), 0)
+        others, own = others * kept[..., None], kept[:, : len(positives)].sum()
+        cosines = (anchors[:, None] * others[:, : len(positives)]).sum()
         total = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # @ would be autocast to half precision
-        count = len(anchors) * others.shape[0] * others.shape[1] - cosines.numel()
-        positive = cosines.mean()
-        negative = (total - cosines.sum()) / count if count else negative
+        count = len(anchors) * kept.sum() - own
+        positive = cosines / own
+        negative = ((total - cosines) / count).masked_fill(count == 0, torch.nan)
     return {"positive_similarity": positive, "negative_similarity": negative}
 
 

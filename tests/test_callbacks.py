@@ -1,12 +1,14 @@
 """Checkpoints, seeding, warnings, speed, and the curves of batches, geometry and speed."""
 
 import io
+import itertools
 import logging
 import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas
 import pytest
 import pytorch_lightning as pl
@@ -40,7 +42,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.cpu import CpuSpeed, Speed
 from simcse_pl.speed.dropout import FastDropout
 from simcse_pl.trainer import make_trainer
-from simcse_pl.utils.types import default_roles
+from simcse_pl.utils.types import Role, default_roles
 from tests.conftest import SENTENCES, adamw, quiet_trainer, ready_data
 from tests.helpers import composed
 
@@ -239,6 +241,24 @@ def test_similarities_are_mean_cosines_with_the_own_positive_and_with_all_negati
     torch.testing.assert_close(curves["negative_similarity"], cosines[~own].mean())
     one = mean_similarities(EmbeddedBatch.of(*x[:1, :2].unbind(dim=1)))
     assert one["negative_similarity"].isnan() and not one["positive_similarity"].isnan()
+
+
+def test_similarities_leave_out_copies():
+    x = torch.randn(4, 5, 6)  # an anchor, two positives and two negatives
+    copies = torch.zeros(4, 5, dtype=torch.bool)
+    copies[[0, 1, 2, 2], [4, 2, 2, 4]] = True
+    roles = (Role.ANCHOR, Role.POSITIVE, Role.POSITIVE, Role.NEGATIVE, Role.NEGATIVE)
+    batch = EmbeddedBatch.of(*x.unbind(dim=1), roles=roles).replaced(copies=copies)
+    cosines = {"positive_similarity": [], "negative_similarity": []}
+    for anchor, row, view in itertools.product(range(4), range(4), range(1, 5)):
+        if not copies[row, view]:
+            own = row == anchor and view < 3
+            first, second = x[anchor, 0].double().numpy(), x[row, view].double().numpy()
+            cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+            cosines[f"{'positive' if own else 'negative'}_similarity"].append(cosine)
+    assert {name: float(mean) for name, mean in mean_similarities(batch).items()} == pytest.approx(
+        {name: np.mean(of_name) for name, of_name in cosines.items()}, abs=1e-6
+    )
 
 
 def test_duplicates_are_rows_with_one_of_their_sentences_among_their_negatives(encoder):
