@@ -2,6 +2,7 @@
 
 import argparse
 import copy
+import math
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -101,8 +102,8 @@ def run(arguments: argparse.Namespace) -> None:
     if len(names) < 2:
         raise UserError(f"{names[0]}, {arguments.folder}: give two encoders or more, and then the output folder")
     folder = new_folder(arguments.folder)
-    if weights and (len(weights) != len(names) or sum(weights) <= 0):
-        raise UserError("--weights: give one number per encoder, with a sum above 0")
+    if weights and (len(weights) != len(names) or not 0 < sum(weights) < math.inf):
+        raise UserError("--weights: give one number per encoder, with a finite sum above 0")
     encoders = [load_selected(name, arguments) for name in names]
     for encoder, name in zip(encoders, names, strict=True):
         if has_adapter(encoder.backbone):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -15,7 +14,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import Encoder, computation, load_encoder
 from simcse_pl.tools.sentence_index import SentenceIndex
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, hash_tensors, unit_vectors
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, finite, hash_tensors, unit_vectors
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
 SentencesOrVectors = str | Sequence[str] | Tensor | np.ndarray
@@ -120,6 +119,9 @@ class SimCSE:
 
         Returns:
             [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
+
+        Raises:
+            UserError: a vector is not finite, or there is no such prompt or device.
         """
         sentences = [sentence] if isinstance(sentence, str) else sentence
         vectors = self._encode_on(device, batch_size, max_length, progress, prompt_name)(sentences)
@@ -255,7 +257,7 @@ class SimCSE:
             device = device or self.device
             with reraise_as(f"device={device}"):  # an unknown or missing device
                 self.encoder.to(device)
-        return partial(self.encoder.encode, **options)
+        return lambda sentences: finite(self.encoder.encode(sentences, **options))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the vectors, and `weights`, a hash."""

@@ -143,6 +143,14 @@ def test_a_search_without_an_index_and_an_unknown_device_are_errors(fresh):
         fresh.encode("x", device="gpu")
 
 
+def test_vectors_must_be_finite(fresh):
+    fresh.build_index(CORPUS)
+    torch.nn.init.constant_(fresh.encoder.backbone.embeddings.LayerNorm.weight, torch.nan)
+    for call in (fresh.encode, fresh.search, fresh.build_index, lambda texts: fresh.similarity(texts, texts)):
+        with pytest.raises(UserError, match="a vector that is not finite"):
+            call(QUERIES)
+
+
 def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make_model):
     fresh.build_index(["A dog."])  # too short for its vector to depend on max_length
     fresh.save_index(tmp_path / "index")
