@@ -18,12 +18,11 @@ from simcse_pl.tools.common import add_columns, add_encoder, column, layout, loa
 from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.utils.errors import prefixed, reraise_as
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, unit_vectors
+from simcse_pl.utils.tensors import DOCUMENT, MILLION, QUERY, Encode, finite, highest, in_millionths, unit_vectors
 from simcse_pl.utils.terminal import positive, tracked
 
 NEAREST, RANDOM = "nearest", "random"
 _MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
-_SCALE = 1_000_000  # of similarities as integers: float32 rounds the seventh decimal
 
 
 @dataclass(frozen=True)
@@ -89,13 +88,13 @@ def mine(
         numbers, similarities = find(of_anchors)
         excluded = [(row, number) for row, (anchor, _) in enumerate(part) for number in partners[anchor]]
         allowed = _allowed(similarities, numbers, excluded)
-        limits = _rounded((of_anchors * of_positives).sum(dim=1))
+        limits = in_millionths((of_anchors * of_positives).sum(dim=1))
         for name, left_out in _filters(options, similarities, limits[:, None], allowed):
             counts[name] += int((allowed & left_out).sum())
             allowed &= ~left_out
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(allowed.device)
-        chosen = _top(similarities, allowed, options.candidates or options.negatives)
+        chosen = highest(similarities, options.candidates or options.negatives, allowed)
         places = chosen if numbers is None else numbers.gather(1, chosen)
         for pair, count, of_pair in zip(part, allowed.sum(dim=1).cpu().tolist(), places.cpu().tolist(), strict=True):
             if count >= options.negatives:
@@ -123,7 +122,7 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
     the anchors in millionths, [n, nearest] or [n, candidates]. A candidate that FAISS has not found has the number -1.
     """
     if options.faiss is None:
-        return max(1, _MAX_SIMILARITIES // len(corpus)), lambda anchors: (None, _rounded(anchors @ corpus.T))
+        return max(1, _MAX_SIMILARITIES // len(corpus)), lambda anchors: (None, in_millionths(anchors @ corpus.T))
     vectors, (factory, _, parameters) = corpus.cpu().numpy(), options.faiss.partition(":")
     with reraise_as(f"faiss={options.faiss}, an index of the package faiss-cpu"):
         import faiss
@@ -136,7 +135,7 @@ def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tens
     def find(anchors: Tensor) -> tuple[Tensor, Tensor]:
         numbers = torch.from_numpy(index.search(anchors.cpu().numpy(), options.nearest)[1])
         numbers = numbers.sort(dim=1).values.to(corpus.device)
-        return numbers, _rounded((corpus[numbers] @ anchors[:, :, None]).squeeze(2))
+        return numbers, in_millionths((corpus[numbers] @ anchors[:, :, None]).squeeze(2))
 
     return max(1, _MAX_SIMILARITIES // (options.nearest * vectors.shape[1])), find
 
@@ -163,11 +162,6 @@ def _partners(pairs: Sequence[tuple[str, str]], candidates: Sequence[str]) -> di
     return partners
 
 
-def _rounded(similarities: Tensor) -> Tensor:
-    """Return similarities in millionths, int32, so that most rounding errors do not order equal ones."""
-    return (similarities * _SCALE).round_().int()
-
-
 def _filters(
     options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
@@ -176,29 +170,16 @@ def _filters(
     One mask at a time is in memory.
     """
     if options.skip_top:
-        nearest = _top(similarities, allowed, options.skip_top)
+        nearest = highest(similarities, options.skip_top, allowed)
         yield "skip_top", torch.zeros_like(allowed).scatter(1, nearest, value=True)
     if options.margin is not None:
-        yield "margin", similarities > of_positive - round(options.margin * _SCALE)
+        yield "margin", similarities > of_positive - round(options.margin * MILLION)
     if options.relative_margin is not None:
         yield "relative_margin", similarities > of_positive.double() * (1 - options.relative_margin)
     if options.max_similarity is not None:
-        yield "max_similarity", similarities > round(options.max_similarity * _SCALE)
+        yield "max_similarity", similarities > round(options.max_similarity * MILLION)
     if options.min_similarity is not None:
-        yield "min_similarity", similarities < round(options.min_similarity * _SCALE)
-
-
-def _top(scores: Tensor, allowed: Tensor, count: int) -> Tensor:
-    """Return the positions of the allowed candidates with the highest integer scores, the first ones among equals.
-
-    They are [pairs, count]; fewer if there are fewer candidates.
-    """
-    candidates = scores.shape[1]
-    order = torch.arange(candidates - 1, -1, -1, device=scores.device)
-    keys = scores.long() * candidates + order  # all different: topk has one result
-    keys.masked_fill_(~allowed, torch.iinfo(torch.int64).min)
-    places: Tensor = keys.topk(min(count, candidates), dim=1).indices
-    return places
+        yield "min_similarity", similarities < round(options.min_similarity * MILLION)
 
 
 def _random_scores(seed: int, first: int, pairs: int, candidates: int) -> Tensor:

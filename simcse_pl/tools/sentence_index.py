@@ -14,16 +14,26 @@ from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.evaluation.results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_json
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, read_weights, unit_vectors, with_prompt
+from simcse_pl.utils.tensors import (
+    DOCUMENT,
+    MILLION,
+    QUERY,
+    Encode,
+    finite,
+    highest,
+    in_millionths,
+    read_weights,
+    unit_vectors,
+    with_prompt,
+)
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
 VECTORS_FILE = "vectors.safetensors"
 SENTENCES_FILE = "sentences.json"
 IDS_FILE = "ids.json"  # in the order of the sentences; older indexes have none
 SETTINGS_FILE = "index.json"
-_BLOCK = 8192  # queries and vectors that are compared at once: 256 MB of similarities
+_BLOCK = 4096  # queries and vectors that are compared at once, in about 256 MB
 _COMPARED, _NEAR = 32, 0.99  # of vectors that are given: how many are compared, and the least cosine, as with bf16
-_DIGITS = 6  # of a similarity: float32 rounds the seventh
 
 
 @dataclass(eq=False)
@@ -104,13 +114,14 @@ class SentenceIndex:
             blocks = []
             for start in range(0, len(self), _BLOCK):
                 vectors = self.vectors[start : start + _BLOCK].to(self.device)
-                similarities, places = (part @ vectors.T).topk(min(top_k, len(vectors)))
-                blocks.append((similarities, places + start))
+                similarities = in_millionths(part @ vectors.T)
+                places = highest(similarities, top_k)
+                blocks.append((similarities.gather(1, places), places + start))
             similarities, places = (torch.cat(tensors, dim=1).cpu() for tensors in zip(*blocks, strict=True))
-            similarities, order = similarities.topk(min(top_k, len(self)))
-            negated = -similarities.double().round(decimals=_DIGITS).clamp(-1, 1)
-            for row in zip(negated.tolist(), places.gather(1, order).tolist(), strict=True):
-                results.append([(place, -value) for value, place in sorted(zip(*row, strict=True))])
+            order = highest(similarities, top_k)
+            cosines = similarities.gather(1, order).clamp(-MILLION, MILLION).double() / MILLION
+            rows = zip(places.gather(1, order).tolist(), cosines.tolist(), strict=True)
+            results += [list(zip(*row, strict=True)) for row in rows]
         return results
 
     def _encode_to_unit(self, sentences: list[str]) -> Tensor:

@@ -63,9 +63,12 @@ def test_nearest_sentences_are_those_of_brute_force(block, encode, monkeypatch):
     assert index.search(queries, 5, threshold=0.5, leave_out_equal=True) == above != results
 
 
-def test_equal_similarities_are_ordered_by_position():
+@pytest.mark.parametrize("block", [64, 8192])
+@pytest.mark.parametrize("top_k", [4, 97])
+def test_equal_similarities_are_ordered_by_position(top_k, block, monkeypatch):
+    monkeypatch.setattr(sentence_index, "_BLOCK", block)
     copies = Lookup(torch.randn(3, 384).repeat(33, 1) * torch.rand(99, 1))
-    results = SentenceIndex.build(copies, names(range(97))).search(names(range(97)), 97)
+    results = SentenceIndex.build(copies, names(range(97))).search(names(range(97)), top_k)
     assert [[one.sentence for one in near[:4]] for near in results] == [names(range(i % 3, 12, 3)) for i in range(97)]
 
 
