@@ -102,11 +102,10 @@ def run_settings(
     steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
     parts = [choices.get("objective"), *module.auxiliary, choices.get("queue")]
     lr = options_of(module.optimizer).get("lr")
-    warmup, dim = options_of(module.scheduler).get("num_warmup_steps") or 0, encoder.truncate_dim or 0
+    warmup = options_of(module.scheduler).get("num_warmup_steps") or 0
     suspicious = {
         "optimizer.lr=0: no weight will change": lr == 0,
         f"scheduler.num_warmup_steps={warmup}: the rate still rises in the last of {steps} steps": 0 < steps <= warmup,
-        f"model.truncate_dim={dim}: nothing is cut off from vectors of {encoder.dim} dimensions": dim > encoder.dim,
     }
     for warning in (text for text, applies in suspicious.items() if applies and trainer.is_global_zero):
         log.warning(warning)

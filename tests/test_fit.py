@@ -19,16 +19,15 @@ def test_a_run_warns_if_its_best_score_is_worse_than_before_training(mode, worse
 
 
 @pytest.mark.parametrize(
-    ("lr", "warmup", "dim", "warnings"),
+    ("lr", "warmup", "warnings"),
     [
-        (1e-30, 4, 32, []),
-        (0.0, 4, None, ["optimizer.lr=0: no weight will change"]),
-        (0.1, 5, None, ["scheduler.num_warmup_steps=5: the rate still rises in the last of 5 steps"]),
-        (0.1, 0, 33, ["model.truncate_dim=33: nothing is cut off from vectors of 32 dimensions"]),
+        (1e-30, 4, []),
+        (0.0, 4, ["optimizer.lr=0: no weight will change"]),
+        (0.1, 5, ["scheduler.num_warmup_steps=5: the rate still rises in the last of 5 steps"]),
     ],
 )
-def test_values_that_train_nothing_or_have_no_effect_are_warned_of(lr, warmup, dim, warnings, make_model, caplog):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", truncate_dim=dim)
+def test_values_that_train_nothing_or_have_no_effect_are_warned_of(lr, warmup, warnings, make_model, caplog):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr), linear(warmup) if warmup else None)
     run_settings(quiet_trainer(max_steps=5), module, SentenceDataModule(encoder.tokenizer, "unused"), {})
     assert [record.message for record in caplog.records if record.name == "simcse_pl.fit"] == warnings

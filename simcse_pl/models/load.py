@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS, is_kept
+from simcse_pl.models.settings import check_truncate_dim
 from simcse_pl.models.sources import resolve
 from simcse_pl.models.static_embeddings import read_static_embeddings
 from simcse_pl.models.word_vectors import AveragedVectors, WordVectors
@@ -50,6 +51,7 @@ def load_encoder(
         averaged = read_static_embeddings(resolve(name))
     if averaged:
         averaged.normalize = averaged.normalize if normalize is None else normalize
+        check_truncate_dim(truncate_dim, averaged.dim)
         averaged.vectors = averaged.vectors[:, :truncate_dim].contiguous()
         return averaged
     return SentenceEncoder.from_pretrained(

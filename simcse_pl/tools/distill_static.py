@@ -6,14 +6,15 @@ import torch
 
 from simcse_pl.models.static_embeddings import distill
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, computes=False)
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
-    text = "dimensions: the first principal components of the tokens' vectors (default: %(default)s)"
-    parser.add_argument("--dim", type=positive, default=256, metavar="N", help=text)
+    text = "dimensions: the first principal components of the tokens' vectors (default: 256, or all if there are fewer)"
+    parser.add_argument("--dim", type=positive, metavar="N", help=text)
     text = "a in the weight a / (a + frequency) of a token (default: %(default)s)"
     parser.add_argument("--sif", type=float, default=1e-4, metavar="A", help=text)
 
@@ -23,6 +24,9 @@ def run(arguments: argparse.Namespace) -> None:
     encoder = load_selected(arguments.encoder, arguments)
     if torch.cuda.is_available():
         encoder.to("cuda")
-    config = {"pooling": encoder.pooling, "apply_pca": arguments.dim, "sif_coefficient": arguments.sif}
-    distill(encoder, arguments.dim, arguments.sif).save_pretrained(folder, **config)
+    dim = arguments.dim or min(256, encoder.dim)
+    if dim > encoder.dim:
+        raise UserError(f"--dim {dim}: the vectors of {arguments.encoder} have {encoder.dim} dimensions")
+    config = {"pooling": encoder.pooling, "apply_pca": dim, "sif_coefficient": arguments.sif}
+    distill(encoder, dim, arguments.sif).save_pretrained(folder, **config)
     print(folder)

@@ -105,6 +105,7 @@ def test_distill_static_writes_an_encoder(folders, command, tmp_path):
     command("distill-static", folders[0], tmp_path / "static", "--dim", 5)
     simcse = SimCSE(tmp_path / "static")
     assert simcse.encode(SENTENCES).shape == (len(SENTENCES), 5)
+    assert "have 32 dimensions" in command("distill-static", folders[0], tmp_path / "x", "--dim", 33, status=2).err
 
 
 def test_merge_keeps_the_encoders_of_a_greedy_soup(folders, command, tmp_path):
