@@ -54,6 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     folder, repository = new_folder(arguments.folder), arguments.push_to_hub
+    if repository == "":  # an unset variable of a shell
+        raise UserError("--push-to-hub is empty: give OWNER/NAME")
     results = [(path, read(path)) for path in arguments.results]
     training = read_training(arguments.encoder)
     if arguments.truncate_dim and training and "dims" not in training.recipe.get("objective", {}):

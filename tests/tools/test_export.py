@@ -50,6 +50,11 @@ def test_results_of_another_encoder_raise_an_error(saved, command, tmp_path):
     assert "not measured with the weights" in error
 
 
+def test_an_empty_repository_is_an_error_before_anything_is_written(saved, command, tmp_path):
+    assert "--push-to-hub is empty" in command("export", saved, tmp_path / "new", "--push-to-hub", "", status=2).err
+    assert not (tmp_path / "new").exists()
+
+
 def test_fingerprints_depend_on_all_that_changes_the_vectors(saved):
     def load(**options):
         return SentenceEncoder.from_pretrained(saved, **options)
