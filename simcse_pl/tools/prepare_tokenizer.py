@@ -5,6 +5,7 @@ import argparse
 from simcse_pl.data.rows import iterate_rows
 from simcse_pl.models.sources import load_config, load_tokenizer, resolve
 from simcse_pl.models.tokenization import save_tokenizer
+from simcse_pl.tools.common import new_folder
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.terminal import hydra_option, positive
 
@@ -12,12 +13,14 @@ from simcse_pl.utils.terminal import hydra_option, positive
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="gives the architecture: a folder, a hub name or package:NAME")
     parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
-    parser.add_argument("out", metavar="OUT", help="output folder, for the tokenizer and the config of the model")
+    text = "output folder, for the tokenizer and the model's config; it must not contain files"
+    parser.add_argument("out", metavar="OUT", help=text)
     text = "largest size of the vocabulary (default: %(default)s)"
     parser.add_argument("--vocabulary", type=positive, default=30_000, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:
+    out = new_folder(arguments.out)
     old, config = load_tokenizer(arguments.model), load_config(resolve(arguments.model))
     sentences = (sentence for row, _ in iterate_rows(arguments.text) for sentence in row)
     new = old.train_new_from_iterator(sentences, arguments.vocabulary)
@@ -25,8 +28,8 @@ def run(arguments: argparse.Namespace) -> None:
     for name in ("pad", "bos", "eos", "cls", "sep"):
         if getattr(config, f"{name}_token_id", None) is not None:
             setattr(config, f"{name}_token_id", getattr(new, f"{name}_token_id"))
-    with atomic_write(arguments.out, last="config.json") as folder:
+    with atomic_write(out, last="config.json") as folder:
         save_tokenizer(new, folder)
         config.save_pretrained(folder)
-    options = f"model=checkpoint {hydra_option('model.name', arguments.out)} model.pretrained=false"
-    print(f"{len(new)} tokens in {arguments.out}; {options} uses them")
+    options = f"model=checkpoint {hydra_option('model.name', out)} model.pretrained=false"
+    print(f"{len(new)} tokens in {out}; {options} uses them")

@@ -150,3 +150,4 @@ def test_frequent_words_of_the_text_are_tokens_and_random_weights_fit(architectu
     assert any("qqq" in token for token in new.get_vocab())
     encoder = SentenceEncoder.from_pretrained(tmp_path / "new", pooling="cls", pretrained=False)
     assert encoder.encode(["a zyxwv"]).isfinite().all()
+    assert "new exists: give a new directory" in command("prepare", "tokenizer", *given, status=2).err
