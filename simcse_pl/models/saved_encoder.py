@@ -4,6 +4,7 @@ A folder is that of a Hugging Face model, with `simcse.json`, the weights of the
 A Lightning checkpoint is self-contained and can be moved anywhere.
 """
 
+import copy
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -54,7 +55,9 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
     """Write an encoder; see `SentenceEncoder.save_pretrained`."""
     with atomic_write(folder, last=SETTINGS_FILE, stale=_REPLACED) as new, quiet_transformers():
         backbone.save_pretrained(new)  # of an adapter, only its weights
-        save_tokenizer(templates.tokenizer, new)
+        tokenizer = copy.deepcopy(templates.tokenizer)
+        tokenizer.model_max_length += templates.longest_around  # for texts in their prompts, as sentence-transformers
+        save_tokenizer(tokenizer, new)
         for file, weights in ((HEAD_FILE, spec.head_weights), (POOLING_FILE, spec.pooling_weights)):
             if weights:
                 save_file(dict(weights), new / file)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import AutoTokenizer
 
@@ -209,6 +210,10 @@ def test_the_library_has_the_vectors_of_each_prompt(architecture, as_text, templ
     (tmp_path / SETTINGS_FILE).unlink()
     model, read = library(str(tmp_path)), SentenceEncoder.from_pretrained(tmp_path)
     assert (read.template, read.template_as_text, read.max_length) == (template, as_text, 40)
+    saved, long = AutoTokenizer.from_pretrained(tmp_path), "A man: " + "dogs run " * 40
+    theirs = model.preprocess([long])["input_ids"][0].tolist()
+    assert saved(long, truncation=True)["input_ids"] == theirs and len(theirs) > 40
+    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode(long).ids == theirs
     for name in (None, *prompts):
         texts = [*TEXTS, "  a man", "A man.\n"]
         expected = encoder.encode(texts, prompt_name=name)
