@@ -268,7 +268,6 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
                 table = replace(sweep_table(group), notes=[]).markdown().partition("\n\n")[2]  # without its title
-                table = re.sub(r"^\|[^|]+\|\s+– \|.*\n", "", table, flags=re.M)  # rows that were not run
                 text += f"### {heading(sweep)}\n\n{table}\n"
     return text
 

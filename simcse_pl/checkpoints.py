@@ -154,14 +154,21 @@ class RunMetadata(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the metrics; raise UserError if the run was trained with other options or data."""
+        self.check(state_dict["trained_with"])
+        self.before = state_dict["before"]
+
+    def check(self, trained_with: Mapping[str, str], options_only: bool = False) -> None:
+        """Raise UserError if a checkpoint was trained with others; before `setup`, only options are known."""
         from simcse_pl.moved import present_name  # for a checkpoint of version 0.3.0
 
-        before = {name: present_name(value) for name, value in state_dict["trained_with"].items()}
+        known = (
+            (name, value) for name, value in trained_with.items() if not (options_only and name.startswith("the "))
+        )
+        before = {name: present_name(value) for name, value in known}
         new = {name for name, value in self.trained_with.items() if value == "None" or name.startswith(_NEW)}
         now = {name: value for name, value in self.trained_with.items() if name not in new - before.keys()}
         message = "resume: {} is {}, and was {} when the checkpoint was written: restore it, or start another run"
         _check_equal(now, before, message)
-        self.before = state_dict["before"]
 
 
 def _check_equal(first: Mapping[str, str], second: Mapping[str, str], message: str) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,10 @@ def train_and_test(
         log.info("stopped early: %s", early.stopping_reason_message.removesuffix(" Signaling Trainer to stop."))
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
-    if module.largest_norm == 0 and is_first_process():
-        log.warning("all gradients were 0, so training has changed nothing: check the weights of the objective")
-    _warn_if_worse(record.before, best.best_metrics, best.monitor, best.mode)
+    warnings = [warning for rows in data.rows.values() for warning in rows.warnings]
+    new = [*_reasons_for_doubt(module.largest_norm, record.before, best.best_metrics, best.monitor, best.mode)]
+    for warning in new if is_first_process() else ():
+        log.warning(warning)
     # on rank 0, because other machines may not have the file
     weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
     strategy = sharding(trainer.strategy)
@@ -76,7 +77,7 @@ def train_and_test(
     return {
         "validation": source_of(data.evaluators, VALIDATION),
         "test_set": source_of(data.evaluators, TEST),
-        "warnings": [warning for rows in data.rows.values() for warning in rows.warnings],
+        "warnings": warnings + new,
         "monitor": split_and_metric(best.monitor)[1],
         "mode": best.mode,
         "precision": trainer.precision,
@@ -125,10 +126,14 @@ def run_settings(
     }
 
 
-def _warn_if_worse(before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str) -> None:
-    if math.isnan(best[monitor]) and is_first_process():
-        log.warning("%s was NaN at every validation, so it did not choose the saved checkpoint", monitor)
-    known = before.get(monitor, best[monitor])  # the run may continue one with other evaluators
-    worse = known > best[monitor] if mode == "max" else known < best[monitor]
-    if worse and is_first_process():
-        log.warning("training has changed %s from %.4f to %.4f: %s", monitor, before[monitor], best[monitor], _WORSE)
+def _reasons_for_doubt(
+    largest_norm: float, before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str
+) -> Iterator[str]:
+    """Yield why the saved encoder may not be the wanted one."""
+    if largest_norm == 0:
+        yield "all gradients were 0, so training has changed nothing: check the weights of the objective"
+    if math.isnan(best[monitor]):
+        yield f"{monitor} was NaN at every validation, so it did not choose the saved checkpoint"
+    known = before.get(monitor, best[monitor])  # a run of version 0.3.0 may have had other evaluators
+    if known > best[monitor] if mode == "max" else known < best[monitor]:
+        yield f"training has changed {monitor} from {known:.4f} to {best[monitor]:.4f}: {_WORSE}"

@@ -63,7 +63,9 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
     options, given = _deciding(run.overrides), _deciding(overrides)
     if options != given:
         there, here = (" ".join(sorted({*a} - {*b})) or "none" for a, b in ((options, given), (given, options)))
-        raise SweepError(f"{folder} holds a finished job (only there: {there}; only here: {here}): choose another one")
+        raise SweepError(
+            f"{folder} holds a finished job, only there: {there}; only here: {here}: choose another folder"
+        )
     return run.content()
 
 

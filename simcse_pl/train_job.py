@@ -36,7 +36,7 @@ from simcse_pl.utils.errors import SweepError, UserError, did_you_mean, first_li
 from simcse_pl.utils.files import write_json, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.processes import is_first_process
-from simcse_pl.utils.tensors import tensor_float32
+from simcse_pl.utils.tensors import read_torch_file, tensor_float32
 from simcse_pl.utils.terminal import show
 
 if TYPE_CHECKING:
@@ -89,6 +89,10 @@ def train_here(
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)
     metadata = RunMetadata(options)
+    if checkpoint:  # before its weights are loaded, into which model ever
+        metadata.check(
+            read_torch_file(checkpoint, mmap=True)["callbacks"][metadata.state_key]["trained_with"], options_only=True
+        )
     trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])
     pl.seed_everything(config.seed, workers=True, verbose=False)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from simcse_pl.datamodule import SentenceDataModule
-from simcse_pl.fit import _warn_if_worse, run_settings
+from simcse_pl.fit import _reasons_for_doubt, run_settings
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
@@ -11,11 +11,15 @@ from tests.conftest import adamw, linear, quiet_trainer
 
 
 @pytest.mark.parametrize(("mode", "worse"), [("max", 0.7), ("min", 0.9)])
-def test_a_run_warns_if_its_best_score_is_worse_than_before_training(mode, worse, caplog):
-    for best in (1.6 - worse, 0.8, worse):
-        assert not caplog.messages
-        _warn_if_worse({"val/x": 0.8}, {"val/x": best}, "val/x", mode)
-    assert caplog.messages[0].startswith(f"training has changed val/x from 0.8000 to {worse:.4f}: ")
+def test_a_best_score_below_that_before_training_and_no_gradient_are_warnings(mode, worse):
+    def warnings(best, norm=1.0):
+        return [*_reasons_for_doubt(norm, {"val/x": 0.8}, {"val/x": best}, "val/x", mode)]
+
+    assert warnings(1.6 - worse) == warnings(0.8) == warnings(0.8, norm=-1.0) == []
+    (warning,) = warnings(worse)
+    assert warning.startswith(f"training has changed val/x from 0.8000 to {worse:.4f}: ")
+    (warning,) = warnings(0.8, norm=0.0)
+    assert warning.startswith("all gradients were 0")
 
 
 @pytest.mark.parametrize(

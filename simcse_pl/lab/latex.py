@@ -12,12 +12,12 @@ _LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"} | {c: f"\\text{name}{{}}" for c, name in _NAMES.items()} | _SIGNS
 )
 _STAR = "* "  # before a cell that is the best
-_WIDE = 6  # columns; more do not fit on a page in LaTeX's usual size
+_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # of a table that is too wide
 _MINUS = re.compile(r"(?<![\w.-])-(?=[\d.])")
 
 
 def latex(table: Table) -> str:
-    """Return a table environment, which needs booktabs, below the notes as comments. The best cells are bold."""
+    """Return a table environment for booktabs and graphicx, below the notes as comments. The best cells are bold."""
     shown, bold = table.shown(), _bold(table)
     shown = shown.map(lambda cell: _MINUS.sub("$-$", _escaped(cell.removeprefix(_STAR))))
     shown = shown.where(~bold, "\\textbf{" + shown + "}")
@@ -26,11 +26,12 @@ def latex(table: Table) -> str:
     if not any(numeric):  # columns of sentences wrap
         columns[1:] = [f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"] * (len(numeric) - 1)
     shown.columns = [_escaped(column) for column in shown]
-    caption, label = _escaped(table.title).replace(" x 100", r" $\times$ 100"), f"tab:{table.name}"
+    caption = _escaped(table.title).replace(" x 100", r" $\times$ 100")
+    label = "tab:" + re.sub(r"\W+", "-", table.title.partition(":")[0]).strip("-").lower()
     options = {"hrules": True, "column_format": "".join(columns), "position_float": "centering"}
     text = shown.style.hide(axis="index").to_latex(caption=caption, label=label, **options)
-    if len(shown.columns) > _WIDE:
-        text = text.replace("\\centering\n", "\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}\n", 1)
+    if any(numeric):
+        text = text.replace("\\begin{tabular}", f"{_FIT}\n\\begin{{tabular}}").replace("end{tabular}", "end{tabular}}")
     return "".join(f"% {one_line(note).replace('*: ', 'bold: ')}\n" for note in table.notes) + str(text)
 
 

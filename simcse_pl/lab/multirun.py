@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.cli import DEBUG_OPTION, readable
 from simcse_pl.config import check_options, with_row
+from simcse_pl.runs import finished_job
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal
@@ -40,18 +41,21 @@ def check_jobs(config: DictConfig) -> int:
     given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
     overrides = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
     jobs = jobs_of_sweep(overrides)
-    for options in jobs:
-        if not values.issuperset(options):
-            values.update(options)
-            job = loader.load_sweep_config(config, options)
-            job.hydra.job.num, job.hydra.runtime.output_dir = 0, config.hydra.sweep.dir
-            HydraConfig.instance().set_config(job)
-            own = OmegaConf.masked_copy(job, [str(name) for name in job if name != "hydra"])
-            try:
+    for number, options in enumerate(jobs):
+        own = None
+        try:
+            if not values.issuperset(options):
+                values.update(options)
+                job = loader.load_sweep_config(config, options)
+                job.hydra.job.num, job.hydra.runtime.output_dir = 0, config.hydra.sweep.dir
+                HydraConfig.instance().set_config(job)
+                own = OmegaConf.masked_copy(job, [str(name) for name in job if name != "hydra"])
                 check_options(with_row(own))
-            except Exception as error:
-                error = readable(error, config.hydra.job.config_name, own)
-                sys.exit(report_error(error, config.debug is True, DEBUG_OPTION))
+            if config.hydra.job.config_name == "train":  # Hydra would write the options of this sweep over those there
+                finished_job(Path(config.hydra.sweep.dir, str(number)), options)
+        except Exception as error:
+            error = readable(error, config.hydra.job.config_name, own, options)
+            sys.exit(report_error(error, config.debug is True, DEBUG_OPTION))
     return len(jobs)
 
 

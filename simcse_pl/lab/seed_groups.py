@@ -35,7 +35,7 @@ class Sweep:
     shares x 100, NaN if not measured. dev and test are the monitored metric.
 
     `groups` has a row per group: `label`, `keys`, and for each of `scores` the mean `X`, `X std` (the sample standard
-    deviation) and `X n`. With rows of the paper, it has all of its rows in its order; of methods, SimCSE first.
+    deviation) and `X n`. Rows of the paper are in its order; of methods, SimCSE first.
     """
 
     label: str  # of the folders
@@ -219,20 +219,10 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None, metrics
 
 
 def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
-    """Return the groups in the order of the paper's table, with a row for each of its cells that did not run."""
-    ran = {*zip(groups["row"], groups["column"], strict=True)}
-    columns = sorted(groups["column"].unique(), key=[*paper.settings, *groups["column"]].index)
-    cells = [
-        (row, column)
-        for row, figures in paper.rows.items()
-        for column in columns
-        if column in ("", *figures) or (row, column) in ran
-    ]
-    ours = pd.DataFrame(cells, columns=["row", "column"]).merge(groups, how="left")
-    groups = pd.concat([ours, groups[~groups["row"].isin(paper.rows)]], ignore_index=True)
-    counts = [name for name in groups if name.endswith(" n")]
-    groups[counts] = groups[counts].fillna(0).astype(int)
-    return groups
+    """Return the groups in the order of the paper's table, and others after them."""
+    rows, columns = [*paper.rows, *groups["row"]], [*paper.settings, *groups["column"]]
+    order = sorted(groups.index, key=lambda i: (rows.index(groups["row"][i]), columns.index(groups["column"][i])))
+    return groups.loc[order].reset_index(drop=True)
 
 
 def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:

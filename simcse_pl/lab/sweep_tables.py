@@ -30,7 +30,7 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
     for score in _OF_METHODS if sweep.compares_methods else sweep.scores:
         if score == "dev" or scores[f"{score} n"].any():
             frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
-            if sweep.compares_methods and score != "test":
+            if sweep.compares_methods:
                 frame = frame.join(_differences(sweep, score))
         if sweep.paper and sweep.comparable:
             frame = frame.join(_papers_figures(sweep, score))
@@ -211,7 +211,7 @@ def _about_methods(sweep: Sweep) -> Iterator[str]:
         baselines = _or(f"{m} ({s})" for m, s in simcse[[METHOD, "setting"]].itertuples(index=False, name=None))
         yield (
             f"difference: from {baselines} with the same seed, mean [{CONFIDENCE:.0%} t-interval]; *: a gain whose "
-            f"interval excludes 0; about 1 in {2 / (1 - CONFIDENCE):.0f} methods without any effect gets a star"
+            f"interval excludes 0, as about 1 in {2 / (1 - CONFIDENCE):.0f} does without any effect"
         )
     if alone := scores["label"][(counts == 0) & ~scores["is_baseline"] & (scores["seed"] != "")].tolist():
         yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"

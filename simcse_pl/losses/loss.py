@@ -292,6 +292,8 @@ class Loss(nn.Module, ABC):
         if self.embeds and not batch.embedded:
             batch.embed()
         loss: Tensor = super().__call__(batch)
+        if loss.dim():
+            raise UserError(f"{type(self).__name__}.forward returned {[*loss.shape]} values: return their mean")
         return loss * batch.split.weight if self.mean_of_rows else loss
 
     def _check_labels(self, batch: EmbeddedBatch) -> None:

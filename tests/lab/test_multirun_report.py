@@ -1,5 +1,7 @@
 """The table and the exit status at the end of a multirun."""
 
+import json
+
 import pytest
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -60,10 +62,16 @@ def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, end, mon
 def test_a_sweep_says_how_to_continue_it_and_what_is_left(done, left, tmp_path, capsys):
     for job_number in done:
         (tmp_path / str(job_number)).mkdir()
-        (tmp_path / str(job_number) / "results.json").touch()
+        results = {"choices": {}, "overrides": [f"seed={job_number + 1}"], "best": {}, "test": {}}
+        (tmp_path / str(job_number) / "results.json").write_text(json.dumps(results))
     with initialize_config_dir(str(CONF), version_base="1.3"):
         options = ["seed=1,2,3", f"hydra.sweep.dir={tmp_path}"]
         config = GlobalHydra.instance().hydra.compose_config("train", options, RunMode.MULTIRUN)
         MultirunReport().on_multirun_start(config)
-    again = f"to continue it, repeat the command with hydra.sweep.dir={tmp_path}"
-    assert capsys.readouterr().out == f"sweep in {tmp_path}{left}; {again}\n"
+        again = f"to continue it, repeat the command with hydra.sweep.dir={tmp_path}"
+        assert capsys.readouterr().out == f"sweep in {tmp_path}{left}; {again}\n"
+        if done:  # by another sweep
+            config.hydra.overrides.task = ["seed=4,5"]
+            with pytest.raises(SystemExit):
+                MultirunReport().on_multirun_start(config)
+            assert "holds a finished job, only there: seed=2; only here: seed=5" in capsys.readouterr().err

@@ -101,7 +101,7 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(command, write_sweep, 
     assert "my grid, my run: Spearman x 100" in out and "weighted by size" in out and "paper, Table B.3" in out
     assert "\nmine," in (output / "sts.csv").read_text()
     assert "my run" in (output / "training_paths.svg").read_text()
-    assert (output / "sweep_2.md").read_text().count("| CLS with MLP  ") == 2
+    assert (output / "sweep_2.md").read_text().count("| CLS with MLP ") == 2
     command("report", folders[3], *to)
     assert "| best, step 40 of 60 | dev " in (output / "run.md").read_text()
     command("report", folders[0])  # a single one has its own

@@ -32,10 +32,7 @@ def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep):
     scores = {"0.10": [0.81, 0.8123456789, 0.83], "fixed 0.1": [0.7, 0.75, 0.71], "0.3": [0.7, 0.7, 0.7]}
     jobs = [job(dev, seed=seed, row=row) for row, own in scores.items() for seed, dev in enumerate(own)]
     table = sweep_table(group(write_sweep("s", *jobs, table="table_3_dropout", size="mini")))
-    assert column(table, "paper") == {
-        "0.0": "71.1", "0.01": "72.6", "0.05": "81.1", "0.1": "82.5", "0.15": "81.4", "0.2": "80.5", "0.5": "71.0",
-        "fixed 0.1": "43.6", "0.3": "–",
-    }  # fmt: skip
+    assert [*column(table, "paper").items()] == [("0.1", "82.5"), ("fixed 0.1", "43.6"), ("0.3", "–")]
     for row, own in zip(("0.1", "fixed 0.1"), scores.values(), strict=False):
         mean, deviation = 100 * np.mean(own), 100 * np.std(own, ddof=1)
         assert column(table, "dev")[row].removeprefix("* ") == f"{mean:.2f} ± {deviation:.2f} (3)"
@@ -44,7 +41,6 @@ def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep):
         assert [float(exact["dev"]), float(exact["dev std"])] == pytest.approx([mean, deviation], rel=1e-14)
         assert exact["dev n"] == "3"
     assert [row for row, cell in column(table, "dev").items() if cell.startswith("*")] == ["0.1"]
-    assert shown(table)[1] == ["0.0", "–", "71.1", "–", "–", "–"]
 
 
 def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep):
@@ -80,7 +76,7 @@ def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_publishe
     scores = {"esimcse": [0.81, 0.83, 0.80], "hardness_weighting": [0.80, 0.79, 0.77], "simcse": [0.80, 0.81, 0.79]}
     scores |= {"mixcse": [0.85, 0.8601, 0.84], "pcl": [0.75, 0.7601, 0.74]}
     found = compare(*of_seeds(scores), *of_seeds({"sup_simcse": [0.85] * 3}, setting="supervised"), size="mini")
-    assert shown(sweep_table(found)) == [
+    rows = [
         ["method", "setting", "dev", "difference on dev", "published", "published difference", "test"],
         ["simcse", "unsupervised", "80.00 ± 1.00 (3)", "–", "76.25", "–", "75.00 ± 1.00"],
         ["esimcse", "unsupervised", "81.33 ± 1.53 (3)", "+1.33 [-0.10, +2.77]", "78.27", "+2.02", "76.33 ± 1.53"],
@@ -88,7 +84,8 @@ def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_publishe
         ["mixcse", "unsupervised", "85.00 ± 1.01 (3)", "* +5.00 [+4.99, +5.02]", "77.66", "+1.41", "80.00 ± 1.01"],
         ["pcl", "unsupervised", "75.00 ± 1.01 (3)", "-5.00 [-5.01, -4.98]", "78.11", "+1.86", "70.00 ± 1.01"],
         ["sup_simcse", "supervised", "85.00 ± 0.00 (3)", "–", "81.57", "–", "80.00 ± 0.00"],
-    ]
+    ]  # the scores on test are 5 points lower, so they have the same differences
+    assert shown(sweep_table(found)) == [[*row, row[3].replace("on dev", "on test")] for row in rows]
 
 
 def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep):
