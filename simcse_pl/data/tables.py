@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.text import as_number
 
+log = logging.getLogger(__name__)
 # The rows with their places, the number of columns, their names, if any, and how the file was read, in words.
 Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None, str]
 
@@ -54,6 +56,8 @@ def rows_of_table(
     else:
         records = ((f"line {i}", line.split(separator)) for i, line in enumerate(lines, 1) if line.strip())
     head = list(itertools.islice(records, _INSPECTED))
+    if quoted and any(r"\"" in cell for _, cells in head for cell in cells):
+        log.warning(r'%s: backslashes before quotation marks stay in the text: write "" in place of \"', path)
     names, with_names = _header(head, header)
     width = len(names or (head[0][1] if head else ()))
     quotes = " and quoted" if quoted and separator == "\t" else ""

@@ -214,6 +214,14 @@ def test_what_pandas_writes_is_read_back(name, separator, quoting, tmp_path):
     assert read_rows(tmp_path / name, ["a", "b"]) == QUOTED
 
 
+def test_backslashes_that_pandas_wrote_before_quotation_marks_are_warned_of(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    pandas.DataFrame(QUOTED[:1], columns=["a", "b"]).to_csv(path, index=False, doublequote=False, escapechar="\\")
+    assert read_rows(path) == [(r"He said \"hi\".", "Greeting")]
+    expected = rf'{path}: backslashes before quotation marks stay in the text: write "" in place of \"'
+    assert caplog.messages.count(expected) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "header"),
     [
