@@ -7,7 +7,7 @@ import torch
 from simcse_pl.models.static_embeddings import distill
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.terminal import positive
+from simcse_pl.utils.terminal import positive, real
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "dimensions: the first principal components of the tokens' vectors (default: 256, or all if there are fewer)"
     parser.add_argument("--dim", type=positive, metavar="N", help=text)
     text = "a in the weight a / (a + frequency) of a token (default: %(default)s)"
-    parser.add_argument("--sif", type=float, default=1e-4, metavar="A", help=text)
+    parser.add_argument("--sif", type=real, default=1e-4, metavar="A", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

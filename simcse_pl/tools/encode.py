@@ -28,7 +28,7 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import STANDARD, atomic_open, remove_half_written, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.tensors import Encode, cosine_similarity, finite
-from simcse_pl.utils.terminal import counting_bar, positive
+from simcse_pl.utils.terminal import counting_bar, positive, real
 
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -127,7 +127,7 @@ class Search:
         _add_id(parser)
         text = "largest number of sentences per query (default: %(default)s)"
         parser.add_argument("--top-k", type=positive, default=5, metavar="N", help=text)
-        parser.add_argument("--threshold", type=float, metavar="X", help="lowest cosine similarity (default: none)")
+        parser.add_argument("--threshold", type=real, metavar="X", help="lowest cosine similarity (default: none)")
 
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:

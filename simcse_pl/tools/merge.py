@@ -2,7 +2,6 @@
 
 import argparse
 import copy
-import math
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,7 +21,7 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.tensors import PromptedEncode
-from simcse_pl.utils.terminal import show
+from simcse_pl.utils.terminal import real, show
 
 EVALUATORS = {file.stem: file for file in sorted((CONF / "evaluators").glob("*.yaml"))}
 
@@ -89,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, "encoders", computes=False, nargs="+")
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--weights", nargs="+", type=float, metavar="X", help="weight of each encoder (default: equal)")
+    which.add_argument("--weights", nargs="+", type=real, metavar="X", help="weight of each encoder (default: equal)")
     text = "keep, from the best encoder on, those with which the score of the mean does not fall on DATA: a file, or "
     text += "what data.validation of `simcse train` takes, in YAML (default: STS-B's dev split)"
     which.add_argument("--greedy", nargs="?", const="senteval, hub, sample", metavar="DATA", help=text)
@@ -102,8 +101,8 @@ def run(arguments: argparse.Namespace) -> None:
     if len(names) < 2:
         raise UserError(f"{names[0]}, {arguments.folder}: give two encoders or more, and then the output folder")
     folder = new_folder(arguments.folder)
-    if weights and (len(weights) != len(names) or not 0 < sum(weights) < math.inf):
-        raise UserError("--weights: give one number per encoder, with a finite sum above 0")
+    if weights and (len(weights) != len(names) or sum(weights) <= 0):
+        raise UserError("--weights: give one number per encoder, with a sum above 0")
     encoders = [load_selected(name, arguments) for name in names]
     for encoder, name in zip(encoders, names, strict=True):
         if has_adapter(encoder.backbone):

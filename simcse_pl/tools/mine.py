@@ -17,9 +17,10 @@ from simcse_pl.data.rows import iterate_sentences, read_rows
 from simcse_pl.tools.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
+from simcse_pl.tools.sentence_index import MILLION, highest, in_millionths
 from simcse_pl.utils.errors import prefixed, reraise_as
-from simcse_pl.utils.tensors import DOCUMENT, MILLION, QUERY, Encode, finite, highest, in_millionths, unit_vectors
-from simcse_pl.utils.terminal import positive, tracked
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, unit_vectors
+from simcse_pl.utils.terminal import positive, real, tracked
 
 NEAREST, RANDOM = "nearest", "random"
 _MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
@@ -204,13 +205,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "negatives per pair (default: %(default)s)"
     parser.add_argument("--negatives", type=positive, default=1, metavar="N", help=text)
     text = "leave out the N nearest sentences, which are often unlabelled positives (default: %(default)s)"
-    parser.add_argument("--skip-top", type=int, default=0, metavar="N", help=text)
+    parser.add_argument("--skip-top", type=partial(positive, least=0), default=0, metavar="N", help=text)
     text = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
-    parser.add_argument("--margin", type=float, metavar="X", help=text)
+    parser.add_argument("--margin", type=real, metavar="X", help=text)
     text = "leave out sentences whose cosine is above that of the positive times (1 - X), for example X = 0.05"
-    parser.add_argument("--relative-margin", type=float, metavar="X", help=text)
-    parser.add_argument("--max-similarity", type=float, metavar="X", help="leave out sentences whose cosine is above X")
-    parser.add_argument("--min-similarity", type=float, metavar="X", help="leave out sentences whose cosine is below X")
+    parser.add_argument("--relative-margin", type=real, metavar="X", help=text)
+    parser.add_argument("--max-similarity", type=real, metavar="X", help="leave out sentences whose cosine is above X")
+    parser.add_argument("--min-similarity", type=real, metavar="X", help="leave out sentences whose cosine is below X")
     text = "choose the nearest of the remaining sentences, or a random sample (default: %(default)s)"
     parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=text)
     text = "choose among the nearest sentences that an index of FAISS finds, such as IVF1024,Flat:nprobe=32, or Flat"
@@ -219,7 +220,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "score the candidates by this cross-encoder, a sequence classifier with one logit, and write the scores"
     parser.add_argument("--rescore", metavar="MODEL", help=text)
     text = "with --rescore, leave out candidates that score above the positive minus X (default: %(default)s)"
-    parser.add_argument("--rescore-margin", type=float, default=0.0, metavar="X", help=text)
+    parser.add_argument("--rescore-margin", type=real, default=0.0, metavar="X", help=text)
     text = "with --rescore, how many candidates of a pair are scored (default: %(default)s)"
     parser.add_argument("--candidates", type=positive, default=10, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")

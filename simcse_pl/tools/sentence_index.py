@@ -14,24 +14,14 @@ from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.evaluation.results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_json
-from simcse_pl.utils.tensors import (
-    DOCUMENT,
-    MILLION,
-    QUERY,
-    Encode,
-    finite,
-    highest,
-    in_millionths,
-    read_weights,
-    unit_vectors,
-    with_prompt,
-)
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, read_weights, unit_vectors, with_prompt
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
 VECTORS_FILE = "vectors.safetensors"
 SENTENCES_FILE = "sentences.json"
 IDS_FILE = "ids.json"  # in the order of the sentences; older indexes have none
 SETTINGS_FILE = "index.json"
+MILLION = 1_000_000  # float32 rounds the seventh decimal of a similarity
 _BLOCK = 4096  # queries and vectors that are compared at once, in about 256 MB
 _COMPARED, _NEAR = 32, 0.99  # of vectors that are given: how many are compared, and the least cosine, as with bf16
 
@@ -163,6 +153,24 @@ class SentenceIndex:
                 advice = "load the encoder with the same settings, or build the index again"
                 raise UserError(f"{folder} was built with {differs}: {advice}")
         return index
+
+
+def in_millionths(similarities: Tensor) -> Tensor:
+    """Return similarities in millionths, int32, so that most rounding errors do not order equal ones."""
+    return (similarities * MILLION).round_().int()
+
+
+def highest(scores: Tensor, count: int, allowed: Tensor | None = None) -> Tensor:
+    """Return the positions of the highest integer scores in order, the first ones among equals.
+
+    They are [rows, count] for scores [rows, n]; fewer if n is less. Those that are not `allowed` come last.
+    """
+    n = scores.shape[1]
+    keys = scores.long().mul_(n).sub_(torch.arange(n, device=scores.device))  # all different: topk has one result
+    if allowed is not None:
+        keys.masked_fill_(~allowed, torch.iinfo(torch.int64).min)
+    places: Tensor = keys.topk(min(count, n), dim=1).indices
+    return places
 
 
 def _check_vectors(vectors: Tensor, sentences: list[str], encode: Encode) -> None:

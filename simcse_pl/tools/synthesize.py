@@ -30,7 +30,7 @@ from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines, reraise_write_errors
 from simcse_pl.utils.tensors import Encode, paired_similarity
-from simcse_pl.utils.terminal import positive, show, tracked
+from simcse_pl.utils.terminal import positive, real, show, tracked
 
 POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
 _SHOTS = 5  # examples in a conversation
@@ -72,7 +72,7 @@ class Synthesizer:
 
     def __post_init__(self) -> None:
         for line in read_lines(self.path) if self.path.exists() else ():
-            with suppress(ValueError):  # half a line of a process that was killed
+            with suppress(ValueError, TypeError, LookupError):  # such as half a line of a process that was killed
                 row = json.loads(line)
                 self.answers[row["key"]] = row["answer"]
 
@@ -213,14 +213,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", metavar="FILE", help=text)
     parser.add_argument("--seed", type=int, default=42, help="seed of instructions and examples (default: %(default)s)")
     text = "leave out answers with X times as many characters as the sentence, or as few (default: %(default)s)"
-    parser.add_argument("--length-ratio", type=float, default=3.0, metavar="X", help=text)
+    parser.add_argument("--length-ratio", type=real, default=3.0, metavar="X", help=text)
     text = "ask again if the positive follows from the sentence and the negative contradicts it; leave out the others"
     parser.add_argument("--check", action="store_true", help=text)
     add_encoder(parser, "--encoder")
-    parser.add_argument("--min-positive", type=float, default=-2, metavar="X", help="lowest cosine of a positive")
-    parser.add_argument("--max-negative", type=float, default=2, metavar="X", help="highest cosine of a negative")
+    parser.add_argument("--min-positive", type=real, default=-2, metavar="X", help="lowest cosine of a positive")
+    parser.add_argument("--max-negative", type=real, default=2, metavar="X", help="highest cosine of a negative")
     text = "price of a million tokens that are read, and of a million that are written"
-    parser.add_argument("--price", nargs=2, type=float, metavar="X", help=text)
+    parser.add_argument("--price", nargs=2, type=real, metavar="X", help=text)
     parser.add_argument("--dry-run", action="store_true", help="print the number of requests and tokens, and stop")
 
 

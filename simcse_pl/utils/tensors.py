@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
 QUERY, DOCUMENT = "query", "document"  # the names of prompts that retrieval uses
-MILLION = 1_000_000  # float32 rounds the seventh decimal of a similarity
 Similarity = Literal["cosine", "dot"]
 
 
@@ -131,24 +130,6 @@ def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
     The similarity with a zero vector is 0.
     """
     return (unit_vectors(as_float64(first)) * unit_vectors(as_float64(second))).sum(dim=-1)
-
-
-def in_millionths(similarities: Tensor) -> Tensor:
-    """Return similarities in millionths, int32, so that most rounding errors do not order equal ones."""
-    return (similarities * MILLION).round_().int()
-
-
-def highest(scores: Tensor, count: int, allowed: Tensor | None = None) -> Tensor:
-    """Return the positions of the highest integer scores in order, the first ones among equals.
-
-    They are [rows, count] for scores [rows, n]; fewer if n is less. Those that are not `allowed` come last.
-    """
-    n = scores.shape[1]
-    keys = scores.long().mul_(n).sub_(torch.arange(n, device=scores.device))  # all different: topk has one result
-    if allowed is not None:
-        keys.masked_fill_(~allowed, torch.iinfo(torch.int64).min)
-    places: Tensor = keys.topk(min(count, n), dim=1).indices
-    return places
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import io
 import logging
+import math
 import os
 import re
 import shlex
@@ -75,11 +76,18 @@ def counting_bar(*columns: str, shown: bool = True) -> Progress:
     return progress_bar("{task.description}", BarColumn(), *numbers, *columns, shown=shown)
 
 
-def positive(text: str) -> int:
-    """Return a number of the command line, which is 1 or more."""
-    if not (text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
+def positive(text: str, least: int = 1) -> int:
+    """Return a number of the command line, which is `least` or more."""
+    if not (text.isdecimal() and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of {least} or more")
     return int(text)
+
+
+def real(text: str) -> float:
+    """Return a finite number of the command line."""
+    if not math.isfinite(value := float(text)):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
+    return value
 
 
 def hydra_option(name: str, value: object) -> str:

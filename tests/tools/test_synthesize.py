@@ -44,8 +44,8 @@ def test_a_killed_process_continues_with_what_is_missing(tmp_path):
     with pytest.raises(KeyError):
         make(tmp_path, fail).ask(QUESTIONS)
     path = tmp_path / "answers.jsonl"
-    path.write_text(path.read_text()[:-9])  # the last line is not complete
-    kept = [json.loads(line)["question"][1] for line in path.read_text().splitlines()[:-1] if line]
+    path.write_text('5\nnull\n{"key": 1}\n' + path.read_text()[:-9])  # the last line is not complete
+    kept = [json.loads(line)["question"][1] for line in path.read_text().splitlines()[3:-1] if line]
     second = make(tmp_path, str.upper)
     assert second.ask(QUESTIONS) == [f"P {i}" for i in range(6)]
     assert sorted(second.model.asked) == [f"p {i}" for i in range(6) if str(i) not in kept]

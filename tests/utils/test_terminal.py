@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from simcse_pl.__main__ import run
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.terminal import hydra_option, positive, report_error, tracked
+from simcse_pl.utils.terminal import hydra_option, positive, real, report_error, tracked
 
 
 def raised(error, cause=None):
@@ -42,6 +42,15 @@ def test_a_count_is_1_or_more(text):
     assert positive("12") == 12
     with pytest.raises(argparse.ArgumentTypeError, match=f"^{text} is not a number of 1 or more$"):
         positive(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="^-1 is not a number of 0 or more$"):
+        positive("-1", least=0)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
+def test_a_real_number_is_finite(text):
+    assert real("-2.5") == -2.5
+    with pytest.raises(argparse.ArgumentTypeError, match=f"^{text} is not a finite number$"):
+        real(text)
 
 
 def test_a_terminated_command_leaves_no_half_written_files(tmp_path):
