@@ -86,3 +86,9 @@ def test_rows_of_a_set_that_do_not_fit_its_loss_are_an_error(module):
         module.prepare({"nli": RowKind()})
     with pytest.raises(UserError, match="^data.sets.another: objective.* takes no labels"):
         module.prepare({"another": RowKind(labels="scores")})
+
+
+@pytest.mark.parametrize("given", [None, "cosent"])
+def test_the_loss_of_a_set_must_be_a_loss(given):
+    with pytest.raises(UserError, match=rf"^objectives.scored={given}: choose a loss by \+objective@"):
+        LossPerDataset(ContrastiveLoss(), {"scored": given})

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.utils.errors import UserError
 
 
 class LossPerDataset(Loss):
@@ -21,6 +22,9 @@ class LossPerDataset(Loss):
 
     def __init__(self, default: Loss, objectives: Mapping[str, Loss]) -> None:
         super().__init__()
+        for name, loss in objectives.items():
+            if not isinstance(loss, Loss):
+                raise UserError(f"objectives.{name}={loss}: choose a loss by +objective@objectives.{name}=CHOICE")
         self.default, self.names, self.losses = default, list(objectives), nn.ModuleList(objectives.values())
 
     @property

@@ -64,6 +64,8 @@ class MatryoshkaLoss(Loss):
         dims, weights = self.given
         dims = [encoder.embedding_dim // part for part in (1, 2, 4, 8)] if dims is None else dims
         weights = [1.0] * len(dims) if weights is None else weights
+        if len(weights) != len(dims):
+            raise UserError(f"weights={list(weights)}: give one for each of dims={list(dims)}")
         if max(dims) > encoder.embedding_dim:
             raise UserError(f"dims={list(dims)}: the embeddings have {encoder.embedding_dim} dimensions")
         if max(dims) < encoder.dim:

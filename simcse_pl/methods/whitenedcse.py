@@ -8,6 +8,7 @@ from torch import Tensor
 
 from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs, select_views
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import BatchSplit, from_first_rank
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import as_float64, at_least_float32
@@ -93,6 +94,10 @@ class WhitenedContrastiveLoss(Loss):
     ) -> None:
         super().__init__(weight)
         self.temperature, self.groups = temperature, groups
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        if encoder.pooled_dim % self.groups:
+            raise UserError(f"groups={self.groups}: it does not divide the {encoder.pooled_dim} dimensions")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         if batch.queue is not None:

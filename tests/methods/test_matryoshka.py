@@ -34,6 +34,11 @@ def test_what_would_not_be_trained_is_an_error(objective, dims, head, message, m
         MatryoshkaLoss(objective, dims).attach(load(make_model("bert"), head=head))
 
 
+def test_each_number_of_dimensions_has_a_weight(make_model):
+    with pytest.raises(UserError, match=r"^weights=\[1\]: give one for each of dims=\[32, 8\]"):
+        MatryoshkaLoss(ContrastiveLoss(), [32, 8], [1]).attach(load(make_model("bert")))
+
+
 @pytest.mark.parametrize(("architecture", "pooling"), [("bert", "first_last"), ("roberta", "mean"), ("mpnet", "cls")])
 def test_the_loss_is_that_of_an_encoder_with_the_first_layers(architecture, pooling, make_masked_language_model):
     """The model has 3 layers, so the loss is that of the first or the second."""
