@@ -32,7 +32,7 @@ from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.private import ignore_in_ddp
-from simcse_pl.utils.types import Batch, RowKind, default_roles
+from simcse_pl.utils.types import Batch, CompileMode, RowKind, default_roles
 
 if TYPE_CHECKING:
     from simcse_pl.methods.momentum_queue import MomentumQueue
@@ -134,7 +134,7 @@ class SimCSEModule(EncoderModule):
         chunk_size: PositiveInt | None = None,
         gradient_checkpointing: bool = False,
         freeze_layers: NonNegativeInt | None = None,
-        compile: bool | str = False,
+        compile: bool | CompileMode = False,
         half_weights: bool = False,
         cuda_graph: bool | Literal["auto"] = False,
     ) -> None:

@@ -256,6 +256,7 @@ MISTAKES = {  # the command's options, and what the line says
     "data.columns=[sent0,nothing]": "no column nothing in ",
     "data.train=[a]b.txt": """; if it is one text, write 'data.train="[a]b.txt"'""",
     "model.pooling=layers_1_99": "model.pooling=layers_1_99: the model has layers 1 to 6",
+    "module.compile=fast": "module.compile=fast: it should be ",
     "seed=-1": "seed=-1: it should be greater than or equal to 0",
     "resume=true": "resume=True: it is auto, or the path of a last.ckpt",
     "seed=4294967296": "seed=4294967296: it should be less than 4294967296",

@@ -8,6 +8,7 @@ import torch
 from simcse_pl.models.backbone import longest_input, packs_sequences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import CompileMode
 
 
 def pad_to_multiples(encoder: SentenceEncoder) -> None:
@@ -19,7 +20,7 @@ def pad_to_multiples(encoder: SentenceEncoder) -> None:
         encoder.templates.multiple_of = 8
 
 
-def compile_backbone(encoder: SentenceEncoder, mode: bool | str, in_chunks: bool) -> None:
+def compile_backbone(encoder: SentenceEncoder, mode: bool | CompileMode, in_chunks: bool) -> None:
     """Compile a backbone with torch.compile, once for all shapes, in the default mode (true) or another one.
 
     From then on, batches are padded to a multiple of 8 tokens. In evaluation mode, the backbone is not compiled:

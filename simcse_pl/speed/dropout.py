@@ -43,7 +43,7 @@ def fast_dropout(x: Tensor, p: float) -> Tensor:
 
     On other devices and in float64 this is torch's own dropout.
     """
-    if p == 0 or not len(x) or not x.is_cpu or x.dtype not in _INTEGER:
+    if p in (0, 1) or not len(x) or not x.is_cpu or x.dtype not in _INTEGER:
         return F.dropout(x, p)
     integer = _INTEGER[x.dtype]
     limits = torch.iinfo(integer)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 else:
     Backbone = nn.Module  # to import PreTrainedModel takes longer than to import torch
 # int64 numbers of classes, float32 scores, or a float32 score for each positive and hard negative
+CompileMode = Literal["default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"]  # torch's
 LabelKind = Literal["classes", "scores", "score_lists"]
 Label = str | float | list[float]  # of a row that is read: the name of its class or document, its score, or its scores
 Names = Sequence[Any] | None  # the user's words for the labels 0, 1, ...

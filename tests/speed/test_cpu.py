@@ -42,6 +42,10 @@ def test_the_gradient_is_masked_and_scaled_as_the_input_was(dtype):
     torch.testing.assert_close(x.grad, upstream.T * mask / 0.7, atol=0, rtol=8e-3 if x.element_size() == 2 else 1e-6)
 
 
+def test_a_rate_of_1_drops_all():
+    assert not fast_dropout(torch.ones(10), 1.0).any()
+
+
 def test_masks_are_seeded_by_torch():
     torch.manual_seed(3)
     first, second = (fast_dropout(torch.ones(1000), 0.5) for _ in range(2))
