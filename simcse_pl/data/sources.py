@@ -62,7 +62,9 @@ def records_of(paths: Sequence[Path], layout: Layout, columns: tuple[int, list[s
     for path in paths:
         table = open_table(path, layout)
         if (table.width, table.header) != columns:
-            raise UserError(f"{path} has {table.layout}, but the first file has {columns[0]} columns, {columns[1]}")
+            width, names = columns
+            first = f"column names {', '.join(names)}" if names else f"{width} column{'s' * (width > 1)} without names"
+            raise UserError(f"{path} has {table.layout}, but the first file has {first}")
         yield from ((f"{path.name}, {place}", cells) for place, cells in table.records)
 
 
@@ -104,14 +106,14 @@ def files_of(source: Source) -> list[Path] | str:
     Raises:
         UserError: no file fits a pattern, or a folder has none that can be read.
     """
+    if not source or not str(source).strip():  # an empty variable of the shell; a path would be the current folder
+        raise UserError("the name of a file is empty: give data.train=FILE")
     if not isinstance(source, str | Path):
         several = [files_of(each) for each in source]
-        if not several or any(isinstance(place, str) for place in several):
-            raise UserError(f"{', '.join(source) or 'an empty list'}: a list of sources is a list of files")
+        if any(isinstance(place, str) for place in several):
+            raise UserError(f"{', '.join(source)}: a list of sources is a list of files")
         return [path for place in several if not isinstance(place, str) for path in place]
     name = str(source)
-    if not name.strip():  # an empty variable of the shell; a path would be the current folder
-        raise UserError("the name of a file is empty: give data.train=FILE")
     if name.startswith(HUB):
         owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]
         repository = f"{owner}/{repository}"

@@ -26,11 +26,17 @@ def test_a_list_a_pattern_and_a_folder_are_the_rows_of_all_files(folder):
         assert content_hash(source) == content_hash(files)
     assert content_hash(files) not in (content_hash(files[:2]), content_hash(files[::-1]))
     (folder / "1.tsv").write_text("text\nA dog.\n")
-    with pytest.raises(UserError, match="1.tsv has 1 column, .* text, but the first file has 2 columns, .*title"):
+    with pytest.raises(UserError, match="1.tsv has 1 column, .* text, but the first file has column names text, title"):
         read_rows(folder)
     (folder / "1.tsv").write_text("text\ttitle\nA dog.\t\n")
     with pytest.raises(UserError, match="3 files, 1.tsv, line 2: column title is empty"):
         read_rows(folder)
+    (folder / "a.txt").write_text("A dog.\n")
+    with pytest.raises(UserError, match="0.tsv has 2 columns .*, but the first file has 1 column without names"):
+        read_rows([folder / "a.txt", folder / "0.tsv"])
+    for empty in (None, " ", []):
+        with pytest.raises(UserError, match="^the name of a file is empty: give data.train=FILE"):
+            read_rows(empty)
     with pytest.raises(UserError, match="no files .*[*].csv"):
         read_rows(str(folder / "*.csv"))
 
