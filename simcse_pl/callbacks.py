@@ -260,9 +260,7 @@ def mean_similarities(batch: EmbeddedBatch) -> dict[str, Tensor]:
     positive = negative = anchors.sum() * torch.nan
     if compared := [*positives, *batch.views(Role.NEGATIVE)]:
         others = unit_vectors(select_views(batch.embeddings, compared))
-        kept = torch.ones_like(others[..., 0])
-        if batch.copies is not None:
-            kept = kept.masked_fill(select_views(batch.copies, compared), 0)
+        kept = torch.ones_like(others[..., 0]) if batch.copies is None else 1.0 * ~select_views(batch.copies, compared)
         others, own = others * kept[..., None], kept[:, : len(positives)].sum()
         cosines = (anchors[:, None] * others[:, : len(positives)]).sum()
         total = (anchors.sum(dim=0) * others.flatten(0, 1).sum(dim=0)).sum()  # @ would be autocast to half precision

@@ -38,10 +38,8 @@ def read_label(table: OpenedTable, column: int, cell: Any, scores: bool, names: 
     """
     text = table.text(column, label_text(cell))
     if scores and names is None and _AMBIGUOUS.fullmatch(text):
-        unclear = f"holds {text!r}, with a comma for thousands or for decimals"
-        raise ValueError(
-            f"column {table.name(column)} {unclear}: write {text.replace(',', '')} or {text.replace(',', '.')}"
-        )
+        write = f"write {text.replace(',', '')} or {text.replace(',', '.')}"
+        raise ValueError(f"column {table.name(column)} holds {text!r}, with a comma for thousands or decimals: {write}")
     label = label_number(text, names) if scores else class_name(text, names)
     if label is None or (isinstance(label, float) and abs(label) > _LARGEST_SCORE):
         known = f"{', '.join(map(str, names))} of label_names" if names else "a label"

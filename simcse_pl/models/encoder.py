@@ -15,11 +15,12 @@ from simcse_pl.models.heads import is_kept, projection_head
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
 from simcse_pl.models.saved_encoder import load_saved, write_saved
-from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec, check_truncate_dim
+from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches, with_newlines
 from simcse_pl.models.tokenization import append_end_token, match_inputs
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import BatchSplit
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.processes import onednn_is_faster
 from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
@@ -164,7 +165,8 @@ class SentenceEncoder(nn.Module):
         settings |= {"end_token": end_token, "prompts": prompts}
         settings |= {name: with_newlines(settings[name]) for name in ("template", "prompts")}
         encoder: Self = load_saved(cls, str(name), settings, backbone, options)
-        check_truncate_dim(truncate_dim, encoder.dim)
+        if truncate_dim and truncate_dim > encoder.dim:
+            raise UserError(f"truncate_dim={truncate_dim}: the vectors of {name} have {encoder.dim} dimensions")
         return encoder
 
     def save_pretrained(self, folder: str | Path, model: Backbone | None = None) -> None:

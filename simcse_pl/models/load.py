@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS, is_kept
-from simcse_pl.models.settings import check_truncate_dim
 from simcse_pl.models.sources import resolve
 from simcse_pl.models.static_embeddings import read_static_embeddings
 from simcse_pl.models.word_vectors import AveragedVectors, WordVectors
 from simcse_pl.postprocessing.post_process import PostProcess
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import hash_tensors
 
 Encoder = SentenceEncoder | AveragedVectors
@@ -51,7 +51,8 @@ def load_encoder(
         averaged = read_static_embeddings(resolve(name))
     if averaged:
         averaged.normalize = averaged.normalize if normalize is None else normalize
-        check_truncate_dim(truncate_dim, averaged.dim)
+        if truncate_dim and truncate_dim > averaged.dim:
+            raise UserError(f"truncate_dim={truncate_dim}: the vectors of {name} have {averaged.dim} dimensions")
         averaged.vectors = averaged.vectors[:, :truncate_dim].contiguous()
         return averaged
     return SentenceEncoder.from_pretrained(

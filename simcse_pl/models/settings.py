@@ -66,12 +66,6 @@ class EncoderSettings:
         object.__setattr__(self, "prompts", dict(self.prompts) if self.prompts else None)
 
 
-def check_truncate_dim(truncate_dim: int | None, dim: int) -> None:
-    """Raise UserError if vectors of `dim` dimensions have fewer than are to be kept."""
-    if truncate_dim is not None and truncate_dim > dim:
-        raise UserError(f"truncate_dim={truncate_dim}: the vectors have {dim} dimensions")
-
-
 SETTINGS = [field.name for field in fields(EncoderSettings)]
 
 

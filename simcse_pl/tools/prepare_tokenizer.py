@@ -13,8 +13,7 @@ from simcse_pl.utils.terminal import hydra_option, positive
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="gives the architecture: a folder, a hub name or package:NAME")
     parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
-    text = "output folder, for the tokenizer and the model's config; it must not contain files"
-    parser.add_argument("out", metavar="OUT", help=text)
+    parser.add_argument("out", metavar="OUT", help="folder for the tokenizer and the config; it must not contain files")
     text = "largest size of the vocabulary (default: %(default)s)"
     parser.add_argument("--vocabulary", type=positive, default=30_000, metavar="N", help=text)
 

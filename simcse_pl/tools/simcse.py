@@ -119,9 +119,6 @@ class SimCSE:
 
         Returns:
             [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
-
-        Raises:
-            UserError: a vector is not finite, or there is no such prompt or device.
         """
         sentences = [sentence] if isinstance(sentence, str) else sentence
         vectors = self._encode_on(device, batch_size, max_length, progress, prompt_name)(sentences)
