@@ -97,7 +97,7 @@ class WhitenedContrastiveLoss(Loss):
 
     def attach(self, encoder: SentenceEncoder) -> None:
         if encoder.pooled_dim % self.groups:
-            raise UserError(f"groups={self.groups}: it does not divide the {encoder.pooled_dim} dimensions")
+            raise UserError(f"groups={self.groups}: choose a divisor of {encoder.pooled_dim}, the width of vectors")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         if batch.queue is not None:

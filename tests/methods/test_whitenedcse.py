@@ -27,5 +27,5 @@ def test_fewer_rows_than_dimensions_are_finite_and_0_where_rows_do_not_differ(ro
 
 
 def test_the_groups_have_the_same_size(make_model):
-    with pytest.raises(UserError, match="^groups=128: it does not divide the 32 dimensions"):
+    with pytest.raises(UserError, match="^groups=128: choose a divisor of 32, the width of vectors"):
         WhitenedContrastiveLoss().attach(load(make_model("bert")))
