@@ -115,7 +115,8 @@ class Sweep:
 def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = ()) -> list[Sweep]:
     """Read folders of multiruns or of single runs. Those with the same table and size form one sweep.
 
-    So do those of no table with the same monitored metric. They are compared: their labels are the rows.
+    So do those of no table, and runs without a sweep beside them, with the same monitored metric. They are compared:
+    their labels are the rows.
 
     Args:
         folders: paths by label. With several, the label of its folder precedes a job's name.
@@ -125,6 +126,7 @@ def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = 
         UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
     """
     sweeps: dict[tuple[str | None, ...], tuple[Place, list[tuple[str, Job]]]] = {}
+    runs_alone = len(folders) > 1 and not any(map(is_sweep, folders.values()))
     for label, path in folders.items():
         prefix, single = f"{label}/" if len(folders) > 1 else "", not is_sweep(path)
         jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
@@ -133,7 +135,7 @@ def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = 
         if first is None:
             raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
-            place = (job.run or first).sweep or Place()
+            place = Place() if runs_alone else (job.run or first).sweep or Place()
             key = (place.table, place.size) if place.table else (None, first.monitor)
             sweeps.setdefault(key, (place, []))[1].append((label, job))
     for place, labelled in sweeps.values():

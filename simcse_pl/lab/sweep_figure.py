@@ -32,8 +32,8 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     if sweep.compares_methods and (figure := _of_methods(sweep)):
         return figure
     panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
-    if paper and paper.rows and sweep.has_rows and sweep.comparable:
-        panels[f"paper, dev ({sweep.score_name})"] = _papers(sweep, paper)
+    if paper and sweep.has_rows and sweep.comparable and len(points := _papers(sweep, paper)):
+        panels[f"paper, dev ({sweep.score_name})"] = points
     varied = paper.varied if paper and sweep.has_rows else ""
     return _panels(panels, sweep.given, varied, "bars: standard deviation", None if sweep.table else sweep.start)
 
@@ -70,12 +70,12 @@ def _measured(sweep: Sweep) -> pd.DataFrame:
 
 
 def _papers(sweep: Sweep, paper: Ablation) -> pd.DataFrame:
-    """Return the paper's points in the columns of the sweep, or in all columns if the sweep names none."""
+    """Return the paper's points of our rows in the columns of the sweep, or in all columns if the sweep names none."""
     return pd.DataFrame(
         {"name": row, "series": "paper" if column == "dev" else f"paper, {column}", "mean": figures[column]}
         for column in sweep.columns or paper.settings or ("dev",)
         for row, figures in paper.rows.items()
-        if column in figures
+        if column in figures and (sweep.groups["row"] == row).any()
     )
 
 
@@ -141,7 +141,11 @@ def _panels(
         grid[0].axvline(start, color="0.4", linestyle="--", linewidth=0.8, zorder=0, label="before training")
     of_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)
     if sum(series) > 1 or of_seeds or start is not None:
-        figure.legend(loc="outside lower center", ncols=2, title=bars if of_seeds else None)
+        shown = {
+            label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        title = bars if of_seeds else None
+        figure.legend([*shown.values()], [*shown], loc="outside lower center", ncols=2, title=title)
     return figure
 
 

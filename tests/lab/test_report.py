@@ -1,6 +1,7 @@
 """`simcse report`: tables, figures and files."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -104,6 +105,11 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(command, write_sweep, 
     assert (output / "sweep_2.md").read_text().count("| CLS with MLP ") == 2
     command("report", folders[3], *to)
     assert "| best, step 40 of 60 | dev " in (output / "run.md").read_text()
+    runs = folders[2] / "0", folders[4] / "0"
+    for folder in runs:
+        shutil.copy(folders[3] / "metrics.csv", folder)
+    command("report", *runs, "--labels", "A", "B", "--output", tmp_path / "runs")
+    assert "\n| A " in (rows := (tmp_path / "runs" / "comparison.md").read_text()) and "\n| B " in rows
     command("report", folders[0])  # a single one has its own
     assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
     assert "--wandb: no sweep among" in command("report", *to, folders[1], "--wandb", status=2).err
