@@ -37,7 +37,7 @@ OWN_SIZES = {
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
 }
 SHARED_LAYERS = ("albert",)  # nothing would be left to train with one of them frozen
-PADDING_CHANGES_VECTORS = ("convbert", "esm", "mpnet", "nystromformer", "yoso")  # mpnet with BERT's pad token
+PADDING_CHANGES_VECTORS = ("convbert", "esm", "nystromformer", "yoso")
 FAST = ("albert", "bert", "convbert", "distilbert", "luke", "modernbert", "roformer", "t5")
 WITHOUT_HEAD = (
     "bert-generation",
