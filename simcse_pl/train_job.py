@@ -62,7 +62,7 @@ def train(config: DictConfig) -> dict[str, Any]:
     description = describe_job(config, runtime)
     finished = partial(finished_job, folder, description["overrides"])
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
-        train, content = config.data.get("train"), results["settings"].get("content")
+        train, content = config.data.get("train"), results.get("settings", {}).get("content")
         known = content and not config.data.get("streaming") and isinstance(train, str) and Path(train).is_file()
         if known and content_hash(train) != content:
             raise SweepError(f"{folder} has the results of a {train} that has changed: choose another folder")
@@ -89,10 +89,9 @@ def train_here(
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)
     metadata = RunMetadata(options)
-    if checkpoint:  # before its weights are loaded, into which model ever
-        metadata.check(
-            read_torch_file(checkpoint, mmap=True)["callbacks"][metadata.state_key]["trained_with"], options_only=True
-        )
+    if checkpoint:  # of another model, its weights would not fit, and torch would say so
+        saved = read_torch_file(checkpoint, mmap=True)["callbacks"][metadata.state_key]
+        metadata.check(saved["trained_with"], options_only=True)
     trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])
     pl.seed_everything(config.seed, workers=True, verbose=False)
 

@@ -61,7 +61,7 @@ def _measured(sweep: Sweep) -> pd.DataFrame:
         others.remove(axis)
         scores["name"] = axis + "=" + scores[axis]
     seeds = sweep.runs.dropna(subset="dev").groupby(sweep.keys)["dev"].agg(list).rename("seeds").reset_index()
-    scores = scores.merge(seeds, on=sweep.keys)  # without groups that did not run
+    scores = scores.merge(seeds, on=sweep.keys)  # without groups that have no score
     scores["series"] = [
         ", ".join(["measured", *(f"{n}={v}".removeprefix("column=") for n, v in values.items() if v)])
         for values in scores[[name for name in others if scores[name].nunique() > 1]].to_dict("records")
@@ -120,8 +120,7 @@ def _panels(
     is the score before training.
     """
     drawn = list(panels.values())
-    longest_first = sorted(drawn, key=len, reverse=True)  # the paper's, which has its rows in order
-    names = list(dict.fromkeys(name for points in longest_first for name in points["name"]))
+    names = list(dict.fromkeys(name for points in drawn for name in points["name"]))
     if all(as_number(name.partition("=")[2]) is not None for name in names):
         names.sort(key=lambda name: float(name.partition("=")[2]))
     series = [points["series"].nunique() for points in drawn]

@@ -27,7 +27,7 @@ from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import STANDARD, atomic_open, remove_half_written, write_text
 from simcse_pl.utils.hub import quiet
-from simcse_pl.utils.tensors import Encode, cosine_similarity, finite
+from simcse_pl.utils.tensors import Encode, cosine_similarity
 from simcse_pl.utils.terminal import counting_bar, positive, real
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
     for number, chunk in enumerate(_chunks_with_progress(sentences, "encoding", total, shown=rank() == 0)):
         shard = folder / f"{number:06d}.npz"  # which has a CRC
         if number % world_size() == rank() and not shard.exists():
-            vectors = finite(encode(chunk)).numpy()
+            vectors = encode(chunk).numpy()
             with atomic_open(shard, "wb") as file:
                 np.savez(file, vectors)
 
