@@ -126,9 +126,6 @@ class SentenceDataModule(LightningDataModule):
         for name, given in every.items():
             with prefixed_by_dataset(name):
                 self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
-        self._streamed = next((dataset for dataset in self.sets.values() if dataset.streaming), None)
-        if len(self.sets) > 1 and self._streamed:
-            raise UserError("streaming=true: it needs a single data set, so set data.train, and not data.sets")
         self.sampling, self.max_length, self.num_workers, self.seed = sampling, max_length, num_workers, seed
         self.make_evaluators, self.validation, self.test = evaluators or {}, validation, test
         self.templates, self.segment = templates or Templates(tokenizer), segment
@@ -193,23 +190,13 @@ class SentenceDataModule(LightningDataModule):
             from simcse_pl.data.workers import worker_options
 
             options |= worker_options(self.num_workers)
-        if not self._streamed:
-            make = {name: rows.batch for name, rows in self.rows.items()}
-            if self._groups and self.trainer is not None:  # machines may round differently
-                self._groups = self.trainer.strategy.broadcast(self._groups)
-            return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **options)
-        from simcse_pl.data.streaming import StreamedBatches
-
-        if self.trainer is not None and self.trainer.max_steps == -1:
-            self.batches_of_epoch()  # an error
-        (rows,) = self.rows.values()
-        batches = StreamedBatches(rows, self._streamed.batch_size, world_size(), rank(), self._start[1])
-        return DataLoader(batches, **options)
+        make = {name: rows.batch for name, rows in self.rows.items()}
+        if self._groups and self.trainer is not None:  # machines may round differently
+            self._groups = self.trainer.strategy.broadcast(self._groups)
+        return ContrastiveDataLoader(Batches(make), sampler=self._batches(), **options)
 
     def batches_of_epoch(self) -> int:
-        """Return the number of batches of an epoch; raise UserError if the rows are streamed."""
-        if self._streamed:
-            raise UserError("streaming=true: the rows have no end: set trainer.max_steps")
+        """Return the number of batches of an epoch."""
         return len(self._batches())
 
     @property
@@ -236,26 +223,14 @@ class SentenceDataModule(LightningDataModule):
             yield rows.batch([(0, place) for place in places]) | {"counts": counts}
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch and the number of its batches that are done; with a stream, also by how many processes."""
+        """Return the epoch and the number of its batches that are done."""
         assert self.trainer is not None
         done: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
-        return {"epoch": self.trainer.current_epoch, "batch": done.processed} | self._shares()
+        return {"epoch": self.trainer.current_epoch, "batch": done.processed}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue at the epoch and batch of `state_dict`.
-
-        Raises:
-            UserError: the rows are streamed, and had other shares.
-        """
-        for name, count in self._shares().items():
-            if state_dict.get(name) != count:
-                before = state_dict.get(name)
-                raise UserError(f"streaming=true: the checkpoint needs {before} {name}, as before, not {count}")
+        """Continue at the epoch and batch of `state_dict`."""
         self._start = state_dict["epoch"], state_dict["batch"]
-
-    def _shares(self) -> dict[str, int]:
-        """Return what decides the shares of a stream."""
-        return {"devices": world_size(), "data.num_workers": self.num_workers} if self._streamed else {}
 
     def val_dataloader(self) -> DataLoader[Tokens]:
         """Return batches of the validation sentences."""

@@ -63,8 +63,7 @@ def train(config: DictConfig) -> dict[str, Any]:
     finished = partial(finished_job, folder, description["overrides"])
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
         train, content = config.data.get("train"), results.get("settings", {}).get("content")
-        known = content and not config.data.get("streaming") and isinstance(train, str) and Path(train).is_file()
-        if known and content_hash(train) != content:
+        if content and isinstance(train, str) and Path(train).is_file() and content_hash(train) != content:
             raise SweepError(f"{folder} has the results of a {train} that has changed: choose another folder")
         log.info("%s has run already", folder)
         if is_first_process() and not config.keep_checkpoints:

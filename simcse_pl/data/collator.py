@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +17,6 @@ from simcse_pl.data.view import Segmenter, View
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, MaxLength, tokenize, tokenize_rows
 from simcse_pl.utils.types import Batch, RowKind, Tokens
-
-if TYPE_CHECKING:
-    from simcse_pl.data.streaming import RowStream
 
 Sentence = str | Tokens  # text, or tokens if they are known
 
@@ -80,8 +77,7 @@ class TrainingRows(RowKind):
     processes may live for several epochs.
 
     Args:
-        cache: the rows of the source; of a stream, the first ones.
-        stream: the rows that are streamed, if they are.
+        cache: the rows of the source.
         chosen: the positions of the rows to train on.
         held_out: the positions of the rows that are held out.
         views: the views to add to each row, by name.
@@ -94,7 +90,6 @@ class TrainingRows(RowKind):
 
     train: Source
     cache: TokenCache
-    stream: "RowStream | None"
     chosen: Rows
     held_out: Rows
     seed: int
@@ -107,15 +102,10 @@ class TrainingRows(RowKind):
     warnings: Sequence[str] = ()
 
     @property
-    def sentences(self) -> Sequence[tuple[str, ...]]:
-        """The sentences of each row of the source; empty if they are streamed."""
-        return () if self.stream else self.cache
-
-    @property
     def size(self) -> str:
-        """The number of rows to train on, or that it is not known, and of their sentences, in words."""
-        number, width = "streamed" if self.stream else len(self.chosen), max(self.width, 1)
-        return f"{number} rows of {width} sentence{'s' * (width > 1)}"
+        """The number of rows to train on, and of their sentences, in words."""
+        width = max(self.width, 1)
+        return f"{len(self.chosen)} rows of {width} sentence{'s' * (width > 1)}"
 
     def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of)."""
@@ -131,8 +121,7 @@ class TrainingRows(RowKind):
             copies = [[i in kept and any(row[i] is other for other in row[:i]) for i in range(views)] for row in rows]
             batch["copies"] = torch.tensor(copies)
         batch["roles"] = self.roles
-        if not self.stream:
-            batch["rows"] = np.array(places)
+        batch["rows"] = np.array(places)
         if self.dataset:
             batch["dataset"] = self.dataset
         return batch

@@ -1,7 +1,6 @@
 """Data sets on the Hugging Face Hub: their rows, with the words of labels that they have as numbers."""
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from simcse_pl.data.formats import OpenedTable, Records
@@ -12,18 +11,14 @@ from simcse_pl.utils.private import datasets_offline
 
 
 def table_of(dataset: Any, source: str) -> OpenedTable:
-    """Return the rows of a data set on the Hub, which may be streamed."""
-    names, words = list(dataset.column_names or next(iter(dataset))), label_words(dataset)
+    """Return the rows of a data set on the Hub."""
+    names = dataset.column_names
+    words = {i: kind.names for i, kind in enumerate(dataset.features.values()) if hasattr(kind, "names")}
     rows: Records = ((f"row {i}", with_words([*row.values()], words)) for i, row in enumerate(dataset, 1))
     return OpenedTable(source, rows, len(names), names, f"a data set with the columns {', '.join(names)}")
 
 
-def label_words(dataset: Any) -> dict[int, Sequence[str]]:
-    """Return the names of the labels of a data set on the Hub, by the position of their column."""
-    return {i: kind.names for i, kind in enumerate((dataset.features or {}).values()) if hasattr(kind, "names")}
-
-
-def load_hub_dataset(name: str, split: str, streaming: bool = False) -> Any:
+def load_hub_dataset(name: str, split: str) -> Any:
     """Load a split of OWNER/NAME or OWNER/NAME:SUBSET of the Hugging Face Hub, downloaded or from the cache."""
     import datasets  # slow to import
 
@@ -33,7 +28,7 @@ def load_hub_dataset(name: str, split: str, streaming: bool = False) -> Any:
         datasets.disable_progress_bars()
     try:
         with hub.quiet("huggingface_hub", "datasets"), datasets_offline(unavailable is not None):
-            return datasets.load_dataset(repository, subset or None, split=split, streaming=streaming)
+            return datasets.load_dataset(repository, subset or None, split=split)
     except Exception as error:  # the library has dozens of kinds
         why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error

@@ -53,11 +53,11 @@ def open_source(
     if not others:
         return table
 
-    records = itertools.chain(table.records, records_of(others, layout, (table.width, table.header)))
+    records = itertools.chain(table.records, _records_of(others, layout, (table.width, table.header)))
     return OpenedTable(f"{len(place)} files", records, table.width, table.header, table.layout)
 
 
-def records_of(paths: Sequence[Path], layout: Layout, columns: tuple[int, list[str] | None]) -> Records:
+def _records_of(paths: Sequence[Path], layout: Layout, columns: tuple[int, list[str] | None]) -> Records:
     """Yield the rows of several files; raise UserError if one has other columns than the first file."""
     for path in paths:
         table = open_table(path, layout)

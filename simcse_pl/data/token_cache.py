@@ -76,15 +76,15 @@ class Tokenize(Dataset[TokenizedBlock]):
 
 
 class TokenCache(Sequence[Row]):
-    """Rows of sentences, mapped from an Arrow file, or streamed. Worker processes map the file rather than copy it.
+    """Rows of sentences, mapped from an Arrow file. Worker processes map the file rather than copy it.
 
     Args:
-        file: the Arrow file, or its content.
+        file: the Arrow file.
         fingerprint: a hash of the content of the source.
         key: a text that changes with the rows.
     """
 
-    def __init__(self, file: Path | pyarrow.RecordBatch, fingerprint: str = "", key: str = "") -> None:
+    def __init__(self, file: Path, fingerprint: str = "", key: str = "") -> None:
         self.file, self.fingerprint, self.key = file, fingerprint, key
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,8 +93,6 @@ class TokenCache(Sequence[Row]):
     @cached_property
     def table(self) -> pyarrow.Table:
         """The columns of Tokenize.schema."""
-        if isinstance(self.file, pyarrow.RecordBatch):
-            return pyarrow.Table.from_batches([self.file])
         with reraise_as(f"{self.file} is damaged: remove its folder, so that it is written again"):
             return pyarrow.ipc.open_file(pyarrow.memory_map(str(self.file))).read_all()
 
@@ -140,8 +138,6 @@ class TokenCache(Sequence[Row]):
 
     def _computed(self, name: str, compute: Callable[[], Any], key: Any = None) -> Any:
         """Return what is computed from all rows, from the user's cache if it is there."""
-        if isinstance(self.file, pyarrow.RecordBatch):  # of a stream
-            return compute()
         file = f"{name}.json"
         whole_key = self.file.parent.name, name, key
         return read_json(cached("row_counts", whole_key, file, lambda new: write_json(new / file, compute())) / file)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import MaxLength
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import LabelKind, Names, Role, candidates, default_roles
-
-if TYPE_CHECKING:
-    from simcse_pl.data.streaming import RowStream
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +67,6 @@ class TrainingSet:
             Clusters; None for one group.
         tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
             for each CPU if there are many rows. The rows do not depend on it.
-        streaming: whether rows are read and tokenized while they are trained on (see streaming.py). A stream has no
-            end, so its rows have no count and no position.
-        shuffled_rows: the number of rows in the buffer that shuffles streamed rows.
         name: its name in data.sets; None if there is one set only.
 
     Raises:
@@ -101,8 +95,6 @@ class TrainingSet:
     batch_size: PositiveInt = 64
     sampler: Callable[[TrainingRows], NDArray[np.integer]] | None = None
     tokenizing_processes: NonNegativeInt | None = None
-    streaming: bool = False
-    shuffled_rows: PositiveInt = 10_000
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -111,12 +103,6 @@ class TrainingSet:
         if self.documents and any((self.hold_out, self.columns, self.labels, self.prompt_column)):
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
-            )
-        classes = self.labels == "classes" and self.label_names is None
-        if self.streaming and any((self.limit, self.hold_out, self.documents, classes, self.sampler)):
-            raise UserError(
-                "streaming=true: not all rows are known, so set limit=null, hold_out=0, label_names=[...] for classes, "
-                "and use no sampler and no view of the next sentences"
             )
 
     @property
@@ -163,7 +149,7 @@ class TrainingSet:
         templates = templates or Templates(tokenizer)
         for name in self.prompts or ():
             templates.check_prompt(name)
-        cache, stream = self._open(Tokenize(tokenizer, max_length, self.labels), seed)
+        cache = self._open(Tokenize(tokenizer, max_length, self.labels))
         prompts = self.prompts or ()
         if self.prompts is None and len(cache[0]) > 1 and validated:
             prompts, names = validated, ", ".join(map(str, validated))
@@ -188,7 +174,6 @@ class TrainingSet:
             dataset=self.name or "",
             train=self.train,
             cache=cache,
-            stream=stream,
             chosen=chosen,
             held_out=held_out,
             seed=seed,
@@ -202,8 +187,8 @@ class TrainingSet:
         rows = replace(rows, warnings=self._check(rows, evaluated or {}))
         return replace(rows, examples=[row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])])
 
-    def _open(self, tokenize: Tokenize, seed: int) -> "tuple[TokenCache, RowStream | None]":
-        """Return the rows; or the first ones, by which the options are checked, and the stream."""
+    def _open(self, tokenize: Tokenize) -> TokenCache:
+        """Return all rows with their tokens."""
         options = {name: getattr(self, name) for name in _READING}
         if self.prompt_column is not None:
             options["prompt_column"] = self.prompt_column
@@ -219,15 +204,6 @@ class TrainingSet:
                 raise UserError(f"data.negatives={self.negatives}: such rows have {needed}")
         named = *label_columns(self.label_column, self.score_column), self.prompt_column, *(options["columns"] or ())
         layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), named)
-        if not self.streaming:
-            return self._open_cache(tokenize, layout, options), None
-        from simcse_pl.data.streaming import RowStream
-
-        stream = RowStream(self.train, self.split, layout, options, tokenize, self.shuffled_rows, seed)
-        return stream.first(_ROWS_TRIED), stream
-
-    def _open_cache(self, tokenize: Tokenize, layout: Layout, options: Mapping[str, Any]) -> TokenCache:
-        """Return all rows with their tokens; `options` are those of `rows_of`."""
         table, before = open_source(self.train, layout, self.split), content_hash(self.train, self.split)
 
         def read(warn: Warn) -> LabelledRows:
@@ -284,7 +260,7 @@ class TrainingSet:
         """Warn if evaluated sentences are training sentences; raise UserError if the rows cannot be trained on."""
         warnings = []
         for split, sentences in evaluated.items():
-            if not rows.stream and (seen := rows.cache.count(set(sentences))):
+            if seen := rows.cache.count(set(sentences)):
                 warnings.append(f"{seen} sentences of {self.train} are in the {split} set: scores may be too high")
                 log.warning(warnings[-1])
         log.info("train: %s from %s", rows.size, self.train)

@@ -107,11 +107,6 @@ class FrozenEncoder(Frozen):
         """Open or compute the vectors of a data set, unless token ids are read; raise UserError if one is missing."""
         if self.reads_tokens or not isinstance(rows, TrainingRows):
             return
-        if rows.stream:
-            raise UserError(
-                f"{self.name}: it looks vectors up by the row, which is not known: set data.streaming=false, or choose "
-                "an encoder with the vocabulary and the template of the trained one"
-            )
         wanted = rows.columns[:1] if self.anchors_only else rows.columns
         columns = [column for column in wanted if column is not None]
         if len(columns) < len(wanted):
@@ -120,7 +115,7 @@ class FrozenEncoder(Frozen):
                 "views=dropout and data.negatives=null, or choose an encoder with the vocabulary and the template of "
                 "the trained one"
             )
-        count, width = len(rows.sentences), max(columns) + 1
+        count, width = len(rows.cache), max(columns) + 1
         vectors = self._encoded(rows, width) if self.file is None else self.file
         if len(vectors) != count or vectors.shape[1] < width:
             raise UserError(
@@ -136,12 +131,12 @@ class FrozenEncoder(Frozen):
 
         def write(folder: Path) -> None:
             log.info("encoding %d x %d sentences, once, by %s", len(used), columns, self.name)
-            shape = len(rows.sentences), columns, self.dim
+            shape = len(rows.cache), columns, self.dim
             vectors = np.lib.format.open_memmap(folder / _FILE, "w+", np.float32, shape)  # type: ignore[no-untyped-call]
             encoder.to("cuda" if torch.cuda.is_available() else "cpu")
             for start in tracked(range(0, len(used), _ROWS_A_BLOCK), "encoding"):
                 places = used[start : start + _ROWS_A_BLOCK]
-                texts = zip(*(rows.sentences[place][:columns] for place in places.tolist()), strict=True)
+                texts = zip(*(rows.cache[place][:columns] for place in places.tolist()), strict=True)
                 for column, (prompt, sentences) in enumerate(zip(prompts, texts, strict=True)):
                     vectors[places, column] = encoder.encode(list(sentences), prompt_name=prompt).numpy()
             vectors.flush()

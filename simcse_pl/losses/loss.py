@@ -32,7 +32,7 @@ class EmbeddedBatch:
         roles: the role of each view; the first is the anchor.
         labels: [batch], int64 classes or float32 scores, or [batch, scores]; None if the data has none.
         dataset: the name of the data set, if there are several.
-        rows: [batch], the position of each row in TrainingRows.sentences; None if it is not known.
+        rows: [batch], the position of each row in the source; None if it is not known.
         queue: [q, dim], embeddings of past batches as further negatives, or None.
         positive_encoder: the encoder of all views but the first, if it is another one.
         chunk_size: the number of rows that are encoded at once, or their mean (see gradient_cache.py); None for all.

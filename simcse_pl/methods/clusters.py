@@ -47,7 +47,7 @@ class Clusters:
 
             log.info("encoding %d anchors, once, by %s, for %d clusters", len(used), self.encoder, self.clusters)
             encoder.to("cuda" if torch.cuda.is_available() else "cpu")
-            sentences = [rows.sentences[place][0] for place in used.tolist()]
+            sentences = [rows.cache[place][0] for place in used.tolist()]
             vectors = unit_vectors(encoder.encode(sentences, progress=True)).numpy()
             k_means = MiniBatchKMeans(self.clusters, random_state=self.seed, n_init=3)
             np.save(folder / _FILE, k_means.fit_predict(vectors).astype(np.int32))

@@ -146,7 +146,7 @@ def test_a_file_that_is_read_in_another_way_has_other_tokens(tokenizer, tmp_path
     shapes = []
     for options in ways:
         rows = TrainingSet(tmp_path / "a.txt", on_invalid_row="drop", **options).read(tokenizer, 16)
-        shapes.append((len(rows.sentences), len(rows.sentences[0])))
+        shapes.append((len(rows.cache), len(rows.cache[0])))
     assert shapes == [(3, 1), (3, 2), (2, 2), (2, 1)]
 
 
