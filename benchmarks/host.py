@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.host
 
-A plain loop around the same encoder and loss is compared with SimCSEModule, its callbacks and its logs. The model has
+A plain loop around the same encoder and loss is compared with the shortest LightningModule, which is what Lightning
+itself costs, and with SimCSEModule, its callbacks and its logs. The model has
 one layer of width 8, and a batch 8 rows of 2 sentences. The time is that of the process, on one thread.
 """
 
@@ -18,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import BertConfig
@@ -36,6 +38,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.preemption import Preemption
 from simcse_pl.speed.cpu import CpuSpeed, Speed
 from simcse_pl.trainer import make_trainer
+from simcse_pl.utils.types import Batch
 
 BATCH_SIZE, WARM_UP = 8, 20
 ONE_GROUP = Speed(tokens_per_pass=float("inf"), fast_dropout=False)
@@ -80,6 +83,39 @@ def plain_loop(encoder: SentenceEncoder, batches: DataLoader, steps: int) -> flo
         optimizer.step()
         schedule.step()
     return time.process_time() - begin
+
+
+class PlainModule(pl.LightningModule):
+    """What the plain loop does, as a LightningModule."""
+
+    def __init__(self, encoder: SentenceEncoder, steps: int) -> None:
+        super().__init__()
+        self.encoder, self.steps, self.objective = encoder, steps, ContrastiveLoss()
+
+    def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor:
+        """Return the loss."""
+        return self.objective(*self.encoder.embed(batch).unbind(dim=1))
+
+    def configure_gradient_clipping(self, *_: object, **__: object) -> None:
+        """Clip the gradients, which Lightning cannot do for a fused optimizer."""
+        nn.utils.clip_grad_norm_(self.parameters(), 1.0)
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return AdamW and a linear schedule."""
+        optimizer = torch.optim.AdamW(self.parameters(), lr=LR, fused=True)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, self.steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def lightning(encoder: SentenceEncoder, batches: DataLoader, steps: int) -> float:
+    """Return the seconds of steps of PlainModule, without callbacks and logs."""
+    timed = Timed(steps)
+    trainer = pl.Trainer(accelerator="cpu", max_steps=WARM_UP + steps, callbacks=[timed], **QUIET)
+    encoder = copy.deepcopy(encoder).train()
+    ONE_GROUP.apply(encoder.backbone, encoder.groups)
+    with warnings.catch_warnings(action="ignore"):
+        trainer.fit(PlainModule(encoder, WARM_UP + steps), batches)
+    return timed.seconds
 
 
 def simcse_pl(
@@ -132,6 +168,7 @@ def main() -> None:
         tokens, batch_size=BATCH_SIZE, collate_fn=ViewCollator(encoder.tokenizer, 32, encoder.templates)
     )
     ways: dict[str, Callable[[], float]] = {"plain loop": partial(plain_loop, encoder, batches, arguments.steps)}
+    ways["the shortest LightningModule"] = partial(lightning, encoder, batches, arguments.steps)
     ways["SimCSEModule alone"] = partial(simcse_pl, encoder, batches, arguments.steps, bare=True)
     ways["with callbacks and metrics.csv"] = partial(simcse_pl, encoder, batches, arguments.steps)
     ways["with W&B (offline) too"] = partial(simcse_pl, encoder, batches, arguments.steps, wandb=True)
