@@ -182,10 +182,17 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
         options.append(_search_path(config_dir))
 
     def results_or_error(config: DictConfig) -> dict[str, Any] | Exception:  # Hydra would print an exception
-        try:
-            return _run(command, config) | {"folder": Path(HydraConfig.get().runtime.output_dir)}
-        except Exception as error:
-            return readable(error, command, config)
+        from pytorch_lightning.utilities.seed import isolate_rng  # slow to import
+
+        added = {"PL_GLOBAL_SEED", "PL_SEED_WORKERS"} - os.environ.keys()  # later trainers would read them
+        with isolate_rng(include_cuda=False):  # CUDA is not to start before the ranks do
+            try:
+                return _run(command, config) | {"folder": Path(HydraConfig.get().runtime.output_dir)}
+            except Exception as error:
+                return readable(error, command, config)
+            finally:
+                for name in added:
+                    os.environ.pop(name, None)
 
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():

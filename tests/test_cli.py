@@ -4,6 +4,8 @@ import contextlib
 import gc
 import json
 import logging
+import os
+import random
 import shlex
 import signal
 import sys
@@ -231,7 +233,9 @@ def test_python_trains_in_a_thread_and_leaves_the_process_as_it_was(sentences, p
         levels = [logging.getLogger(name).level for name in names]
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1)
         handlers = [signal.getsignal(number) for number in numbers]
-        return levels, handlers, torch.get_float32_matmul_precision(), list(warnings.filters)
+        drawn = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+        seeds = [os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")]
+        return levels, handlers, torch.get_float32_matmul_precision(), list(warnings.filters), drawn, seeds
 
     given = [*tiny(make_model("bert")), "data=text", f"data.train={sentences}", f"data.validation={pairs}"]
     given += ["queue=null", "logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
