@@ -42,7 +42,7 @@ from simcse_pl.config import CONF, with_row
 from simcse_pl.data import sample
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
 from simcse_pl.lab.multirun import gpus_of_machine
-from simcse_pl.lab.runs import read_curves
+from simcse_pl.lab.runs import read_run
 from simcse_pl.lab.transfer import load_transfer_task
 from simcse_pl.models.load import load_encoder
 from simcse_pl.results import logged
@@ -177,7 +177,7 @@ def train(job: Job, senteval_dir: str, environment: dict[str, str]) -> dict[str,
     settings = results["settings"]  # without the paths of this machine
     del settings["model"]
     settings["data"] = re.sub("^/.*/", "", settings["data"])
-    curves = read_curves(job.folder).reindex(columns=[*_CURVES]).rename(columns=_CURVES)
+    curves = read_run(job.folder).curves.reindex(columns=[*_CURVES]).rename(columns=_CURVES)
     path = curves[curves.score.notna()].round(5).astype({"step": int}).to_dict("records")
     seconds = round(time.monotonic() - started)
     return {"config": job.config, "backbone": job.backbone, "results": results, "path": path, "seconds": seconds}

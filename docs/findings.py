@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ from benchmarks.findings import PLAN, PROTOCOL, RECORDS, expected_seconds, plann
 from simcse_pl.evaluation.results import Correlation, Geometry, Result, StsScores
 from simcse_pl.lab.figures import encoder_plane, run_plane
 from simcse_pl.lab.published import ablation
-from simcse_pl.lab.runs import TrainingTrajectory
 from simcse_pl.lab.seed_groups import CONFIDENCE, margin, read_sweeps
 from simcse_pl.lab.sweep_tables import sweep_table
+from simcse_pl.results import SPEARMAN
 from simcse_pl.runs import RESULTS_FILE
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -301,11 +302,12 @@ def spectrum(frame: pd.DataFrame) -> str:
 
 def paths(frame: pd.DataFrame, figures: Path) -> None:
     """Write the figure of alignment and uniformity during training, the paper's figure 2, as means over seeds."""
-    trajectories = []
+    runs = []
     for run, label in PATHS.items():
         if own := frame[(frame.run == run) & (frame["at"] == LAST)].path.tolist():
-            trajectories.append(TrainingTrajectory(label, pd.concat(own).groupby("step").mean().reset_index()))
-    if figure := run_plane(trajectories):
+            points = pd.concat(own).groupby("step").mean().reset_index()
+            runs.append(SimpleNamespace(label=label, points=points, monitor=SPEARMAN))
+    if figure := run_plane(runs):
         figure.savefig(figures / "findings_paths.png", dpi=150)
 
 

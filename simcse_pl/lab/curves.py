@@ -1,14 +1,14 @@
 """The curves of training runs over steps. A run draws its own at its end, so this file imports little."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from simcse_pl.lab.runs import Run
 from simcse_pl.lab.style import STYLE, figure_of
 from simcse_pl.results import TrainingRun, factor, heading, logged, score_name
 from simcse_pl.runs import CURVES_FIGURE, CURVES_FILE, run_label
@@ -17,32 +17,33 @@ _FEW = 30  # points, which have markers
 
 
 @matplotlib.rc_context(STYLE)
-def curves_figure(curves: Mapping[str, pd.DataFrame], runs: Mapping[str, TrainingRun]) -> Figure | None:
+def curves_figure(runs: Sequence[Run]) -> Figure | None:
     """Draw the loss, the metric that chooses the checkpoint, alignment and uniformity, as far as they were logged.
 
-    `curves` are the rows of metrics.csv, by the label of the run, and `runs` the results of the same runs. All share
-    the panels, one per curve. A ring marks the checkpoint that was saved. Return None without curves.
+    The runs, which have finished, share the panels, one per curve. A ring marks the checkpoint that was saved. Return
+    None without curves.
     """
     panels = {"train/loss": "training loss", "val/loss": "validation loss"}
-    panels |= {logged(run.monitor): f"dev ({score_name(run.monitor, run.mode)})" for run in runs.values()}
+    results = [run.results for run in runs if run.results]
+    panels |= {logged(run.monitor): f"dev ({score_name(run.monitor, run.mode)})" for run in results}
     panels |= {logged(name): f"dev ({heading(name)}, lower is better)" for name in ("alignment", "uniformity")}
-    finite = {label: rows.set_index("step").replace([np.inf, -np.inf], np.nan) for label, rows in curves.items()}
-    drawn = [name for name in panels if any(name in rows and rows[name].notna().any() for rows in finite.values())]
+    curves = [run.curves.set_index("step").replace([np.inf, -np.inf], np.nan) for run in runs]
+    drawn = [name for name in panels if any(name in rows and rows[name].notna().any() for rows in curves)]
     if not drawn:
         return None
     columns = min(len(drawn), 2)
-    figure, whole, looks = figure_of([*curves], 0.33 * -(-len(drawn) // columns), more=1)
+    figure, whole, looks = figure_of([run.label for run in runs], 0.33 * -(-len(drawn) // columns), more=1)
     whole.remove()
     grid = figure.subplots(-(-len(drawn) // columns), columns, sharex=True, squeeze=False).flatten()
     for axes, name in zip(grid, drawn, strict=False):
         axes.set_title(panels[name], loc="left")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-        for (label, rows), look in zip(finite.items(), looks, strict=True):
+        for rows, run, look in zip(curves, results, looks, strict=True):
             points = factor(name.partition("/")[2]) * rows.reindex(columns=[name])[name].dropna()
             marker = {"marker": look["marker"] if len(points) < _FEW else ""}
             axes.plot(points.index, points, linewidth=1, markersize=3, **look | marker)
-            if name == logged(runs[label].monitor):
-                saved = points[points.index == runs[label].best_step]
+            if name == logged(run.monitor):
+                saved = points[points.index == run.best_step]
                 axes.plot(
                     saved.index, saved, "o", markersize=8, markerfacecolor="none", color=look["color"], clip_on=False
                 )
@@ -58,8 +59,6 @@ def curves_figure(curves: Mapping[str, pd.DataFrame], runs: Mapping[str, Trainin
 
 def save_curves(folder: Path, run: TrainingRun) -> None:
     """Draw the curves of a run that has finished into its folder, if it has logged any."""
-    if (folder / CURVES_FILE).is_file():
-        label = run_label(folder)
-        if figure := curves_figure({label: pd.read_csv(folder / CURVES_FILE)}, {label: run}):
-            with matplotlib.rc_context(STYLE):
-                figure.savefig(folder / CURVES_FIGURE)
+    if (folder / CURVES_FILE).is_file() and (figure := curves_figure([Run(run_label(folder), folder, run)])):
+        with matplotlib.rc_context(STYLE):
+            figure.savefig(folder / CURVES_FIGURE)

@@ -9,8 +9,6 @@ import logging
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,14 +21,14 @@ from wandb.errors import CommError
 
 from simcse_pl.evaluation.results import Result, SuiteResults
 from simcse_pl.lab.figures import encoder_figures
-from simcse_pl.lab.runs import differing, read_run
+from simcse_pl.lab.runs import Run, differing
 from simcse_pl.lab.seed_groups import Sweep
 from simcse_pl.lab.style import figure_files
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.loggers import StepsDone, closing_run
 from simcse_pl.results import TrainingRun, logged
-from simcse_pl.runs import RESOLVED_CONFIG, WANDB_FILE
+from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, WANDB_FILE
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.files import without_nan, write_text
 from simcse_pl.utils.private import make_wandb_staging, summary_of, wandb_settings
@@ -152,10 +150,8 @@ class Dashboard(StepsDone, WandbLogger):
         """Log the results of a run and of its saved encoder: tables, figures, scores, and maybe the encoder."""
         run = self.experiment
         result = Result(label=self.label, encoder=str(self.folder / "encoder"), **dict(measured or SuiteResults()))
-        paths = []
-        with suppress(UserError):  # metrics.csv is not written
-            paths.append(replace(read_run(self.folder, trained), label=self.label))
-        _log_panels(run, result, encoder_tables([result]), encoder_figures([result], paths))
+        runs = [Run(self.label, self.folder, trained)] if (self.folder / CURVES_FILE).is_file() else []
+        _log_panels(run, result, encoder_tables([result]), encoder_figures([result], runs))
         best = {logged(metric): score for metric, score in trained.best.items()}
         run.summary.update(without_nan(best) | {"best_step": trained.best_step})
         if self.artifact:
@@ -218,13 +214,13 @@ def sweep_report(sweep: Sweep) -> Any:
     """
     from wandb_workspaces.reports import v2 as wr  # an extra
 
-    jobs = [job for job in sweep.jobs if job.run and job.trained]
+    jobs = [job for job in sweep.jobs if job.results]
     run = remembered_run(jobs[0].folder)
     if run is None:
         raise UserError(f"{jobs[0].folder} has no W&B run: train with logger=wandb")
     groups = {OmegaConf.load(job.folder / RESOLVED_CONFIG).logger.wandb.group for job in jobs}
     runset = wr.Runset(name=sweep.label, filters=f"Group in {sorted(groups)}")
-    choices, metric = sweep.results[-1].choices, logged(sweep.results[-1].monitor)  # the first may be an evaluation
+    choices, metric = sweep.results[-1].choices, logged(jobs[-1].monitor)
     options = [f"choices.{name}" if name in choices else name for name in differing(jobs) if name != "seed"]
     axes = [*map(wr.Config, options), wr.SummaryMetric(metric)]
     of_options = wr.ParallelCoordinatesPlot([wr.ParallelCoordinatesPlotColumn(axis) for axis in axes])

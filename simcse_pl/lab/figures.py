@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from simcse_pl.evaluation.results import Aggregation, Result
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.latex import latex
-from simcse_pl.lab.runs import TrainingTrajectory, keys_of
+from simcse_pl.lab.runs import Run, keys_of
 from simcse_pl.lab.style import STYLE, WIDTH, figure_files, figure_of
 from simcse_pl.lab.tables import shared_tasks, sts_scores
 from simcse_pl.results import factor, score_name
@@ -48,18 +48,19 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
     return _plane(paths, f"{what} (Spearman x 100)")
 
 
-def run_plane(runs: Sequence[TrainingTrajectory]) -> Figure | None:
+def run_plane(runs: Sequence[Run]) -> Figure | None:
     """Draw the paths of training runs from start (hollow) to end (large), coloured by the monitored metric on dev.
 
     Return None without runs that have alignment and uniformity.
     """
-    paths = {}
-    runs = [run for run in runs if len(run.points)]
+    paths, names = {}, list[str]()
     for run in runs:
-        scores = factor(run.metric) * run.points["score"]
-        paths[f"{run.label} ({run.points['step'].iloc[-1]} steps)"] = run.points.assign(score=scores)
-    named = " or ".join(dict.fromkeys(score_name(run.metric) for run in runs))
-    return _plane(paths, f"dev ({named})", "hollow: start of training; large: end") if paths else None
+        if len(points := run.points):
+            points["score"] *= factor(run.monitor)
+            paths[f"{run.label} ({points['step'].iloc[-1]} steps)"] = points
+            names.append(score_name(run.monitor))
+    scale = f"dev ({' or '.join(dict.fromkeys(names))})"
+    return _plane(paths, scale, "hollow: start of training; large: end") if paths else None
 
 
 @matplotlib.rc_context(STYLE)
@@ -148,7 +149,7 @@ def _ridges(axes: Axes, bands: Sequence[np.ndarray], edges: np.ndarray) -> None:
 
 
 def encoder_figures(
-    results: Sequence[Result], runs: Sequence[TrainingTrajectory] = (), aggregation: Aggregation = "all"
+    results: Sequence[Result], runs: Sequence[Run] = (), aggregation: Aggregation = "all"
 ) -> dict[str, Figure]:
     """Return every figure that has content, by name: of encoders with different labels, and of training runs."""
     figures = {

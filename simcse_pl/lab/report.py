@@ -9,7 +9,7 @@ from typing import Any
 from simcse_pl.evaluation.results import AGGREGATIONS, Aggregation, Result
 from simcse_pl.lab.curves import curves_figure
 from simcse_pl.lab.figures import encoder_figures, save
-from simcse_pl.lab.runs import is_sweep, read, read_curves, read_results
+from simcse_pl.lab.runs import Run, is_sweep, read
 from simcse_pl.lab.seed_groups import Sweep, read_sweeps
 from simcse_pl.lab.sweep_figure import own_data_figure, sweep_figure
 from simcse_pl.lab.sweep_tables import sweep_table
@@ -27,31 +27,26 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     Several runs and sweeps are compared in one table and one figure, unless they repeat tables of the paper. An
     evaluation is a row there if it measured the same on their validation set.
     """
-    single = [(label, folder, read(folder)) for label, folder in folders if not is_sweep(folder)]
-    encoders = [one.model_copy(update={"label": label}) for label, _, one in single if isinstance(one, Result)]
-    paths = [replace(one, label=label) for label, _, one in single if not isinstance(one, Result)]
-    of_runs = {folder: read_results(Path(folder)) for _, folder, one in single if not isinstance(one, Result)}
-    runs = {folder: run for folder, run in of_runs.items() if run}  # without unfinished ones
-    trained = {label: folder for label, folder in folders if is_sweep(folder) or folder in runs}
-    curves = {label: read_curves(Path(folder)) for label, folder in trained.items() if folder in runs}
+    single = [(label, read(folder)) for label, folder in folders if not is_sweep(folder)]
+    encoders = [one.model_copy(update={"label": label}) for label, one in single if isinstance(one, Result)]
+    runs = [replace(one, label=label) for label, one in single if isinstance(one, Run)]
+    finished = {run.folder: run for run in runs if run.results}
+    trained = {label: folder for label, folder in folders if is_sweep(folder) or Path(folder) in finished}
     sweeps = read_sweeps(trained, encoders) if trained else []
-    rows = {job.name for sweep in sweeps for job in sweep.jobs if not job.trained}
+    rows = {label for sweep in sweeps for label in sweep.encoders}
     encoders = [one.model_copy(update={"own": None}) if one.label in rows else one for one in encoders]
     tables = encoder_tables(encoders, aggregation)
-    figures = encoder_figures(encoders, paths, aggregation)
-    further = {
-        "curves": curves_figure(curves, {label: runs[trained[label]] for label in curves}),
-        "own_data": own_data_figure(encoders),
-    }
-    compared = sweeps if len(trained) > len(runs) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
+    figures = encoder_figures(encoders, runs, aggregation)
+    further = {"curves": curves_figure([*finished.values()]), "own_data": own_data_figure(encoders)}
+    compared = sweeps if len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
     for number, sweep in enumerate(compared, 1):
         name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
         name += f"_{number}" * (len(compared) > 1)
         tables.append(sweep_table(sweep, name))
         further[name] = sweep_figure(sweep)
-    for label, folder in trained.items() if not compared else ():
-        table = run_table(runs[folder])
-        tables.append(replace(table, title=f"{label}: {table.title}"))
+    if not compared:
+        of_runs = [(run.label, run_table(run.results)) for run in runs if run.results]
+        tables += [replace(table, title=f"{label}: {table.title}") for label, table in of_runs]
     figures |= {name: figure for name, figure in further.items() if figure}
     files = save(output, tables, figures)
     for table in tables:

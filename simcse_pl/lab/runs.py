@@ -1,9 +1,10 @@
-"""What finished runs have left in their folders: results, curves, and the jobs of a sweep."""
+"""What training runs have left in their folders: results, curves, and the options of the jobs of a sweep."""
 
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,60 @@ from simcse_pl.utils.errors import UserError, reraise_as
 
 
 @dataclass(frozen=True)
-class TrainingTrajectory:
-    """The validations of a training run.
+class Run:
+    """A training run, which may be a job of a sweep."""
 
-    `points` has one row per validation: `step` (optimizer steps done), `alignment`, `uniformity` and `score` (NaN if
-    not measured). It is empty if the run's evaluators do not measure alignment and uniformity.
-    """
+    label: str
+    folder: Path
+    results: TrainingRun | None  # None if it failed or has not finished
 
-    label: str  # in figures
-    points: pd.DataFrame
-    metric: str = SPEARMAN  # the name of the score, which chooses the checkpoint
+    @property
+    def monitor(self) -> str:
+        """The metric that chooses the checkpoint."""
+        return self.results.monitor if self.results else SPEARMAN
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """The rows of metrics.csv as numbers."""
+        file = self.folder / CURVES_FILE
+        with reraise_as(f"{file} is damaged"):
+            return pd.read_csv(file).astype(float)
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """The validations whose alignment and uniformity are finite numbers.
+
+        Each has the columns `step` (optimizer steps done), `alignment`, `uniformity` and `score`, the monitored metric.
+        """
+        names = {logged(metric): metric for metric in ("alignment", "uniformity")} | {logged(self.monitor): "score"}
+        points = self.curves.reindex(columns=["step", *names]).rename(columns=names)
+        finite = points[["step", "alignment", "uniformity"]].abs().lt(math.inf).all(axis="columns")
+        return points[finite].reset_index(drop=True).astype({"step": int})
+
+    @cached_property
+    def options(self) -> Mapping[str, str]:
+        """The options that were given, or that a search chose, and the seed."""
+        saved = self.folder / "config" / "overrides.yaml"
+        given: Any = self.results.overrides if self.results else OmegaConf.load(saved) if saved.is_file() else []
+        parts = [option.lstrip("+").partition("=") for option in given]
+        options = {name: _one_spelling(value) for name, _, value in parts}
+        chosen = self.results.trial["values"] if self.results and self.results.trial else {}
+        return options | {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in chosen.items()}
+
+    @property
+    def state(self) -> str:
+        """Whether the job finished."""
+        if not self.results:
+            return "failed or unfinished"
+        return "pruned by the search" if self.results.trial and self.results.trial["pruned"] else "finished"
+
+    def value(self, option: str) -> str:
+        """Return the value of an option, or the choice of a config group."""
+        choices = self.results.choices if self.results else {}
+        return self.options.get(option) or choices.get(option) or "default"
 
 
-def read(path: str | Path) -> Result | TrainingTrajectory:
+def read(path: str | Path) -> Result | Run:
     """Read a results file of `simcse evaluate` or its folder, or the folder of a training run."""
     path = Path(path)
     if (path / CURVES_FILE).is_file():
@@ -40,63 +82,10 @@ def read(path: str | Path) -> Result | TrainingTrajectory:
     return read_shape(Result, file)
 
 
-def read_run(folder: Path, results: TrainingRun | None = None) -> TrainingTrajectory:
-    """Read the validations of a run, unless they are NaN or infinite; `results` if they are not written yet."""
-    results = results or read_results(folder)
-    metric = results.monitor if results else SPEARMAN
-    columns = {"step": "step", **{logged(name): name for name in ("alignment", "uniformity")}, logged(metric): "score"}
-    points = read_curves(folder).reindex(columns=[*columns]).rename(columns=columns)
-    finite = points[["step", "alignment", "uniformity"]].abs().lt(math.inf).all(axis="columns")
-    return TrainingTrajectory(run_label(folder), points[finite].reset_index(drop=True).astype({"step": int}), metric)
-
-
-def read_curves(folder: Path) -> pd.DataFrame:
-    """Read the curves of a training run as numbers."""
-    file = folder / CURVES_FILE
-    with reraise_as(f"{file} is damaged"):
-        return pd.read_csv(file).astype(float)
-
-
-def read_results(folder: Path) -> TrainingRun | None:
-    """Read the results of a training run; None if it failed or has not finished."""
+def read_run(folder: Path, label: str | None = None) -> Run:
+    """Read a training run, whose label is by default the last two parts of its path."""
     file = folder / RESULTS_FILE
-    return read_shape(TrainingRun, file) if file.is_file() else None
-
-
-@dataclass(frozen=True)
-class Job:
-    """One job of a sweep, or a single run."""
-
-    name: str
-    folder: Path
-    options: Mapping[str, str]  # those that were given, or that a search chose, and the seed
-    run: TrainingRun | None  # None if the job failed or has not finished
-    trained: bool = True  # False for an evaluation that is compared with runs
-
-    @property
-    def state(self) -> str:
-        """Whether the job finished."""
-        if not self.run:
-            return "failed or unfinished"
-        return "pruned by the search" if self.run.trial and self.run.trial["pruned"] else "finished"
-
-    def value(self, option: str) -> str:
-        """Return the value of an option, or the choice of a config group."""
-        if not self.trained:
-            return ""
-        choices = self.run.choices if self.run else {}
-        return self.options.get(option) or choices.get(option) or "default"
-
-
-def read_job(folder: Path, name: str) -> Job:
-    """Read one job; raise UserError if a file is damaged."""
-    run = read_results(folder)
-    saved = folder / "config" / "overrides.yaml"
-    overrides: Any = run.overrides if run else OmegaConf.load(saved) if saved.is_file() else []
-    options = {name: _one_spelling(value) for name, _, value in (o.lstrip("+").partition("=") for o in overrides)}
-    if run and run.trial:
-        options |= {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in run.trial["values"].items()}
-    return Job(name, folder, options, run)
+    return Run(label or run_label(folder), folder, read_shape(TrainingRun, file) if file.is_file() else None)
 
 
 def _one_spelling(value: str) -> str:
@@ -114,13 +103,12 @@ def is_sweep(path: str | Path) -> bool:
     return path.is_dir() and not is_run and bool(job_folders(path))
 
 
-def option_values(jobs: Sequence[Job]) -> dict[str, set[str]]:
-    """Return the values of the options of trained jobs, in the order in which the options first appear."""
-    trained = [job for job in jobs if job.trained]
-    return {name: {job.value(name) for job in trained} for name in keys_of(job.options for job in trained)}
+def option_values(jobs: Sequence[Run]) -> dict[str, set[str]]:
+    """Return the values of the options of jobs, in the order in which the options first appear."""
+    return {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
 
 
-def differing(jobs: Sequence[Job]) -> list[str]:
+def differing(jobs: Sequence[Run]) -> list[str]:
     """Return the options that differ between jobs, in the order in which they first appear."""
     return [name for name, values in option_values(jobs).items() if len(values) > 1]
 

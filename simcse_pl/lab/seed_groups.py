@@ -12,7 +12,7 @@ from scipy.stats import t
 from simcse_pl.evaluation.results import TRANSFER_TASKS, Result
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.lab.runs import Job, differing, is_sweep, keys_of, option_values, read_job
+from simcse_pl.lab.runs import Run, differing, is_sweep, keys_of, option_values, read_run
 from simcse_pl.lab.tables import shared_tasks
 from simcse_pl.results import CURVES, SPEARMAN, Place, TrainingRun, decimals, factor, score_name
 from simcse_pl.runs import RESULTS_FILE, job_folders
@@ -41,7 +41,8 @@ class Sweep:
     label: str  # of the folders
     table: str | None
     size: str | None
-    jobs: list[Job]  # in the order of their numbers
+    jobs: list[Run]  # in the order of their numbers
+    encoders: list[str]  # labels of the evaluations that are rows
     paper: Ablation | None  # the table of the paper that the sweep repeats
     options: list[str]  # those that differ between groups and do not follow from row and column
     keys: list[str]  # the columns of `runs` that distinguish the groups
@@ -53,7 +54,7 @@ class Sweep:
     @property
     def results(self) -> list[TrainingRun]:
         """The results of the jobs that have some."""
-        return [job.run for job in self.jobs if job.run]
+        return [job.results for job in self.jobs if job.results]
 
     @property
     def title(self) -> str:
@@ -69,7 +70,7 @@ class Sweep:
 
         A row of the sweep may replace one.
         """
-        values = option_values([job for job in self.jobs if job.run])
+        values = option_values([job for job in self.jobs if job.results])
         same = {name: of_jobs.pop() for name, of_jobs in values.items() if len(of_jobs) == 1 and name not in _IN_TITLES}
         shown = {name: without_folders(value) for name, value in same.items()}
         return " ".join(f"{name}={value}" for name, value in shown.items() if name.partition(".")[0] not in _OF_LOGS)
@@ -125,48 +126,45 @@ def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = 
     Raises:
         UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
     """
-    sweeps: dict[tuple[str | None, ...], tuple[Place, list[tuple[str, Job]]]] = {}
+    sweeps: dict[tuple[str | None, ...], tuple[Place, list[tuple[str, Run]]]] = {}
     runs_alone = len(folders) > 1 and not any(map(is_sweep, folders.values()))
     for label, path in folders.items():
-        prefix, single = f"{label}/" if len(folders) > 1 else "", not is_sweep(path)
-        jobs = [read_job(folder, prefix + folder.name) for folder in job_folders(Path(path))]
-        jobs = [read_job(Path(path), label)] if single else jobs
-        first = next((job.run for job in jobs if job.run), None)
+        prefix = f"{label}/" if len(folders) > 1 else ""
+        jobs = [read_run(folder, prefix + folder.name) for folder in job_folders(Path(path))]
+        jobs = jobs if is_sweep(path) else [read_run(Path(path), label)]
+        first = next((job.results for job in jobs if job.results), None)
         if first is None:
             raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
-            place = Place() if runs_alone else (job.run or first).sweep or Place()
+            place = Place() if runs_alone else (job.results or first).sweep or Place()
             key = (place.table, place.size) if place.table else (None, first.monitor)
             sweeps.setdefault(key, (place, []))[1].append((label, job))
-    for place, labelled in sweeps.values():
-        run = next(job.run for _, job in labelled if job.run)
-        shown = {name for name in run.best if name not in CURVES and "/" not in name}
-        for one in reversed(encoders):
-            if one.own and not place.table and one.own.data == run.validation and one.own.metrics.keys() == shown:
-                about: dict[str, Any] = {"choices": {}, "overrides": [], "validation": run.validation, "test": {}}
-                about |= {"monitor": run.monitor, "mode": run.mode, "best": one.own.metrics}
-                label = f"{one.label}, evaluated" if one.label in folders else one.label
-                labelled.insert(0, (label, Job(one.label, Path(), {}, TrainingRun(**about), trained=False)))
-    return [_grouped(*sweep) for sweep in sweeps.values()]
+    return [_grouped(*sweep, encoders) for sweep in sweeps.values()]
 
 
-def _grouped(place: Place, labelled: list[tuple[str, Job]]) -> Sweep:
+def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[Result]) -> Sweep:
     """Group the finished jobs of a sweep by row, column and the other options that differ."""
     labels, jobs = list(dict.fromkeys(label for label, _ in labelled)), [job for _, job in labelled]
-    finished = [job for job in jobs if job.run]
+    finished = [job for job in jobs if job.results]
+    results = [job.results for job in finished if job.results]
     paper = ablation(place.table) if place.table else None
     options = [name for name in differing(finished) if name not in ("seed", ROW)]
-    results = [job.run for job in finished if job.run]
     left_out = {*CURVES, *(run.monitor for run in results)}
     others = [name for name in keys_of(run.before or run.best for run in results) if name not in left_out]
     others = [name for name in others if "/" not in name]  # no metrics of single files
-    described = [_described(job, options, paper, others) for job in finished]
-    runs = pd.DataFrame(described, index=[job.name for job in finished])
-    if not place.table and len(labels) > 1:
-        runs["row"] = [label for label, job in labelled if job.run]
+    evaluated = {} if place.table else _evaluated(encoders, results[0])
+    rows = [
+        {"is_baseline": False, "dev": results[0].score(own), **_as_shown(own, others)} for own in evaluated.values()
+    ]
+    rows += [_described(job, run, options, paper, others) for job, run in zip(finished, results, strict=True)]
+    runs = pd.DataFrame(rows).fillna(dict.fromkeys(["column", *options, "seed", "setting"], ""))
+    if not place.table and len(labels) + len(evaluated) > 1:
+        names = [f"{label}, evaluated" if label in labels else label for label in evaluated]
+        runs["row"] = names + [label for label, job in labelled if job.results]
+        labels = names + labels
     tasks: dict[str, list[str]] = {}
     for score, name, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
-        scores = pd.DataFrame([getattr(job.run, name) for job in finished], index=runs.index, dtype=float)
+        scores = pd.DataFrame([*({} for _ in evaluated), *(getattr(run, name) for run in results)], dtype=float)
         tasks[score] = shared_tasks(scores, all_tasks)
         runs[score] = 100 * scores[tasks[score]].mean(axis="columns", skipna=False).astype(float)
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
@@ -181,7 +179,20 @@ def _grouped(place: Place, labelled: list[tuple[str, Job]]) -> Sweep:
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
-    return Sweep(", ".join(labels), place.table, place.size, jobs, paper, options, keys, runs, groups, scores, tasks)
+    about = ", ".join(labels), place.table, place.size, jobs, [*evaluated], paper
+    return Sweep(*about, options, keys, runs, groups, scores, tasks)
+
+
+def _evaluated(encoders: Sequence[Result], run: TrainingRun) -> dict[str, Mapping[str, float]]:
+    """Return the metrics of the evaluations that measured the same as a run on its validation set, by label."""
+    shown = {name for name in run.best if name not in CURVES and "/" not in name}
+    own = {one.label: one.own.metrics for one in encoders if one.own and one.own.data == run.validation}
+    return {label: metrics for label, metrics in own.items() if metrics.keys() == shown}
+
+
+def _as_shown(metrics: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Return some metrics as tables show them, NaN if they were not measured."""
+    return {name: factor(name) * metrics.get(name, math.nan) for name in names}
 
 
 def _over_seeds(runs: pd.DataFrame, keys: list[str], scores: list[str]) -> pd.DataFrame:
@@ -193,10 +204,10 @@ def _over_seeds(runs: pd.DataFrame, keys: list[str], scores: list[str]) -> pd.Da
     return means.join(grouped[["is_baseline", "published", "published difference", "seed"]].first()).reset_index()
 
 
-def _described(job: Job, options: Sequence[str], paper: Ablation | None, metrics: Sequence[str]) -> dict[str, Any]:
-    """Return what distinguishes a job from others, and its scores except those of test tasks."""
-    run = job.run
-    assert run is not None
+def _described(
+    job: Run, run: TrainingRun, options: Sequence[str], paper: Ablation | None, metrics: Sequence[str]
+) -> dict[str, Any]:
+    """Return what distinguishes a finished job from others, and its scores except those of test tasks."""
     place, choices = run.sweep or Place(), run.choices
     row = "" if place.row is None else str(place.row)
     setting, model = setting_of(choices), choices.get("model")
@@ -216,7 +227,7 @@ def _described(job: Job, options: Sequence[str], paper: Ablation | None, metrics
         "published model": published.model if published else None,
         "dev": run.score(run.best),
         "test": run.score(run.test),
-        **{name: factor(name) * run.best.get(name, math.nan) for name in metrics},
+        **_as_shown(run.best, metrics),
     }
 
 

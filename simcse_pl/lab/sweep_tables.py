@@ -124,7 +124,7 @@ def sweep_notes(sweep: Sweep) -> list[str]:
         *([_about_paper(sweep, sweep.paper)] if sweep.paper else []),
         *(_about_methods(sweep) if sweep.compares_methods else []),
         *(f"warning: {text}" for text in _warnings(sweep)),
-        *failure_notes({job.name: job.run.failed for job in sweep.jobs if job.run}),
+        *failure_notes({job.label: job.results.failed for job in sweep.jobs if job.results}),
         *_without_results(sweep),
     ]
 
@@ -163,7 +163,7 @@ def _without_results(sweep: Sweep) -> Iterator[str]:
     """Yield the jobs that have no results, and those that a search has pruned."""
     varied = differing(sweep.jobs)
     for state in ("failed or unfinished", "pruned by the search"):
-        jobs = {job.name: job.options.items() for job in sweep.jobs if job.state == state}
+        jobs = {job.label: job.options.items() for job in sweep.jobs if job.state == state}
         named = [f"{job} ({' '.join(f'{n}={v}' for n, v in options if n in varied)})" for job, options in jobs.items()]
         if named:
             yield f"{state}: {'; '.join(named)}"

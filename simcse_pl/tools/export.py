@@ -6,7 +6,6 @@ An adapter is merged with its base model. Options add ONNX files to the folder, 
 import argparse
 import logging
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from huggingface_hub import HfApi
@@ -80,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
                 print(f"{file}: {message}", file=sys.stderr)  # standard output has the folder only
         measured, name = [result for _, result in results if isinstance(result, Result)], folder.absolute().name
         trained_in = run_folder(arguments.encoder)
-        figures = encoder_figures(measured, [replace(read_run(trained_in), label=name)] if trained_in else [])
+        figures = encoder_figures(measured, [read_run(trained_in, name)] if trained_in else [])
         images = {title: figure_files(title, figure)[f"{title}.png"] for title, figure in figures.items()}
         published = (repository, arguments.license, arguments.language)
         write_card(new, name, encoder, training, encoder_tables(measured), images, *published)
