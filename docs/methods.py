@@ -45,15 +45,16 @@ def reference_of(name: str) -> str:
     return f"{paper_of(PAPERS[name])}\n{scores_of(name)}"
 
 
-def paper_of(paper: Mapping[str, Any]) -> str:
+def paper_of(method: Mapping[str, Any]) -> str:
     """Return the paper and the code of a method."""
-    sentences = [f"*{paper['title']}*, {paper['authors']}, {paper['venue']} {paper['year']}"]
-    if arxiv := paper["arxiv"]:
+    paper, code = method["paper"], method.get("code")
+    sentences = [f"*{method['title']}*, {paper['authors']}, {paper['venue']} {paper['year']}"]
+    if arxiv := paper.get("arxiv"):
         sentences[0] += f", [arXiv:{arxiv}](https://arxiv.org/abs/{arxiv})"
-    if code := paper["repository"]:
-        folder = f", folder {paper['folder']}" if "folder" in paper else ""
-        sentences.append(f"Code: [{code}](https://github.com/{code}) at {paper['commit']}{folder}")
-    if note := paper.get("note"):
+    if code:
+        name, folder = code["repository"], f", folder {code['folder']}" if "folder" in code else ""
+        sentences.append(f"Code: [{name}](https://github.com/{name}) at {code['commit']}{folder}")
+    if note := method.get("note"):
         sentences.append(note[0].upper() + note[1:])
     return " ".join(f"{sentence}." for sentence in sentences) + "\n"
 
@@ -89,7 +90,7 @@ def methods_table() -> str:
     lines = [["method", "paper", "`method=`", "code", "published", "here"], ["---"] * 6]
     for page in sorted(PAGES.glob("*.md")):
         name, title = page.stem, page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-        link, paper = f"[{title}](methods/{name}.md)", f"{PAPERS[name]['authors']} {PAPERS[name]['year']}"
+        link, paper = f"[{title}](methods/{name}.md)", "{authors} {year}".format(**PAPERS[name]["paper"])
         here = difference(measured().get(name, {}).get("difference", ""))
         equal = "equal" if (ROOT / f"tests/fidelity/records/{name}.safetensors").exists() else "–"
         lines.append([link, paper, f"`{name}`", equal, averages_of(name), here])
