@@ -14,14 +14,14 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Backbone
 
 
-def new_layers(backbone: Backbone, number: int) -> Backbone:
-    """Return the first layers of a backbone with random weights, for `run_layers`.
+def new_layers(backbone: Backbone, number: int, **options: bool) -> Backbone:
+    """Return the first layers of a backbone with random weights, for `run_layers`; `options` are of their config.
 
     It is a backbone whose vocabulary has two words only, to save memory.
     """
     config = copy.deepcopy(backbone.config)
     keep_layers(config, number)
-    config.vocab_size, config.pad_token_id = 2, 0  # MPNet always pads with 1
+    config.update({"vocab_size": 2, "pad_token_id": 0, **options})  # MPNet always pads with 1
     with quiet_transformers():  # special tokens are not in the vocabulary
         return without_pooler(draw_model(config))
 

@@ -1,14 +1,13 @@
 """TSDAE (Wang, Reimers and Gurevych 2021): the encoder, as a decoder, rebuilds a sentence from its damaged copy."""
 
-import copy
-
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.reconstruction import SentenceReconstruction
-from simcse_pl.models.backbone import draw_model, is_decoder, with_padding
+from simcse_pl.methods.layers import new_layers
+from simcse_pl.models.backbone import is_decoder, with_padding
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.private import uses_flash_attention
@@ -66,8 +65,6 @@ class DenoisingAutoEncoder(SentenceReconstruction):
 
 def _cross_attention(backbone: Backbone) -> dict[str, nn.Module]:
     """Return a new cross-attention for each layer of a backbone, by the name of the layer."""
-    config = copy.deepcopy(backbone.config)
-    config.is_decoder = config.add_cross_attention = True
-    config.vocab_size, config.pad_token_id = 2, 0  # the rest of the new model is not used
-    suffix, modules = ".crossattention", draw_model(config).named_modules()
+    model = new_layers(backbone, backbone.config.num_hidden_layers, is_decoder=True, add_cross_attention=True)
+    suffix, modules = ".crossattention", model.named_modules()  # the rest of the new model is not used
     return {name.removesuffix(suffix): module for name, module in modules if name.endswith(suffix)}
