@@ -253,11 +253,11 @@ def margin(differences: pd.Series) -> float:
     return float(t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1) * differences.sem())
 
 
-def differences(sweep: Sweep, score: str) -> list[pd.Series]:
-    """Return the differences of one of `scores` between each group and SimCSE by seed, in the order of the groups.
+def differences(sweep: Sweep, score: str) -> pd.DataFrame:
+    """Return the differences of one of `scores` between each group and SimCSE, in the order of the groups.
 
-    SimCSE is that of the same setting and with the same other options. There are no seeds if SimCSE is not in the
-    sweep, or if the group is SimCSE.
+    The columns are the `mean` over seeds, its `margin`, the `count`, and the list of those of the seeds. SimCSE is that
+    of the same setting and with the same other options; without it, and for itself, all but the count are NaN.
     """
     keys = sweep.keys
     means = sweep.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
@@ -265,6 +265,5 @@ def differences(sweep: Sweep, score: str) -> list[pd.Series]:
     alike = [name for name in [*keys, "seed"] if name != METHOD]
     pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
     pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
-    by_key = dict(iter(pairs.dropna(subset="difference").set_index("seed").groupby(keys)["difference"]))
-    none = pd.Series(dtype=float)
-    return [by_key.get(key, none) for key in sweep.groups[keys].itertuples(index=False, name=None)]
+    found = pairs.dropna(subset="difference").groupby(keys)["difference"].agg(["mean", margin, "count", list])
+    return sweep.groups[keys].merge(found.reset_index(), "left").fillna({"count": 0}).astype({"count": int})

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from simcse_pl.evaluation.results import Result
 from simcse_pl.lab.published import Ablation
-from simcse_pl.lab.seed_groups import CONFIDENCE, Sweep, differences, margin
+from simcse_pl.lab.seed_groups import CONFIDENCE, Sweep, differences
 from simcse_pl.lab.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.results import factor, heading
 from simcse_pl.utils.text import as_number
@@ -81,16 +81,9 @@ def _papers(sweep: Sweep, paper: Ablation) -> pd.DataFrame:
 
 def _of_methods(sweep: Sweep) -> Figure | None:
     """Draw differences from SimCSE with their t-intervals, and published ones beside them; None without any."""
-    by_seed = differences(sweep, "dev")
-    points = {
-        "name": sweep.groups["label"],
-        "series": "measured",
-        "mean": [gains.mean() for gains in by_seed],
-        "error": [margin(gains) for gains in by_seed],
-        "seeds": [gains.tolist() for gains in by_seed],
-        "published": sweep.groups["published difference"],
-    }
-    gains = pd.DataFrame(points).dropna(subset="mean")
+    gains = differences(sweep, "dev").rename(columns={"margin": "error", "list": "seeds"})
+    gains = gains.assign(name=sweep.groups["label"], series="measured", published=sweep.groups["published difference"])
+    gains = gains.dropna(subset="mean")
     if gains.empty:
         return None
     panels = {f"difference from SimCSE on dev,\n{sweep.score_name}, {CONFIDENCE:.0%} interval": gains}

@@ -9,7 +9,7 @@ from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, paper_file
 from simcse_pl.lab.runs import differing
-from simcse_pl.lab.seed_groups import CONFIDENCE, METHOD, Sweep, differences, margin
+from simcse_pl.lab.seed_groups import CONFIDENCE, METHOD, Sweep, differences
 from simcse_pl.lab.tables import failure_notes
 from simcse_pl.results import decimals, scale_note
 from simcse_pl.utils.tables import Table
@@ -89,10 +89,10 @@ def _differences(sweep: Sweep, score: str) -> pd.DataFrame:
     """Return the columns of the differences from SimCSE; beside dev, also the published averages."""
     gains, name = differences(sweep, score), f"difference on {score}"
     columns = {
-        name: [gain.mean() for gain in gains],
-        f"{name} low": [gain.mean() - margin(gain) for gain in gains],
-        f"{name} high": [gain.mean() + margin(gain) for gain in gains],
-        f"{name} n": [len(gain) for gain in gains],
+        name: gains["mean"],
+        f"{name} low": gains["mean"] - gains["margin"],
+        f"{name} high": gains["mean"] + gains["margin"],
+        f"{name} n": gains["count"],
     }
     published = ["published", "published difference"] if score == "dev" and sweep.comparable else []
     return pd.DataFrame(columns).join(sweep.groups[published])
@@ -205,7 +205,7 @@ def _about_paper(sweep: Sweep, paper: Ablation) -> str:
 def _about_methods(sweep: Sweep) -> Iterator[str]:
     """Yield what the methods are compared with, what a star means, and of which model the published scores are."""
     scores = sweep.groups
-    counts = pd.Series([len(gain) for gain in differences(sweep, "dev")], index=scores.index)
+    counts = differences(sweep, "dev")["count"]
     if counts.any():
         simcse = scores[scores["is_baseline"]]
         baselines = _or(f"{m} ({s})" for m, s in simcse[[METHOD, "setting"]].itertuples(index=False, name=None))
