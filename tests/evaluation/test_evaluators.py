@@ -134,12 +134,6 @@ def test_columns_of_a_few_rows_are_judged_by_their_content(write):
         make_evaluators({"mine": Retrieval}, test=file)
 
 
-def test_a_column_of_ids_has_no_scores(write):
-    file = write(("sentence1", "sentence2", "idx", "score"), ("A b.", "C d.", "0", "5"), ("E f.", "G h.", "1", "2"))
-    with pytest.raises(UserError, match="the scores would be column idx: name three"):
-        ScoredPairs(test=file)
-
-
 def test_published_sets_are_read_in_their_own_splits_and_columns(monkeypatch):
     rows = [{"sentence1": f"하나 {score}", "sentence2": "둘", "score": score} for score in (1.0, 4.0)]
     nested = [{**row, "labels": {"label": row["score"], "binary-label": 0}} for row in rows]
@@ -179,6 +173,12 @@ def test_columns_are_chosen_by_name_or_position(write):
             [("s1", "s2", "year", "score"), ("a.", "b.", 1999, 3), ("c.", "d.", 2001, 4)],
             "the scores would be column year: name three",
         ),
+        (
+            ScoredPairs,
+            [("s1", "s2", "idx", "score"), ("A b.", "C d.", "0", "5"), ("E f.", "G h.", "1", "2")],
+            "the scores would be column idx: name three",
+        ),
+        (ScoredPairs, [("a b", "c d"), ("e", "f")], "it has 2 columns .*: name two of sentences .* .evaluators=retr"),
         (
             Retrieval,
             [("query", "positive", "negative"), ("a b.", "c d.", "e")],

@@ -11,7 +11,6 @@ import pytrec_eval
 import torch
 
 from simcse_pl.evaluation import ranking
-from simcse_pl.evaluation.evaluators import make_evaluators
 from simcse_pl.evaluation.ranking import Reranking, Retrieval, Triplets, ranking_metric
 from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
@@ -175,12 +174,3 @@ def test_triplets_are_right_if_the_positive_is_nearest(write):
     assert Triplets(write(*rows))(random_vectors, VALIDATION) == {"accuracy@1": pytest.approx(np.mean(right))}
     with pytest.raises(UserError, match="the anchor 'b c' needs a positive and a negative"):
         Triplets(write(("a.", "b.", "c d."), ("b c", "c", "")))
-
-
-def test_queries_and_answers_are_no_scored_pairs(write):
-    from simcse_pl.evaluation.evaluators import ScoredPairs
-
-    with pytest.raises(
-        UserError, match="it has 2 columns .*: name two of sentences and one of scores .evaluators=retr"
-    ):
-        make_evaluators({"sts": ScoredPairs}, validation=write(("a b", "c d"), ("e", "f")), test=None)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from scipy.spatial.distance import cosine
 
 import simcse_pl.losses
 import simcse_pl.methods
@@ -307,14 +306,6 @@ def test_plain_labels_of_another_shape_are_not_broadcast(loss, shapes, wanted):
     for labels in (*map(torch.ones, shapes), None):
         with pytest.raises(UserError, match=f"^labels: {type(loss).__name__} takes {re.escape(wanted)}, not "):
             loss(*views, labels=labels)
-
-
-def test_the_error_of_cosines_is_that_of_each_pair():
-    first, second = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    scores = [0.0, 0.25, 0.5, 1.0]
-    errors = [1 - cosine(a, b) - score for a, b, score in zip(first.numpy(), second.numpy(), scores, strict=True)]
-    loss = CosineMSELoss()(first, second, labels=torch.tensor(scores))
-    assert float(loss) == pytest.approx(sum(error**2 for error in errors) / 4, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["softmax", "mse", "pcl", "whitenedcse", "tsdae", "diffcse"])
