@@ -17,13 +17,7 @@ def test_a_module_has_its_old_name(old):
         assert get_class(present).__name__ == old.rpartition(".")[2]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "simcse_pl.data.views.sentences.Dropout",
-        "simcse_pl.cpu.Speed",
-    ],
-)
+@pytest.mark.parametrize("name", ["simcse_pl.data.views.sentences.Dropout", "simcse_pl.cpu.Speed"])
 def test_an_old_config_names_a_class_of_now(name):
     assert get_method(name) is get_method(present_name(name))
 

@@ -7,16 +7,7 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning.callbacks import (
-    BackboneFinetuning,
-    BatchSizeFinder,
-    EMAWeightAveraging,
-    GradientAccumulationScheduler,
-    LearningRateFinder,
-    ModelPruning,
-    StochasticWeightAveraging,
-    Timer,
-)
+from pytorch_lightning import callbacks
 from pytorch_lightning.strategies import ModelParallelStrategy
 
 from simcse_pl.config import check_options
@@ -49,11 +40,7 @@ SLURM = {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"
         ({"strategy": "ddp", "devices": 2}, {"SLURM_NTASKS": "2"}, "^trainer: "),
         ({"strategy": ModelParallelStrategy(), "devices": 2}, {}, "^strategy: .* set trainer=ddp or trainer=fsdp$"),
         ({"strategy": "ddp_spawn", "devices": 2}, {}, "^strategy: the results of spawned .* set it to ddp$"),
-        (
-            {"strategy": "ddp", "num_nodes": 2},
-            {},
-            "^num_nodes=2: nothing starts the other nodes: use ",
-        ),
+        ({"strategy": "ddp", "num_nodes": 2}, {}, "^num_nodes=2: nothing starts the other nodes: use "),
     ],
 )
 def test_trainers_that_would_lose_updates_wait_or_train_alone_are_errors(options, variables, message, monkeypatch):
@@ -82,13 +69,16 @@ def test_the_options_in_the_documentation_reach_ddp():
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"callbacks": EMAWeightAveraging()}, "WeightAveraging: its weights would not be saved"),
-        ({"callbacks": StochasticWeightAveraging(1e-3)}, "StochasticWeightAveraging: its weights would not be saved"),
-        ({"callbacks": ModelPruning("l1_unstructured")}, "ModelPruning: its weights would not be saved"),
-        ({"callbacks": GradientAccumulationScheduler({0: 2})}, "GradientAccumulationScheduler: it adds no"),
-        ({"callbacks": LearningRateFinder()}, "LearningRateFinder: it cannot set"),
-        ({"callbacks": BatchSizeFinder()}, "BatchSizeFinder: it cannot set"),
-        ({"callbacks": BackboneFinetuning()}, "BackboneFinetuning: set module.freeze_layers"),
+        ({"callbacks": callbacks.EMAWeightAveraging()}, "WeightAveraging: its weights would not be saved"),
+        (
+            {"callbacks": callbacks.StochasticWeightAveraging(1e-3)},
+            "StochasticWeightAveraging: its weights ",
+        ),
+        ({"callbacks": callbacks.ModelPruning("l1_unstructured")}, "ModelPruning: its weights would not be saved"),
+        ({"callbacks": callbacks.GradientAccumulationScheduler({0: 2})}, "GradientAccumulationScheduler: it adds no"),
+        ({"callbacks": callbacks.LearningRateFinder()}, "LearningRateFinder: it cannot set"),
+        ({"callbacks": callbacks.BatchSizeFinder()}, "BatchSizeFinder: it cannot set"),
+        ({"callbacks": callbacks.BackboneFinetuning()}, "BackboneFinetuning: set module.freeze_layers"),
         ({"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches: it adds no negatives"),
         ({"fast_dev_run": True}, "trainer.fast_dev_run: it saves no encoder"),
         ({"overfit_batches": 1}, "trainer.overfit_batches: set experiment=overfit"),
@@ -111,4 +101,4 @@ def test_what_of_lightning_does_not_work_is_refused(options, line):
 )
 def test_a_duration_is_read_from_a_config(option):
     trainer = build_trainer(composed("trainer=cpu", option), [])
-    assert [callback._duration for callback in trainer.callbacks if isinstance(callback, Timer)] == [7]
+    assert [callback._duration for callback in trainer.callbacks if isinstance(callback, callbacks.Timer)] == [7]

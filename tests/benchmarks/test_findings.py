@@ -203,10 +203,7 @@ def test_the_page_has_verdicts_tables_and_figures_of_the_records(page, tmp_path,
     assert "Versions: simcse_pl c0ffee." in text and "fewer than 3 seeds so far" in text
     (few,) = [own for own in text.splitlines() if own.startswith("| Dropout of 0.1 is better than 0.2 | ")]
     assert re.search(r"undecided \| 2 of (> )?\d+ \|$", few)
-    assert {path.name for path in tmp_path.glob("figures/*.png")} == {
-        "findings_paths.png",
-        "findings_encoders.png",
-    }
+    assert {path.name for path in tmp_path.glob("figures/*.png")} == {"findings_paths.png", "findings_encoders.png"}
     assert "### Table 3: dropout\n\n| dropout " in text and "### Table 7: hard negatives" in text
 
 
