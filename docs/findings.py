@@ -47,8 +47,9 @@ SPECTRA = {
     "random_weights/random weights": "From random weights",
 }
 SPECTRUM_HEAD = (
-    "| step | score | uniformity | sum / n² | largest eigenvalue / n | largest eigenvalue / (sum / n) | negative |\n"
-    "|--:|--:|--:|--:|--:|--:|--:|\n"
+    "| run | step | score | uniformity | sum / n² | largest eigenvalue / n | largest eigenvalue / (sum / n) "
+    "| negative |\n"
+    "|:--|--:|--:|--:|--:|--:|--:|--:|\n"
 )
 PATHS = {  # of figure 2
     "table_3_dropout/0.1": "dropout 0.1",
@@ -105,12 +106,6 @@ def regimes(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     means = pd.DataFrame(rows).groupby(["row", "rate", "steps"], sort=False).mean().reset_index()
     order = means.gain.where(means.fall <= PLAN["protocol"]["fall"], -100 - means.fall)
     return means.assign(chosen=means.index.isin(order.groupby(means.row).idxmax()))  # of equal ones, the shortest
-
-
-def heading(table: str) -> str:
-    """Return the heading of a table of the paper, or the name of another one."""
-    about = ablation(table)
-    return f"Table {about.number}: {about.varied}" if about else table.replace("_", " ").capitalize()
 
 
 def papers_number(run: str, score: str) -> float:
@@ -198,17 +193,18 @@ def shown(gains: pd.Series, claim: Mapping[str, Any]) -> str:
 
 def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
     """Return a table of the claims, with their verdicts by both scores."""
-    text = "| claim | paper | best checkpoint | p | verdict | last step | p | verdict | seeds |\n"
-    text += "|:--|--:|--:|--:|:--|--:|--:|:--|--:|\n"
+    text = "| claim | paper | best checkpoint | verdict | last step | verdict | seeds |\n"
+    text += "|:--|--:|--:|:--|--:|:--|--:|\n"
     for group in best.group.unique():
-        text += f"| **{group.capitalize()}** | | | | | | | | |\n"
+        text += f"| **{group.capitalize()}** | | | | | | |\n"
         for place, row in best[best.group == group].iterrows():
             claim, score = row.claim, row.claim.get("score", "dev")
             paper = papers_number(claim["better"], score) - papers_number(claim["worse"], score)
-            cells = [claim["claim"] + (f" ({score})" if score != "dev" else "") + (" †" if row.fell else "")]
+            cells = [claim["claim"] + (" †" if row.fell else "")]
             cells.append(f"{paper:+.1f}" if math.isfinite(paper) else "–")
             for own in (row, last.loc[place]):
-                cells += [shown(own.gains, claim), f"{own.p:.4f}" if own.p >= 1e-4 else "< 0.0001", own.verdict]
+                p = f"{own.p:.4f}" if own.p >= 1e-4 else "< 0.0001"
+                cells += [shown(own.gains, claim), f"{own.verdict} ({p})"]
             text += f"| {' | '.join([*cells, seeds(row)])} |\n"
     return text
 
@@ -241,7 +237,7 @@ def seeds_needed(effect: float, deviation: float, level: float) -> int | None:
 
 
 def full_size() -> str:
-    """Return a table of the GPU hours and the option of each table on the paper's data.
+    """Return the GPU hours of each table on the paper's data.
 
     Rows with equal runs share them.
     """
@@ -250,10 +246,10 @@ def full_size() -> str:
         runs[job.about["sweep"]["table"]][job.run] = expected_seconds("paper", job)
     distinct = {run: seconds for own in runs.values() for run, seconds in own.items()}
     count = len(PLAN["sizes"]["paper"]["seeds"])
-    text = "| table | runs | hours of an H200 | option |\n|:--|--:|--:|:--|\n"
+    text = "| `--only` | runs | hours of an H200 |\n|:--|--:|--:|\n"
     for sweep, own in {**runs, "all": distinct}.items():
-        name, option = ("all", "") if sweep == "all" else (heading(sweep), f"`--only {sweep}`")
-        text += f"| {name} | {count * len(own)} | {count * sum(own.values()) / 3600:.1f} | {option} |\n"
+        name = "all" if sweep == "all" else f"`{sweep}`"
+        text += f"| {name} | {count * len(own)} | {count * sum(own.values()) / 3600:.1f} |\n"
     return text
 
 
@@ -261,7 +257,9 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the tables of the paper with these scores, as Markdown."""
     text = ""
     with TemporaryDirectory() as folder:
-        for sweep in filter(ablation, PLAN["tables"]):
+        for sweep in PLAN["tables"]:
+            if not (about := ablation(sweep)):
+                continue  # the paper has no such table
             own = [one["results"] for one in records if one["results"]["sweep"]["table"] == sweep]
             for number, results in enumerate(own):
                 job = Path(folder, sweep, str(number))
@@ -269,17 +267,17 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
                 table = replace(sweep_table(group), notes=[]).markdown().partition("\n\n")[2]  # without its title
-                text += f"### {heading(sweep)}\n\n{table}\n"
+                text += f"### Table {about.number}: {about.varied}\n\n{table}\n"
     return text
 
 
 def spectrum(frame: pd.DataFrame) -> str:
-    """Return what section 5 of the paper argues about, during training, as means over the seeds of a run.
+    """Return what section 5 of the paper argues about, before and after training, as means over the seeds of a run.
 
     The second term of the loss bounds the sum of WW^T, the n x n matrix of cosines. Its largest eigenvalue is at least
     sum / n, and at most the sum if all entries are positive.
     """
-    text = ""
+    text = SPECTRUM_HEAD
     for run, title in SPECTRA.items():
         points = pd.concat(frame[frame.run == run].path.tolist() or [pd.DataFrame(columns=["step"])])
         if "gram_sum" not in points:
@@ -291,12 +289,9 @@ def spectrum(frame: pd.DataFrame) -> str:
             ratio=points.largest_eigenvalue / (points.gram_sum / n),
             negative=100 * (1 - points.nonnegative_cosines),
         )
-        rows = shares.groupby("step").mean().reset_index()
-        text += f"**{title}**\n\n{SPECTRUM_HEAD}"
-        for row in rows.itertuples():
+        for row in shares.groupby("step").mean().reset_index().iloc[[0, -1]].itertuples():
             cells = f"{100 * row.score:.1f} | {row.uniformity:.2f} | {row.mean:.3f} | {row.largest:.3f}"
-            text += f"| {row.step:.0f} | {cells} | {row.ratio:.3f} | {row.negative:.1f} % |\n"
-        text += "\n"
+            text += f"| {title} | {row.step:.0f} | {cells} | {row.ratio:.3f} | {row.negative:.1f} % |\n"
     return text
 
 
@@ -328,21 +323,17 @@ def encoders(frame: pd.DataFrame, figures: Path) -> None:
         figure.savefig(figures / "findings_encoders.png", dpi=150)
 
 
-def start(record: Mapping[str, Any]) -> str:
-    """Return a table of the language model that the runs start from, before and after its training."""
-    text = "| Spearman x 100 on STS-B dev | [CLS] | mean of tokens |\n|:--|--:|--:|\n"
-    for state, label in (("before", "packaged encoder"), ("after", "language model")):
-        own = record["dev"][state]
-        text += f"| {label} | {own['cls']:.1f} | {own['mean']:.1f} |\n"
-    return text
-
-
 def regime(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of the regimes that the protocol chooses from."""
-    text = "| row | learning rate | steps | gain | fall | |\n|:--|--:|--:|--:|--:|:--|\n"
-    for own in regimes(records).itertuples():
-        cells = f"{own.row} | {own.rate:g} | {own.steps} | {own.gain:+.2f} | {own.fall:.2f}"
-        text += f"| {cells} | {'chosen' if own.chosen else ''} |\n"
+    """Return a table of the regimes that the protocol chooses from, with the chosen ones in bold."""
+    steps = PLAN["protocol"]["steps"]
+    text = "| row | learning rate |" + "".join(f" gain, {number} steps | fall |" for number in steps)
+    text += "\n|:--|--:|" + "--:|--:|" * len(steps) + "\n"
+    for (row, rate), own in regimes(records).groupby(["row", "rate"]):
+        cells = [row, f"{rate:g}"]
+        for one in own.itertuples():
+            gain = f"{one.gain:+.2f}"
+            cells += [f"**{gain}**" if one.chosen else gain, f"{one.fall:.2f}"]
+        text += f"| {' | '.join(cells)} |\n"
     return text
 
 
@@ -397,7 +388,6 @@ def page(file: Path, figures: Path) -> str:
     figures.mkdir(parents=True, exist_ok=True)
     parts = {
         "summary": summary(best, last, records, seeds),
-        "start": start(json.loads(PROTOCOL.with_name("findings_start.json").read_text(encoding="utf-8"))),
         "regime": regime(read_records(PROTOCOL)),
         "claims": claims(best, last),
         "full_size": full_size(),
