@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.common import comparison
 
 Records = Sequence[dict[str, Any]]
+_LARGEST, _OPERATORS = 3, 5  # how many of each the page shows
 _NOT_MEASURED = "Not measured.\n"
 _PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -23,7 +25,7 @@ def updated(page: str, folder: Path) -> str:
     if rates:
         numbers = (f"{rate / 1e12:,.1f} in {kind}" for kind, rate in rates["operations_per_second"].items())
         texts["peak"] = f"TFLOP/s of products of {rates['case']}: {', '.join(numbers)}.\n"
-    tables = {"losses": errors, "kernels": errors, "runs": errors, "profiles": operators}
+    tables = {"losses": losses, "kernels": errors, "runs": errors, "profiles": operators}
     for name, content in contents.items():
         make = tables.get(name, lambda records: speeds(records, rates))
         ended = "" if content["complete"] else "\nThis part ended before everything was measured.\n"
@@ -42,6 +44,18 @@ def machines(contents: dict[str, Any]) -> str:
         )
         lines.append(f"Measured on {card}, {versions}, Python {own['python']}, {content['date']}.\n")
     return "\n".join(dict.fromkeys(lines))
+
+
+def losses(records: Records) -> str:
+    """Return the median and the largest relative errors over all cases, and a table of the cases that failed."""
+    rows = []
+    for name in dict.fromkeys(name for own in records for name in own.get("errors", ())):
+        found = {own["case"]: max(own["errors"][name]) for own in records if name in own.get("errors", ())}
+        largest = sorted(found, key=lambda case: -found[case])[:_LARGEST]
+        shown = ", ".join(f"{found[case]:.1e} (`{case}`)" for case in largest)
+        rows.append([name, str(len(found)), f"{median(found.values()):.1e}", shown])
+    failed = [own for own in records if not own["passed"]]
+    return table(["precision", "cases", "median", "largest"], rows) + ("\n" + errors(failed) if failed else "")
 
 
 def errors(records: Records) -> str:
@@ -76,7 +90,8 @@ def operators(records: Records) -> str:
     for own in records:
         shares = [f"{100 * own[name]:.0f} %" for name in ("idle", "matrix_products", "attention")]
         kernels = f"{own['kernels']:,}" if "kernels" in own else "–"
-        top = (f"`{name.removeprefix('aten::')}` {100 * share:.0f} %" for name, share in own["operators"].items())
+        largest = list(own["operators"].items())[:_OPERATORS]
+        top = (f"`{name.removeprefix('aten::')}` {100 * share:.0f} %" for name, share in largest)
         rows.append([own["case"], kernels, *shares, ", ".join(top)])
     return table(["", "kernels of a step", "idle", "matrix products", "attention", "operators"], rows)
 
