@@ -266,8 +266,10 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 job.mkdir(parents=True)
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
-                table = replace(sweep_table(group), notes=[]).markdown().partition("\n\n")[2]  # without its title
-                text += f"### Table {about.number}: {about.varied}\n\n{table}\n"
+                table = sweep_table(group)
+                cells = table.shown().drop(columns=["alignment", "uniformity"], errors="ignore")
+                shown = replace(table, cells=cells, notes=[]).markdown().partition("\n\n")[2]  # without its title
+                text += f"### Table {about.number}: {about.varied}\n\n{shown}\n"
     return text
 
 
