@@ -102,6 +102,11 @@ class TrainingRows(RowKind):
     warnings: Sequence[str] = ()
 
     @property
+    def sentences(self) -> Sequence[tuple[str, ...]]:
+        """The sentences of each row of the source."""
+        return self.cache
+
+    @property
     def size(self) -> str:
         """The number of rows to train on, and of their sentences, in words."""
         width = max(self.width, 1)

@@ -25,11 +25,7 @@ def contrastive_loss(
     queue: Tensor | None = None,
     *,
     temperature: float | Tensor = 0.05,
-    hard_negative_weight: float = 1.0,
-    similarity: Similarity = "cosine",
     label_offset: int = 0,
-    negative_mask: Tensor | None = None,
-    hardness: float = 0.0,
     reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
     """Return the contrastive loss of SimCSE, which compares each anchor with the whole batch.
@@ -37,18 +33,14 @@ def contrastive_loss(
     In plain terms: each anchor should be more similar to its own positive than to the positives and
     hard negatives of all other rows. The loss is the cross-entropy of finding its own positive.
 
-    These are equations 1 and 4 without hard negatives, 5 with them, and 8 with their weight. For the
-    anchor h_i, its positive h_i+ and the hard negatives h_j- of the rows j = 1..N, it is the mean of
+    These are equations 1 and 4 without hard negatives, and 5 with them. For the anchor h_i, its positive h_i+ and
+    the hard negatives h_j- of the rows j = 1..N, it is the mean of
 
-        -log( exp(sim(h_i, h_i+) / t) / sum_j ( exp(sim(h_i, h_j+) / t) + alpha^[i = j] exp(sim(h_i, h_j-) / t) ) )
+        -log( exp(cos(h_i, h_i+) / t) / sum_j ( exp(cos(h_i, h_j+) / t) + exp(cos(h_i, h_j-) / t) ) )
 
     With several hard negatives per row, the second term is summed over them. A queue of embeddings
-    h_m from other batches adds sum_m exp(sim(h_i, h_m) / t) to the sum over j (ESimCSE, Wu et al.
+    h_m from other batches adds sum_m exp(cos(h_i, h_m) / t) to the sum over j (ESimCSE, Wu et al.
     2022).
-
-    With a hardness beta above 0, each negative's term x of a sum is multiplied by x^beta, divided by the
-    mean of x^beta over the negatives of this sum (Robinson et al. 2021, without the correction for false
-    negatives). As in their released code, the gradient includes these weights.
 
     Args:
         anchors: [n, dim], the rows to compute the loss of.
@@ -56,47 +48,17 @@ def contrastive_loss(
         hard_negatives: [m, k, dim], or None.
         queue: [q, dim], embeddings of past batches, or None.
         temperature: t, above 0.
-        hard_negative_weight: alpha, 0 or more; 0 removes a row's own hard negatives from its sum.
-        similarity: `cosine` or `dot`.
         label_offset: the index in `positives` of the first anchor's own positive.
-        negative_mask: [n, up to m + m k + q] bool, or None: True removes a key from an anchor's sum.
-            The keys are the positives, then the hard negatives row by row, then the queue. An
-            anchor's own positive must not be masked. Keys beyond the last column stay in the sum.
-        hardness: beta, 0 or more; 0 for equal weights.
         reduction: `mean`, or `none` for the loss of each anchor.
 
     Returns:
         The mean over the anchors, a scalar; or [n].
     """
-    if not (isinstance(temperature, Tensor) or temperature > 0) or not hard_negative_weight >= 0 <= hardness:
-        given = f"{temperature}, hard_negative_weight={hard_negative_weight}, hardness={hardness}"
-        raise UserError(f"temperature={given}: a temperature is above 0, the others are 0 or more")
+    if not (isinstance(temperature, Tensor) or temperature > 0):
+        raise UserError(f"temperature={temperature}: it should be above 0")
     keys = torch.cat([positives, *(x.flatten(0, -2) for x in (hard_negatives, queue) if x is not None)])
-    logits = similarity_matrix(anchors, keys, similarity) / temperature
     targets = label_offset + torch.arange(len(anchors), device=anchors.device)
-    columns = len(positives), 0 if hard_negatives is None else hard_negatives.shape[1]
-    logits = _changed(logits, targets, columns, hard_negative_weight, negative_mask, hardness)
-    return F.cross_entropy(logits, targets, reduction=reduction)
-
-
-def _changed(
-    logits: Tensor,
-    targets: Tensor,
-    columns: tuple[int, int],
-    hard_negative_weight: float,
-    negative_mask: Tensor | None,
-    hardness: float,
-) -> Tensor:
-    """Return logits with the options of `contrastive_loss`; `columns` are m and k."""
-    m, k = columns
-    if k and hard_negative_weight != 1.0:
-        log_alpha = math.log(hard_negative_weight) if hard_negative_weight > 0 else -math.inf
-        row_of_key = torch.arange(m, device=logits.device).repeat_interleave(k)
-        is_own = F.pad(targets[:, None] == row_of_key, (m, logits.shape[1] - m - m * k))
-        logits = torch.where(is_own, logits + log_alpha, logits)
-    if negative_mask is not None:
-        logits = logits.masked_fill(F.pad(negative_mask, (0, logits.shape[1] - negative_mask.shape[1])), -math.inf)
-    return _weighted_by_hardness(logits, targets, hardness) if hardness else logits
+    return F.cross_entropy(similarity_matrix(anchors, keys) / temperature, targets, reduction=reduction)
 
 
 def _weighted_by_hardness(logits: Tensor, targets: Tensor, hardness: float) -> Tensor:
@@ -141,7 +103,12 @@ class ContrastiveLoss(Loss):
     """SimCSE's contrastive loss over the batch of all devices; see `contrastive_loss`.
 
     Args:
-        temperature, hard_negative_weight, similarity, hardness: see `contrastive_loss`.
+        temperature: t, above 0.
+        hard_negative_weight: alpha of equation 8, the factor of exp(sim(h_i, h_i-) / t), a row's own hard negatives.
+        similarity: `cosine` or `dot`.
+        hardness: beta; each negative's term x of a sum is multiplied by x^beta, divided by the mean of x^beta over the
+            negatives of this sum (Robinson et al. 2021, without the correction for false negatives). As in their
+            released code, the gradient includes these weights.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
             (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
         symmetric: average with the loss of each positive against the anchors of all rows, and the queue; `joint` adds
@@ -215,12 +182,13 @@ class ContrastiveLoss(Loss):
             similarities = self.similarities(batch, views)
             of_row = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
             mask = _negative_mask(batch, views, false, of_row if self.mask_positives else of_row & {views[0]})
-            logits = similarities / self.temperature
+            logits = self._weigh_own_hard_negatives(similarities / self.temperature, batch, len(views) - 2)
             if self.false_negative_margin is not None:
                 limit = similarities.gather(1, batch.targets[:, None]) + self.false_negative_margin
                 logits = logits.masked_fill(similarities > limit, -math.inf)
-            columns = sum(batch.split.rows), len(views) - 2
-            every.append(_changed(logits, batch.targets, columns, self.hard_negative_weight, mask, self.hardness))
+            if mask is not None:
+                logits = logits.masked_fill(F.pad(mask, (0, logits.shape[1] - mask.shape[1])), -math.inf)
+            every.append(_weighted_by_hardness(logits, batch.targets, self.hardness) if self.hardness else logits)
         if self.symmetric == "joint":
             every = [
                 torch.cat(both, dim=1) for both in zip(every[: len(positives)], every[len(positives) :], strict=True)
@@ -232,7 +200,16 @@ class ContrastiveLoss(Loss):
         counted = torch.stack([~copies[:, max(views[:2])] for views in comparisons[: len(every)]])
         return ((losses * counted).sum(dim=0) / counted.sum(dim=0)).mean()
 
-    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+    def _weigh_own_hard_negatives(self, logits: Tensor, batch: EmbeddedBatch, k: int) -> Tensor:
+        """Multiply the terms of each row's own k hard negatives by `hard_negative_weight`."""
+        if not k or self.hard_negative_weight == 1.0:
+            return logits
+        log_alpha = math.log(self.hard_negative_weight) if self.hard_negative_weight > 0 else -math.inf
+        own = batch.is_itself().repeat_interleave(k, dim=1)
+        m = len(batch.gathered)
+        return torch.where(F.pad(own, (m, logits.shape[1] - m - m * k)), logits + log_alpha, logits)
+
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
         """Return the similarities of this device's anchors with all keys. A subclass can change them, or add columns.
 
         Args:
@@ -241,20 +218,18 @@ class ContrastiveLoss(Loss):
                 are before the hard negatives; those of the own row are left out. With `symmetric`, there are further
                 calls with the positive and the anchor. With `same_role`, the views of the first one's role are at the
                 end.
-            changed: `anchors` and `positives` in place of this device's anchors and all devices' positives.
 
         Returns:
             [n, m + m k + q]: the columns of the m positives, the hard negatives row by row, and the queue. The column
             of a row's own positive is in `batch.targets`.
         """
         anchor, positive, *negatives = views
-        anchors = changed.get("anchors", batch.embeddings[:, anchor])
-        keys = [changed.get("positives", batch.gathered[:, positive])]
+        keys = [batch.gathered[:, positive]]
         if negatives:
             keys.append(select_views(batch.gathered, negatives).flatten(0, 1))
         if batch.queue is not None:
             keys.append(batch.queue)
-        return similarity_matrix(anchors, torch.cat(keys), self.similarity)
+        return similarity_matrix(batch.embeddings[:, anchor], torch.cat(keys), self.similarity)
 
     def false_negatives(
         self, batch: EmbeddedBatch, comparisons: Sequence[Sequence[int]]
@@ -283,7 +258,10 @@ class ContrastiveLoss(Loss):
 def _negative_mask(
     batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None, of_row: set[int]
 ) -> Tensor | None:
-    """Return the `negative_mask` of a comparison: `false` negatives, copies, and `of_row`, the row's own views."""
+    """Return which columns of a comparison to leave out, or None for none; those of a queue are not among them.
+
+    They are `false` negatives, copies, and `of_row`, the row's own views.
+    """
     positive, *others = keys = views[1:]
     copies = batch.gathered_copies
     if false is None and not of_row and copies is None:

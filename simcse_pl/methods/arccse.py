@@ -38,12 +38,12 @@ class AngularMarginLoss(ContrastiveLoss):
             raise UserError(f"similarity={self.similarity}: an angular margin needs cosine")
         self.margin = margin
 
-    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
         cosines = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]])
         sines = (1 - cosines.square()).clamp(min=torch.finfo(cosines.dtype).eps).sqrt()
         margin = math.radians(self.margin)
         with_margin = cosines * math.cos(margin) - sines * math.sin(margin)
-        return super().similarities(batch, views, **changed).scatter(1, batch.targets[:, None], with_margin[:, None])
+        return super().similarities(batch, views).scatter(1, batch.targets[:, None], with_margin[:, None])
 
 
 class TripletMargin(Loss):

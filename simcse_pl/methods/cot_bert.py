@@ -33,9 +33,9 @@ class ContrastedPositives(ContrastiveLoss):
     def __init__(self, temperature: PositiveFloat = 0.05, weight: NonNegativeFloat = 1.0) -> None:
         super().__init__(temperature, weight=weight)
 
-    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
         hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
         further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
         if batch.gathered_copies is not None:
             further = further.masked_fill(batch.gathered_copies[:, views[2:]].flatten(), -torch.inf)
-        return torch.cat([super().similarities(batch, views, **changed), further], dim=1)
+        return torch.cat([super().similarities(batch, views), further], dim=1)

@@ -42,8 +42,8 @@ class GaussianDecayLoss(ContrastiveLoss, TaughtLoss):
         super().__init__(**contrast)
         self.guide, self.sigma = FrozenEncoder(guide, pooling), sigma
 
-    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
-        similarities = super().similarities(batch, views, **changed)
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
+        similarities = super().similarities(batch, views)
         hard = [view for view in views[2:] if batch.roles[view] == Role.NEGATIVE]
         if not hard:  # the other direction of a symmetric loss
             return similarities

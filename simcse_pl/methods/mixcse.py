@@ -36,7 +36,7 @@ class MixedNegatives(ContrastiveLoss):
         super().__init__(**contrast)
         self.share = share
 
-    def similarities(self, batch: EmbeddedBatch, views: Sequence[int], **changed: Tensor) -> Tensor:
+    def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
         anchors, positives = (batch.gathered[:, view] for view in views[:2])
         mixed_anchors, mixed_positives = (
             self.share * x + (1 - self.share) * x.roll(-1, dims=0) for x in (anchors.detach(), positives.detach())
@@ -45,4 +45,4 @@ class MixedNegatives(ContrastiveLoss):
         of_mixtures = similarity_matrix(mixed_anchors[batch.targets], positives, self.similarity)
         before, after = ((batch.targets + step).remainder(len(anchors))[:, None] for step in (-1, 1))
         mixtures = with_mixtures.scatter(1, before, 0), of_mixtures.scatter(1, after, 0)
-        return torch.cat([super().similarities(batch, views, **changed), *mixtures], dim=1)
+        return torch.cat([super().similarities(batch, views), *mixtures], dim=1)
