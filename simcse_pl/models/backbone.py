@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -41,7 +41,6 @@ def load_backbone(
     dtype: Literal["float32", "bfloat16"] | None = None,
     quantization: Any = None,
     adapter: Any = None,
-    new_layers: NonNegativeInt = 0,
     attn_implementation: str | None = None,
     weights: str | None = None,
 ) -> Backbone:
@@ -59,7 +58,6 @@ def load_backbone(
         dtype: the type of the weights, `float32` or `bfloat16`; None is float32.
         quantization: a quantization config of transformers, such as BitsAndBytesConfig.
         adapter: a PEFT config, to add a new adapter.
-        new_layers: the number of last layers whose weights are drawn at random.
         attn_implementation: one of transformers' implementations of attention, such as `sdpa`, `eager` or
             `flash_attention_2`, or `unpadded` (see unpadded.py); None takes its default for the architecture.
         weights: a file with a state dict, to load in place of the checkpoint's weights; see load_bare_weights.
@@ -100,14 +98,10 @@ def load_backbone(
         from simcse_pl.models.changes import load_bare_weights
 
         load_bare_weights(model, weights)
-    if new_layers:
-        from simcse_pl.models.changes import copy_last_layers
-
-        copy_last_layers(model, draw_model(config, model.dtype), new_layers)
-    if adapter is not None and (weights or new_layers or subfolder or not pretrained):
+    if adapter is not None and (weights or subfolder or not pretrained):
         raise UserError(
             f"adapter: a saved adapter names its base model, and {name} has not these weights (a file of weights, a "
-            "subfolder, pretrained=false or new_layers): save them as a folder first, and train the adapter on it"
+            "subfolder, or pretrained=false): save them as a folder first, and train the adapter on it"
         )
     if base is not None or adapter is not None:
         from simcse_pl.models.adapters import add_adapter, load_adapter

@@ -82,12 +82,6 @@ def check_bidirectional(model: Backbone) -> None:
         raise UserError(f"bidirectional=true: the causal mask of {model.config.model_type} cannot be switched off")
 
 
-def copy_last_layers(model: Backbone, other: Backbone, number: int) -> None:
-    """Copy the weights of the last layers of another model of the same architecture."""
-    layers, others = (next(x for x in net.modules() if isinstance(x, nn.ModuleList)) for net in (model, other))
-    layers[-number:].load_state_dict(others[-number:].state_dict())
-
-
 def load_bare_weights(model: nn.Module, file: str) -> None:
     """Load a model's weights from a file of `torch.save(module.state_dict())`, or of safetensors.
 

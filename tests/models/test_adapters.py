@@ -201,9 +201,8 @@ def test_a_damaged_config_is_one_line(change, message, saved):
 
 def test_an_adapter_on_weights_that_its_folder_cannot_name_is_an_error(make_model, tmp_path):
     folder, options = make_model("bert"), {"pooling": "mean", "adapter": CONFIGS["lora"]()}
-    for changed_weights in ({"new_layers": 1}, {"pretrained": False}):
-        with pytest.raises(UserError, match="adapter: a saved adapter names its base model, and .* has not these"):
-            SentenceEncoder.from_pretrained(folder, **options, **changed_weights)
+    with pytest.raises(UserError, match="adapter: a saved adapter names its base model, and .* has not these"):
+        SentenceEncoder.from_pretrained(folder, **options, pretrained=False)
     save_checkpoint(SentenceEncoder.from_pretrained(folder, "mean"), tmp_path / "last.ckpt")
     with pytest.raises(UserError, match=r"adapter: .*last.ckpt is no base model"):
         SentenceEncoder.from_pretrained(str(tmp_path / "last.ckpt"), **options)
