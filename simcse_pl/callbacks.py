@@ -17,8 +17,9 @@ from simcse_pl.evaluation.metrics import gram_bound
 from simcse_pl.losses.contrastive import duplicate_negatives
 from simcse_pl.losses.loss import EmbeddedBatch, select_views
 from simcse_pl.models.tokenization import hash_token_ids
-from simcse_pl.module import SimCSEModule, logs_step
+from simcse_pl.module import SimCSEModule
 from simcse_pl.results import logged
+from simcse_pl.step import logs_step
 from simcse_pl.utils.distributed import mean_over_ranks, world_size
 from simcse_pl.utils.private import set_logged_step
 from simcse_pl.utils.tensors import unit_vectors

@@ -3,14 +3,12 @@
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from pydantic import NonNegativeInt, PositiveInt
-from pytorch_lightning import Trainer
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
@@ -28,6 +26,7 @@ from simcse_pl.preparation import (
     prepare_backbone,
 )
 from simcse_pl.results import logged
+from simcse_pl.step import TrainingStep, logs_step
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
@@ -37,48 +36,6 @@ from simcse_pl.utils.types import Batch, CompileMode, RowKind, default_roles
 if TYPE_CHECKING:
     from simcse_pl.methods.momentum_queue import MomentumQueue
     from simcse_pl.speed.captured import CapturedSteps
-
-
-@dataclass
-class TrainingStep:
-    """A training step: what its parts and callbacks need of it.
-
-    Args:
-        number: the number of the step, from 1.
-        batch: this device's rows, embedded if a loss asked for it.
-        loss: the mean over devices, a scalar.
-        asked: above 0 if a signal asked one of several devices to stop, a scalar.
-        lr: the learning rate.
-        norm: the norm of the gradient, a scalar, once it is known.
-    """
-
-    number: int
-    batch: EmbeddedBatch
-    loss: Tensor
-    asked: Tensor | None
-    lr: Any
-    norm: Tensor | None = None
-    sent: Any = field(default=None, init=False)  # the event after the copy, on a device with a stream
-    numbers: Any = field(default=(), init=False)
-
-    def send(self) -> None:
-        """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""
-        self.numbers = [x for x in (self.loss, self.norm, self.asked) if x is not None]
-        if (device := self.loss.device).type not in ("cpu", "mps"):
-            self.numbers = torch.stack([x.float() for x in self.numbers]).to("cpu", non_blocking=True)
-            self.sent = torch.get_device_module(device).current_stream().record_event()
-
-    def read(self) -> list[float]:
-        """Wait for the numbers: the loss, the norm, and whether one of several devices was asked to stop."""
-        if self.sent:
-            self.sent.synchronize()
-        return [float(x) for x in self.numbers]
-
-
-def logs_step(trainer: Trainer) -> bool:
-    """Return whether Lightning logs the training step that ends. Values of other steps cost time, and are lost."""
-    every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-    return every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
 
 
 class SimCSEModule(EncoderModule):

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.models.backbone import packs_sequences, recomputes_layers
-from simcse_pl.module import SimCSEModule, TrainingStep
+from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.compile import pad_to_multiples
+from simcse_pl.step import TrainingStep
 from simcse_pl.utils.errors import UserError, first_line
 
 log = logging.getLogger(__name__)

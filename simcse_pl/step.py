@@ -1,0 +1,52 @@
+"""A training step: the numbers that are read and logged when it is over."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from pytorch_lightning import Trainer
+from torch import Tensor
+
+from simcse_pl.losses.loss import EmbeddedBatch
+
+
+@dataclass
+class TrainingStep:
+    """A training step: what its parts and callbacks need of it.
+
+    Args:
+        number: the number of the step, from 1.
+        batch: this device's rows, embedded if a loss asked for it.
+        loss: the mean over devices, a scalar.
+        asked: above 0 if a signal asked one of several devices to stop, a scalar.
+        lr: the learning rate.
+        norm: the norm of the gradient, a scalar, once it is known.
+    """
+
+    number: int
+    batch: EmbeddedBatch
+    loss: Tensor
+    asked: Tensor | None
+    lr: Any
+    norm: Tensor | None = None
+    sent: Any = field(default=None, init=False)  # the event after the copy, on a device with a stream
+    numbers: Any = field(default=(), init=False)
+
+    def send(self) -> None:
+        """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""
+        self.numbers = [x for x in (self.loss, self.norm, self.asked) if x is not None]
+        if (device := self.loss.device).type not in ("cpu", "mps"):
+            self.numbers = torch.stack([x.float() for x in self.numbers]).to("cpu", non_blocking=True)
+            self.sent = torch.get_device_module(device).current_stream().record_event()
+
+    def read(self) -> list[float]:
+        """Wait for the numbers: the loss, the norm, and whether one of several devices was asked to stop."""
+        if self.sent:
+            self.sent.synchronize()
+        return [float(x) for x in self.numbers]
+
+
+def logs_step(trainer: Trainer) -> bool:
+    """Return whether Lightning logs the training step that ends. Values of other steps cost time, and are lost."""
+    every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    return every > 0 and (trainer.should_stop or trainer.global_step % every == 0)
