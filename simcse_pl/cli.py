@@ -30,7 +30,8 @@ from omegaconf import DictConfig
 
 from simcse_pl import __version__
 from simcse_pl.config import CONF, check_options, config_folders, with_row
-from simcse_pl.runs import CURVES_FILE, best_score
+from simcse_pl.results import TrainingRun
+from simcse_pl.runs import CURVES_FILE
 from simcse_pl.utils.code import locate, optional
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
@@ -82,7 +83,7 @@ def train(
     if rows is not None:
         options = ["data=text", *options, f"data.train={hydra_text(str(cached_rows(rows)))}"]
     results = _call("train", options, config_dir)
-    return results | {"score": best_score(results)}
+    return results | {"score": TrainingRun.model_validate(results).best_score}
 
 
 def evaluate(options: Sequence[str], config_dir: str | Path | None = None) -> dict[str, Any]:
@@ -232,7 +233,7 @@ def _run_job(config: DictConfig) -> float | None:
     command = str(runtime.job.config_name)
     try:
         results = _run(command, config)
-        return best_score(results) if "best" in results else None
+        return TrainingRun.model_validate(results).best_score if "best" in results else None
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None  # ends a multirun too

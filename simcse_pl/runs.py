@@ -1,6 +1,6 @@
 """The folder of a training run: the names of its files, what describes a job, and whether it has finished."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +72,3 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
 def _deciding(options: Sequence[str]) -> list[str]:
     """Return the options of a run, sorted, without those that do not change it."""
     return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=", "jobs=")))
-
-
-def best_score(results: Mapping[str, Any]) -> float:
-    """Return the metric that chose the checkpoint, at the best step, from the content of a results.json."""
-    return TrainingRun.model_validate(results).best_score
