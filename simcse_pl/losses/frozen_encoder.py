@@ -59,7 +59,7 @@ class FrozenEncoder(Frozen):
     Args:
         name: a folder, a hub name or package:NAME (see SentenceEncoder.from_pretrained); or a .npy file of vectors,
             [rows, dim] of the first column of the training file, or [rows, columns, dim].
-        pooling: needed for a plain checkpoint.
+        pooling: None takes what it was saved with; a plain checkpoint has none.
         anchors_only: whether it reads only the first sentence of each row.
 
     Attributes:

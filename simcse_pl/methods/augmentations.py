@@ -42,7 +42,6 @@ class Synonym(SentenceView):
 
     Args:
         wordnet: the folder with WordNet's database files (see `read_thesaurus`).
-        role: see View.
     """
 
     def __init__(self, wordnet: str | Path = "/usr/share/wordnet", role: Role = Role.POSITIVE) -> None:
@@ -107,7 +106,6 @@ class MaskedLanguageModel(View):
     Args:
         name: the model (see sources.resolve), with its pretrained masked-language-modelling head.
         rate: the fraction of words to replace, k %, rounded to the nearest number of words.
-        role: see View.
         segment: splits a sentence into words.
 
     Raises:
@@ -180,7 +178,6 @@ class _RatedView(SentenceView):
 
     Args:
         rate: the fraction of words to remove, k %; at least one word is kept.
-        role: see View.
         segment: splits the sentence into words.
     """
 
@@ -211,7 +208,6 @@ class DeleteOneWord(SentenceView):
     """The sentence without one of its words, chosen at random (Tables 1 and 2).
 
     Args:
-        role: see View.
         segment: splits the sentence into words.
     """
 

@@ -39,7 +39,7 @@ class DebiasedLoss(TaughtLoss):
     which no negative is masked.
 
     Args:
-        guide: folder or name of the fixed encoder, or a file of its vectors (see FrozenEncoder). It is not saved.
+        guide: the fixed encoder (see FrozenEncoder). It is not saved.
         temperature: t.
         threshold: phi.
         noise_ratio: k / m; k is rounded down.

@@ -42,8 +42,7 @@ class EmbeddingDistillation(_Distillation):
     and not saved with the encoder.
 
     Args:
-        teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder).
-        pooling: of the teacher; None takes what it was saved with.
+        teacher, pooling: see FrozenEncoder.
         loss: `mse`, the squared error averaged over dimensions, or `cosine`, 1 minus the cosine. For vectors of length
             1, the squared error is the cosine loss times 2 / dim.
         target: whose vector a sentence learns: its `own`, or that of the `anchor`, whose translation it is.
@@ -88,9 +87,8 @@ class MarginMSE(_Distillation):
     If one of the two encoders normalizes, s and s_T are those of vectors of length 1.
 
     Args:
-        teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder). With None, the margins of
-            the teacher are the scores of the rows, as a cross-encoder may have given them; a row has one negative.
-        pooling: of the teacher; None takes what it was saved with.
+        teacher, pooling: see FrozenEncoder. Without a teacher, its margins are the scores of the rows, as a
+            cross-encoder may have given them; a row has one negative.
         similarity: `cosine`, or `dot` as in the paper.
     """
 
@@ -149,10 +147,9 @@ class ListwiseDistillation(_Distillation):
     length 1.
 
     Args:
-        teacher: a folder, a hub name, package:NAME or a file of vectors (see FrozenEncoder). The candidates are the
-            positives and the hard negatives of all rows of the batch. With None, each row has a score for each of its
-            positives and hard negatives, as a cross-encoder may have given them, and these are the candidates.
-        pooling: of the teacher; None takes what it was saved with.
+        teacher, pooling: see FrozenEncoder. The candidates are the positives and the hard negatives of all rows of the
+            batch. Without a teacher, each row has a score for each of its positives and hard negatives, as a
+            cross-encoder may have given them, and these are the candidates.
         similarity: `cosine` or `dot`.
         temperature: t.
         teacher_temperature: t_T; None takes t for a teacher, whose similarities are of the same kind, and 1 for scores.

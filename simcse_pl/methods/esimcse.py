@@ -58,7 +58,6 @@ class WordRepetition(SentenceView):
 
     Args:
         rate: the largest fraction of words to repeat, 0.32 in the paper.
-        role: see View.
         segment: splits the sentence into words.
     """
 

@@ -28,8 +28,7 @@ class GaussianDecayLoss(ContrastiveLoss, TaughtLoss):
     sg passes no gradient. Hard negatives of other rows keep their logits.
 
     Args:
-        guide: a folder, a hub name or package:NAME, or a .npy file of its vectors (see FrozenEncoder). It is not saved.
-        pooling: of the guide; None takes what it was saved with.
+        guide, pooling: the frozen encoder (see FrozenEncoder). It is not saved.
         sigma: the width of the decay, in units of the logits.
         contrast: the arguments of ContrastiveLoss.
     """

@@ -22,8 +22,7 @@ class GISTLoss(ContrastiveLoss, TaughtLoss):
         s_G(a, k) > s_G(a, p) - margin
 
     Args:
-        guide: a folder, a hub name or package:NAME, or a .npy file of its vectors (see FrozenEncoder). It is not saved.
-        pooling: of the guide; None takes what it was saved with.
+        guide, pooling: the guide (see FrozenEncoder). It is not saved.
         margin: the larger it is, the more negatives are left out.
         relative_margin: whether the margin is a share of |s_G(a, p)|, as in NV-Retriever (Moreira et al. 2024).
         contrast: the arguments of ContrastiveLoss. With `same_role`, anchors are left out by the same rule.

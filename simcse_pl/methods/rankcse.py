@@ -89,8 +89,7 @@ class RankingDistillation(TaughtLoss):
     S_1 and S_2, the encoder's are S / t.
 
     Args:
-        teachers: one or two folders, hub names, package:NAME or files of vectors (see FrozenEncoder).
-        pooling: of the teachers; None takes what they were saved with.
+        teachers, pooling: one or two teachers, and the pooling of both (see FrozenEncoder).
         loss: `list_net` or `list_mle`.
         alpha: the share of the first teacher. No effect with one teacher.
         temperature: t.
