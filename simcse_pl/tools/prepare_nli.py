@@ -82,13 +82,8 @@ def make_rows(
         kind: one of `KINDS`.
         files: any number of files as published, or data sets on the Hub (see sources.open_source).
         stats: counts the input rows by outcome; those that cannot be read are left out.
-        seed: seed of the choice of hard negatives.
-        columns: the columns of the premise, the hypothesis and the label, by name or by position from 0; None for those
-            of SNLI, MultiNLI, ANLI, XNLI, CNSD, OCNLI, CMNLI, KorNLI or KLUE, or for the first three of a file without
-            column names.
-        labels: how the files write entailment, neutral and contradiction, in this order, beside these words in English,
-            Chinese, Japanese and Korean; None for their first letters, as in ANLI.
-        where: `COLUMN=VALUE`, to use only the rows with this value, such as `language=de` in the files of XNLI.
+        seed, columns, labels, where: the options of the command. Without `columns`, a file without column names has
+            them in the order of the command. Labels may also be the words in Chinese, Japanese and Korean.
         layout: how the files are written.
 
     Raises:
