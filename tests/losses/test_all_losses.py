@@ -63,6 +63,14 @@ def encoder(folder):
         return load(folder).double()
 
 
+@pytest.fixture(scope="module")
+def in_float32(folder):
+    """An encoder as runs train it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return load(folder)
+
+
 @pytest.fixture(params=CASES)
 def case(request):
     return CASES[request.param]
@@ -108,36 +116,33 @@ def without_and_with_autocast(loss, encoder, case, **given):
             yield loss(batch_of(encoder, case.roles, case.labels, **given))
 
 
-def test_half_precision_has_a_finite_loss_in_float32(case, folder, teacher):
-    encoder = load(folder)
-    exact, coarse = without_and_with_autocast(attached(case.make(teacher), encoder), encoder, case)
-    coarse.backward()
+def test_half_precision_has_a_finite_loss_in_float32(case, in_float32, teacher):
+    """Where the loss gets vectors, they are those in float32, and autocast does not change the loss."""
+    loss = attached(case.make(teacher), in_float32)
+    exact, coarse = without_and_with_autocast(loss, in_float32, case)
     assert coarse.dtype == torch.float32
     torch.testing.assert_close(coarse, exact, rtol=0.1, atol=0.01)
-    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in encoder.parameters())
+    found = gradients(coarse, [weight for weight in in_float32.parameters() if weight.requires_grad])
+    assert all(gradient.isfinite().all() for gradient in found)
+    if case.plain:
+        given = given_vectors(in_float32, case)
+        torch.testing.assert_close(*without_and_with_autocast(loss, in_float32, case, **given), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.plain])
-def test_autocast_does_not_change_a_loss_of_float32_vectors(name, folder, teacher):
-    case, encoder = CASES[name], load(folder)
-    loss, given = attached(case.make(teacher), encoder), given_vectors(encoder, case)
-    torch.testing.assert_close(*without_and_with_autocast(loss, encoder, case, **given), rtol=1e-6, atol=0)
-
-
-@pytest.mark.parametrize("kind", ["one row", "equal rows", "opposite views", "zeros"])
-def test_a_batch_without_negatives_or_of_equal_vectors_has_finite_gradients(kind, case, loss, encoder):
-    given = given_vectors(encoder, case, rows=1 if kind == "one row" else 4)
-    for name in ("embeddings", "pooled"):
-        vectors = given[name].detach()
-        if kind == "equal rows":
-            vectors = vectors[:1, :1].expand_as(vectors)
-        signs = torch.tensor([-1.0, 1.0] * 3)[: len(case.roles), None]
-        vectors = {"opposite views": vectors[:, :1] * signs, "zeros": 0 * vectors}.get(kind, vectors)
-        given[name] = vectors.clone().requires_grad_()
-    batch = batch_of(encoder, case.roles, case.labels, len(given["pooled"]), **given)
-    value = loss(batch)
-    assert value.isfinite()
-    assert all(gradient.isfinite().all() for gradient in gradients(value, [given["embeddings"], given["pooled"]]))
+def test_a_batch_without_negatives_or_of_equal_vectors_has_finite_gradients(case, loss, encoder):
+    signs = torch.tensor([-1.0, 1.0] * 3)[: len(case.roles), None]
+    for kind, limit in {
+        "one row": lambda vectors: vectors[:1],
+        "equal rows": lambda vectors: vectors[:1, :1].expand_as(vectors),
+        "opposite views": lambda vectors: vectors[:, :1] * signs,
+        "zeros": lambda vectors: 0 * vectors,
+    }.items():
+        given = given_vectors(encoder, case)
+        for name in ("embeddings", "pooled"):
+            given[name] = limit(given[name].detach()).clone().requires_grad_()
+        value = loss(batch_of(encoder, case.roles, case.labels, len(given["pooled"]), **given))
+        found = gradients(value, [given["embeddings"], given["pooled"]])
+        assert value.isfinite() and all(gradient.isfinite().all() for gradient in found), kind
 
 
 def masked_by_content(loss, ids, begins_word=None):
