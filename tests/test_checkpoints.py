@@ -1,6 +1,7 @@
 """Runs that are killed and resumed have the weights, curves and scores of an uninterrupted run."""
 
 import contextlib
+import functools
 import json
 import shutil
 from types import SimpleNamespace
@@ -106,6 +107,11 @@ def write_run(folder, steps=4):
     (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n4,0.25\n5,0.125\n7,0.1\n")
 
 
+@functools.cache
+def resolved(*options):
+    return OmegaConf.to_container(composed(*options), resolve=True)
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -124,7 +130,7 @@ def write_run(folder, steps=4):
 )
 def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message):
     def record(*options):
-        config = OmegaConf.to_container(composed("data=text", "data.train=one", "views=mlm", *options), resolve=True)
+        config = resolved("data=text", "data.train=one", "views=mlm", *options)
         record = RunMetadata(config)
         cache = SimpleNamespace(fingerprint=f"{config['data']['train']} content")
         rows = SimpleNamespace(cache=cache, collate=SimpleNamespace(prompts=()))

@@ -205,15 +205,27 @@ def built(monkeypatch):
     gc.enable()
 
 
-def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make_model, tmp_path):
-    """The second run gets the sentences themselves."""
+def state_of_process():
+    names = ("pytorch_lightning", "lightning_fabric", "lightning_fabric.strategies.launchers")
+    levels = [logging.getLogger(name).level for name in names]
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1)]
+    drawn = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    seeds = [os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")]
+    others = torch.get_float32_matmul_precision(), list(warnings.filters), list(sys.argv), HydraConfig.initialized()
+    return levels, handlers, drawn, seeds, others
+
+
+def test_python_trains_and_evaluates_several_times_and_leaves_the_process_as_it_was(
+    built, sentences, pairs, make_model, tmp_path
+):
+    """The first run is in a thread, and the second gets the sentences themselves."""
     given = [*tiny(make_model("bert")), f"data.validation={pairs}", "queue=null", "seed=1"]
     given += ["logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
-    arguments = list(sys.argv)
-    runs = [
-        simcse_pl.train([*given, "data=text", f"data.train={sentences}", f"hydra.run.dir={tmp_path}/1"]),
-        simcse_pl.train([*given, f"hydra.run.dir={tmp_path}/2"], rows=sentences.read_text().splitlines()),
-    ]
+    before = state_of_process()
+    with ThreadPoolExecutor() as pool:
+        of_file = [*given, "data=text", f"data.train={sentences}", f"hydra.run.dir={tmp_path}/1"]
+        runs = [pool.submit(simcse_pl.train, of_file).result()]
+    runs.append(simcse_pl.train([*given, f"hydra.run.dir={tmp_path}/2"], rows=sentences.read_text().splitlines()))
     assert built == [0, 0]
     assert runs[0]["best"] == runs[1]["best"] != runs[0]["before"]
     for name, run in enumerate(runs, 1):
@@ -224,26 +236,7 @@ def test_python_trains_and_evaluates_several_times(built, sentences, pairs, make
     options = ["tasks=[]", f"data.test={pairs}", f"hydra.run.dir={tmp_path}/evaluated"]
     measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
     assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]
-    assert sys.argv == arguments and not HydraConfig.initialized()
-
-
-def test_python_trains_in_a_thread_and_leaves_the_process_as_it_was(sentences, pairs, make_model, tmp_path):
-    def state():
-        names = ("pytorch_lightning", "lightning_fabric", "lightning_fabric.strategies.launchers")
-        levels = [logging.getLogger(name).level for name in names]
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1)
-        handlers = [signal.getsignal(number) for number in numbers]
-        drawn = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
-        seeds = [os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")]
-        return levels, handlers, torch.get_float32_matmul_precision(), list(warnings.filters), drawn, seeds
-
-    given = [*tiny(make_model("bert")), "data=text", f"data.train={sentences}", f"data.validation={pairs}"]
-    given += ["queue=null", "logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
-    before = state()
-    with ThreadPoolExecutor() as pool:
-        run = pool.submit(simcse_pl.train, [*given, f"hydra.run.dir={tmp_path}/thread"]).result()
-    again = simcse_pl.train([*given, f"hydra.run.dir={tmp_path}/main"])
-    assert run["best"] == again["best"] and state() == before
+    assert state_of_process() == before
 
 
 def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():
@@ -324,17 +317,14 @@ def test_a_config_of_a_name_that_the_project_has_is_an_error(command, tmp_path):
 
 
 def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs, make_model, tmp_path):
-    """The weights do not move, so no validation improves the score of the first one."""
+    """The weights do not move, so no validation improves the score of the first one, and a run ends after the third."""
     given = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.batch_size=2", "logger=csv"]
     given += [*tiny(make_model("bert")), "optimizer.lr=1e-30", "val_every=1", "callbacks=early_stopping"]
-    given.append("callbacks.early_stopping.patience=2")
-    whole = ["trainer.max_steps=9", "keep_checkpoints=true"]
-    resumed = [*whole, f"resume={tmp_path}/first/checkpoints/last.ckpt"]
-    results = {
-        name: simcse_pl.train([*given, *own, f"hydra.run.dir={tmp_path}/{name}"])
-        for name, own in [("first", ["trainer.max_steps=2"]), ("second", resumed), ("whole", whole)]
-    }
-    assert {name: own["steps"] for name, own in results.items()} == {"first": 2, "second": 3, "whole": 3}
-    (tmp_path / "whole" / "results.json").unlink()  # the last file that it wrote, as if it was killed before
-    again = simcse_pl.train([*given, *whole, f"hydra.run.dir={tmp_path}/whole", "resume=auto"])
-    assert (again["steps"], again["best"]) == (3, results["whole"]["best"])
+    given += ["callbacks.early_stopping.patience=2", "keep_checkpoints=true"]
+    first = simcse_pl.train([*given, "trainer.max_steps=2", f"hydra.run.dir={tmp_path}/first"])
+    given += ["trainer.max_steps=9", f"hydra.run.dir={tmp_path}/second"]
+    second = simcse_pl.train([*given, f"resume={tmp_path}/first/checkpoints/last.ckpt"])
+    assert (first["steps"], second["steps"]) == (2, 3)
+    (tmp_path / "second" / "results.json").unlink()  # the last file that it wrote, as if it was killed before
+    again = simcse_pl.train([*given, "resume=auto"])
+    assert (again["steps"], again["best"]) == (3, second["best"])
