@@ -28,9 +28,14 @@ INDEPENDENT = (  # groups that set no option of each other
     *("auxiliary", "callbacks", "evaluators", "logger", "objective", "optimizer", "queue", "scheduler", "trainer"),
     "views",
 )
+OF_EVALUATIONS = ("postprocess", "templates", "test_sets")
 TOGETHER = [  # choices to compose together; methods have tests/test_methods.py
-    *([*filter(None, own)] for own in zip_longest(*([c for c in CHOICES if c[0] == group] for group in INDEPENDENT))),
-    *([choice] for choice in CHOICES if choice[0] not in (*INDEPENDENT, "method")),
+    *(
+        [*filter(None, own)]
+        for groups in (INDEPENDENT, OF_EVALUATIONS)
+        for own in zip_longest(*([choice for choice in CHOICES if choice[0] == group] for group in groups))
+    ),
+    *([choice] for choice in CHOICES if choice[0] not in (*INDEPENDENT, *OF_EVALUATIONS, "method")),
 ]
 MISSING = {  # what a choice leaves to the user
     "checkpoint": ["model.name=folder"],
@@ -63,7 +68,7 @@ OTHER_VALUES = {  # than the default: those of a method, and of the whole config
 def test_every_choice_composes_with_all_arguments_of_its_class(choices):
     given = [f"{group}={choice}" for group, choice in choices]
     given += {option for _, choice in choices for option in MISSING.get(choice, [])}
-    evaluated = choices[0][0] in ("postprocess", "templates", "test_sets")
+    evaluated = choices[0][0] in OF_EVALUATIONS
     command, needed = ("evaluate", ["encoder=folder"]) if evaluated else ("train", [])
     config = composed(*given, *needed, config=command)
     OmegaConf.resolve(config)
