@@ -152,6 +152,19 @@ def cross_encoder(make_model, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def gpu_encoders(tmp_path_factory):
+    """The folder of the encoders that the cases of `make gpu` need."""
+    import torch
+
+    from benchmarks.gpu import correctness
+
+    folder = tmp_path_factory.mktemp("gpu_encoders")
+    with torch.random.fork_rng():
+        correctness.prepare(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def senteval_dir() -> Path:
     """A SentEval bundle with real data."""
     folder = os.environ.get("SENTEVAL_DIR")

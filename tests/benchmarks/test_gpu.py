@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -24,30 +25,22 @@ def test_every_method_and_every_loss_is_compared():
     assert {file.stem for group in ("objective", "auxiliary") for file in (CONF / group).glob("*.yaml")} == used
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("encoders")
-    with torch.random.fork_rng():
-        correctness.prepare(folder)
-    return folder
-
-
 @pytest.mark.parametrize("name", ["method=diffcse", "method=dclr", "method=esimcse"])
-def test_another_device_computes_with_the_same_random_numbers(name, folder):
-    module, rows = correctness.case_of(correctness.cases()[name], folder)
+def test_another_device_computes_with_the_same_random_numbers(name, gpu_encoders):
+    module, rows = correctness.case_of(correctness.cases()[name], gpu_encoders)
     loss, gradient = correctness.loss_and_gradient(module, rows, "cpu")
     with Pretend():
         torch.testing.assert_close(correctness.loss_and_gradient(module, rows, str(DEVICE))[0], loss, rtol=1e-4, atol=0)
     assert gradient.norm() > 1e-3
 
 
-def test_a_wrong_gradient_and_an_error_fail(folder):
-    case = correctness.cases()["method=simcse"]
-    right = correctness.checked("x", correctness.compared, case, folder, "cpu")
+def test_a_wrong_gradient_and_an_error_fail(gpu_encoders):
+    case, checked = correctness.cases()["method=simcse"], partial(correctness.checked, "x", correctness.compared)
+    right = checked(case, gpu_encoders, "cpu")
     assert right["passed"] and right["errors"]["float32"] == [0, 0] < right["errors"]["bf16"]
     reference = [*case, "objective.temperature=0.06"]
-    assert not correctness.checked("x", correctness.compared, case, folder, "cpu", ("float32",), reference)["passed"]
-    unknown = correctness.checked("x", correctness.compared, [*case, "model.pooling=unknown"], folder, "cpu")
+    assert not checked(case, gpu_encoders, "cpu", ("float32",), reference)["passed"]
+    unknown = checked([*case, "model.pooling=unknown"], gpu_encoders, "cpu")
     assert not unknown["passed"] and "unknown" in unknown["error"]
 
 

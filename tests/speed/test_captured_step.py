@@ -18,14 +18,6 @@ NOT_RECORDED = {"method=whitenedcse": "_linalg_eigh"}  # it waits for a GPU; the
 ROWS, TOKENS = 6, 64  # of each batch
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("encoders")
-    with torch.random.fork_rng():
-        correctness.prepare(folder)
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def _as_on_a_gpu(monkeypatch):
     """Take the ways of a GPU where the code asks whether a tensor is on the CPU, such as in LengthGroups.split."""
@@ -106,9 +98,9 @@ def is_equal_replayed(module, warm_up, recorded_on, rows):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_recorded_step_is_the_eager_step_on_any_batch(case, folder):
+def test_a_recorded_step_is_the_eager_step_on_any_batch(case, gpu_encoders):
     """Its loss, gradients, weights, optimizer's state and queue. The rate and `progress` change between them."""
-    module, batches = module_and_batches(case, folder)
+    module, batches = module_and_batches(case, gpu_encoders)
     capturable = all(part.capturable for part in module.modules() if isinstance(part, Loss))
     assert capturable == (case not in NOT_RECORDED)
     if capturable:
@@ -148,12 +140,12 @@ def of_some_embeddings(loss, batch):
         (of_some_embeddings, NotRecordable),
     ],
 )
-def test_a_loss_may_read_progress_but_no_other_value_of_the_host_and_none_of_the_device(changed, same, folder):
+def test_a_loss_may_read_progress_but_no_other_value_of_the_host_and_none_of_the_device(changed, same, gpu_encoders):
     class Changed(ContrastiveLoss):
         def forward(self, batch):
             return changed(super().forward(batch), batch)
 
-    module, batches = module_and_batches("method=simcse", folder)
+    module, batches = module_and_batches("method=simcse", gpu_encoders)
     module.objective = Changed()
     if same is NotRecordable:
         with pytest.raises(NotRecordable):
