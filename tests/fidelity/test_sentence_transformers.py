@@ -58,7 +58,6 @@ def compare(make, loss, tmp_path, chunk_size=None):
 @pytest.mark.parametrize(
     ("make", "loss", "chunk_size"),
     [
-        (ranking, ContrastiveLoss(0.05), None),
         (ranking, ContrastiveLoss(0.05), 2),
         (matryoshka, MatryoshkaLoss(ContrastiveLoss(0.05), DIMS, WEIGHTS), 2),
         (official.MarginMSELoss, MarginMSE(similarity="dot"), None),
