@@ -31,14 +31,8 @@ CURVES = [
 
 
 def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentences, make_model):
-    given = [
-        "data=text",
-        f"data.train={sentences}",
-        "model.head=mlp",
-        "keep_checkpoints=true",
-        *tiny(make_model("bert")),
-    ]
-    done, folder = train(*given, FORCE_COLOR="1")
+    given = ["data=text", f"data.train={sentences}", *tiny(make_model("bert"))]
+    done, folder = train(*given, "model.head=mlp", "keep_checkpoints=true", FORCE_COLOR="1")
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
     settings = re.findall(r"^(head|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)
