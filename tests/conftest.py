@@ -174,11 +174,15 @@ def senteval_dir() -> Path:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _configs_read_once() -> None:
-    """Keep what Hydra reads of conf/: a config has 40 files, and tests compose hundreds."""
+def _configs_composed_quickly() -> None:
+    """Let Hydra read each file of conf/ once, and list all choices only for files that refer to one.
+
+    A config has 40 files, of which one has a line such as `setting/model: ${setting}`, and tests compose hundreds.
+    """
+    from hydra._internal import defaults_list
     from hydra._internal.config_repository import ConfigRepository
 
-    load, kept = ConfigRepository.load_config, {}
+    load, kept, list_choices = ConfigRepository.load_config, {}, defaults_list._create_interpolation_map
 
     def load_config(self: ConfigRepository, config_path: str) -> Any:
         if {source.path for source in self.sources if source.scheme() == "file"} != {str(ROOT / "conf")}:
@@ -187,7 +191,12 @@ def _configs_read_once() -> None:
             kept[config_path] = load(self, config_path)
         return copy.deepcopy(kept[config_path])
 
+    def choices(overrides: Any, defaults: list[Any], self_added: bool) -> Any:
+        refers = any(default.is_interpolation() for default in defaults)
+        return list_choices(overrides, defaults, self_added) if refers else None
+
     ConfigRepository.load_config = load_config  # type: ignore[method-assign]
+    defaults_list._create_interpolation_map = choices
 
 
 @pytest.fixture(autouse=True)
