@@ -216,34 +216,27 @@ def test_a_sweep_runs_jobs_of_two_ranks(start, given, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "jobs"), [(signal.SIGINT, DDP), (signal.SIGKILL, ["jobs=2"])])
-def test_ending_a_sweep_ends_its_jobs(start, given, tmp_path, how, jobs):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_ending_a_sweep_ends_its_jobs_and_their_ranks(start, given, tmp_path, how):
     """By a signal, as a terminal sends it to all processes of the sweep, or by killing the sweep's process."""
     sweep, killed = tmp_path / "sweep", how == signal.SIGKILL
     endless = ["trainer.max_epochs=100000", "val_every=2"]
-    started = start("train.py", "-m", "seed=1,2,3", *jobs, *given, *endless, f"hydra.sweep.dir={sweep}")
-    running = [sweep / "0", sweep / "1"][: 1 if jobs is DDP else 2]
-    started.until(lambda: all((job / "checkpoints" / "last.ckpt").exists() for job in running))
+    started = start("train.py", "-m", "seed=1,2", *DDP, *given, *endless, f"hydra.sweep.dir={sweep}")
+    started.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
     os.kill(started.process.pid if killed else -started.process.pid, how)
     status, stderr = started.end(60)
     assert status == (-9 if killed else 128 + how) and not [*sweep.glob("?/results.json")], stderr
-    said = [stderr] if jobs is DDP else [(job / "output.log").read_text() for job in running]
-    assert all(("stopped after step " in text) != killed for text in said)
-    assert not [*sweep.glob("2/checkpoints")]
+    assert ("stopped after step " in stderr) != killed and not [*sweep.glob("1/checkpoints")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_rank_ends_the_run(start, given, tmp_path, victim):
+def test_a_killed_rank_ends_the_run(start, given, tmp_path):
     endless = ["trainer.max_epochs=100000", "val_every=10", f"hydra.run.dir={tmp_path}/run"]
     started = start("train.py", *DDP, *given, *endless)
     started.until(lambda: (tmp_path / "run" / "checkpoints" / "last.ckpt").exists())
-    if victim:  # Lightning names this rank
-        started.kill("train_ddp_process", signal.SIGKILL)
-    else:
-        started.process.kill()
+    started.kill("train_ddp_process", signal.SIGKILL)  # Lightning names this rank
     status, stderr = started.end(60)
-    assert status in (1, -9) if victim else status == -9, stderr
+    assert status in (1, -9), stderr
 
 
 def torchrun_node(node, port):
@@ -287,12 +280,12 @@ def test_two_nodes_train_like_one_process(start, run_command, given, tmp_path):
 def test_a_job_of_two_ranks_preempted_by_submitit_is_resumed(start, given, tmp_path):
     sweep = tmp_path / "sweep"
     options = ["hydra/launcher=submitit_local", "seed=1", *DDP, *given, f"hydra.sweep.dir={sweep}"]
-    run = start("train.py", "-m", *options, "trainer.max_epochs=150", "val_every=50")
+    run = start("train.py", "-m", *options, "trainer.max_epochs=60", "val_every=20")
     run.until(lambda: (sweep / "0" / "checkpoints" / "last.ckpt").exists())
     run.kill("submitit.core._submit", signal.SIGUSR2)
     status, stderr = run.end(400)
     assert status == 0, stderr
-    assert read_json(sweep / "0" / "results.json")["steps"] == 300
+    assert read_json(sweep / "0" / "results.json")["steps"] == 120
     (log,) = (sweep / ".submitit").glob("*/*_log.err")
     step = re.search(r"stopped after step (\d+)", log.read_text())[1]
     why = "this is a job of a sweep, where resume=auto is the default"
