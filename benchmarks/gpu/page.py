@@ -70,15 +70,18 @@ def errors(records: Records) -> str:
 
 
 def speeds(records: Records, rates: dict[str, Any] | None) -> str:
-    """Return a table of the rate of each way, and of its share of the rate of matrix products in bf16."""
+    """Return a table of the rate of each way, and of its share of the rate of matrix products in bf16.
+
+    The first way of a case has its name.
+    """
     rows = []
     for own in (record for record in records if "seconds" in record):
         ways = comparison("", "", "rate", own["seconds"], own["rows"], own["operations"]).frame
-        for way in ways.to_dict("records"):
+        for number, way in enumerate(ways.to_dict("records")):
             share, memory = "–", own.get("memory", {}).get(way["way"])
             if rates and "float32" not in way["way"]:
                 share = f"{100 * way['GFLOP/s'] * 1e9 / rates['operations_per_second']['bfloat16']:.1f} %"
-            cells = [own["case"], way["way"], f"{way['rate']:,.0f}", f"{way['times the first']:.2f}"]
+            cells = ["" if number else own["case"], way["way"], f"{way['rate']:,.0f}", f"{way['times the first']:.2f}"]
             cells += [f"{way['lowest']:.2f} to {way['highest']:.2f}", share, f"{memory / 1e9:.2f}" if memory else "–"]
             rows.append(cells)
     return table(["", "way", "rows/s", "times the first", "range", "share of the peak", "peak memory, GB"], rows)
