@@ -193,7 +193,7 @@ def shown(gains: pd.Series, claim: Mapping[str, Any]) -> str:
 
 def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
     """Return a table of the claims, with their verdicts by both scores."""
-    text = "| claim | paper | best checkpoint | verdict | last step | verdict | seeds |\n"
+    text = "| claim | paper | best checkpoint | verdict | last step | verdict | seeds needed |\n"
     text += "|:--|--:|--:|:--|--:|:--|--:|\n"
     for group in best.group.unique():
         text += f"| **{group.capitalize()}** | | | | | | |\n"
@@ -205,18 +205,18 @@ def claims(best: pd.DataFrame, last: pd.DataFrame) -> str:
             for own in (row, last.loc[place]):
                 p = f"{own.p:.4f}" if own.p >= 1e-4 else "< 0.0001"
                 cells += [shown(own.gains, claim), f"{own.verdict} ({p})"]
-            text += f"| {' | '.join([*cells, seeds(row)])} |\n"
+            text += f"| {' | '.join([*cells, seeds_to_decide(row)])} |\n"
     return text
 
 
-def seeds(row: pd.Series) -> str:
-    """Return how many seeds a claim has, and how many would decide it."""
+def seeds_to_decide(row: pd.Series) -> str:
+    """Return how many seeds would decide an undecided claim."""
     if row.verdict != UNDECIDED:
-        return str(len(row.gains))
+        return ""
     mean, deviation = row.gains.mean(), row.gains.std()
     effect = abs(abs(mean) - PLAN["margin"]) if row.claim.get("equal") else abs(mean)
     level = (1 - CONFIDENCE) / sum(map(len, PLAN["claims"].values()))
-    return f"{len(row.gains)} of {seeds_needed(effect, deviation, level) or f'> {MOST_SEEDS}'}"
+    return str(seeds_needed(effect, deviation, level) or f"> {MOST_SEEDS}")
 
 
 def seeds_needed(effect: float, deviation: float, level: float) -> int | None:

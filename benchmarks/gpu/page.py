@@ -81,10 +81,11 @@ def speeds(records: Records, rates: dict[str, Any] | None) -> str:
             share, memory = "–", own.get("memory", {}).get(way["way"])
             if rates and "float32" not in way["way"]:
                 share = f"{100 * way['GFLOP/s'] * 1e9 / rates['operations_per_second']['bfloat16']:.1f} %"
-            cells = ["" if number else own["case"], way["way"], f"{way['rate']:,.0f}", f"{way['times the first']:.2f}"]
-            cells += [f"{way['lowest']:.2f} to {way['highest']:.2f}", share, f"{memory / 1e9:.2f}" if memory else "–"]
-            rows.append(cells)
-    return table(["", "way", "rows/s", "times the first", "range", "share of the peak", "peak memory, GB"], rows)
+            times, lowest, highest = (f"{way[name]:.2f}" for name in ("times the first", "lowest", "highest"))
+            times += f" ({lowest} to {highest})" * (lowest != highest)
+            cells = ["" if number else own["case"], way["way"], f"{way['rate']:,.0f}", times]
+            rows.append([*cells, share, f"{memory / 1e9:.2f}" if memory else "–"])
+    return table(["", "way", "rows/s", "times the first (range)", "share of the peak", "peak memory, GB"], rows)
 
 
 def operators(records: Records) -> str:
