@@ -29,7 +29,6 @@ with {threads} threads and torch {torch}. GPUs have [a page of their own](gpu.md
 
 A round measures every row of a table once. `times the first` is the speed relative to the first
 row, as the median over rounds. Compare only within a table, because the load of the machine varies.
-GFLOP/s does not count padding.
 
 - `plain loop` is PyTorch in float32, with the encoder, the loss and the linear layers of simcse_pl.
 - `simcse_pl` uses bf16 and the default [speed

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -17,16 +16,13 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from rich.console import Console
-from torch import nn
 from transformers import PreTrainedConfig
 
 from simcse_pl.data import sample
 from simcse_pl.data.rows import Row, read_rows
 from simcse_pl.data.sample import gensim_sample
 from simcse_pl.lab.style import COLOURS, STYLE, WIDTH, figure_files
-from simcse_pl.speed.onednn import OneDNNLinear
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.processes import onednn_is_faster
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
 
@@ -74,23 +70,6 @@ def run_json(*arguments: object, environment: Mapping[str, str] | None = None) -
         command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | dict(environment or {})
     )
     return json.loads([line for line in done.stdout.splitlines() if line.startswith('{"')][-1])
-
-
-def matrix_rates(config: PreTrainedConfig, repeats: int = 10) -> str:
-    """Measure matrix products of an encoder's shapes, and return their GFLOP/s by precision as a note."""
-    wide, narrow = config.intermediate_size, config.hidden_size
-    kinds = {"float32": (nn.Linear, torch.float32), "bf16": (nn.Linear, torch.bfloat16)}
-    if onednn_is_faster():
-        kinds["float32 by oneDNN"] = (OneDNNLinear, torch.float32)
-    rates = []
-    with torch.no_grad():
-        for name, (layer, dtype) in kinds.items():
-            layers = [layer(*shape, bias=False, dtype=dtype) for shape in ((narrow, wide), (wide, narrow))]
-            x = torch.randn(2048, narrow, dtype=dtype)
-            both = nn.Sequential(*layers)
-            fastest = min(timed(partial(both, x)) for _ in range(repeats + 1))  # the first of them warms up
-            rates.append(f"{4 * len(x) * narrow * wide / fastest / 1e9:.0f} in {name}")
-    return f"GFLOP/s of matrix products alone: {', '.join(rates)}"
 
 
 def matrix_rate(size: int, device: str, dtype: torch.dtype, rounds: int = 20) -> float:

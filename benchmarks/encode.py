@@ -17,8 +17,6 @@ from benchmarks.common import (
     PACKAGED,
     comparison,
     in_turn,
-    matrix_rates,
-    operations_of,
     parser,
     save,
     timed,
@@ -52,16 +50,13 @@ def main() -> None:
     seconds = in_turn({name: partial(timed, way) for name, way in ways.items()}, arguments.rounds)
     vectors = torch.from_numpy(theirs.encode(texts))
     worst = [F.cosine_similarity(vectors, ours.encode(texts, bf16=bf16)).min().item() for bf16 in (False, True)]
-    config = ours.backbone.config
     lengths = [len(ids) for ids in tokenize(ours.tokenizer, texts, arguments.max_length)]
-    notes = [
+    note = (
         f"{len(texts)} texts of {fmean(lengths):.0f} tokens in the mean, at most {arguments.max_length}; "
-        f"lowest cosine with the first way {worst[0]:.6f} in float32, {worst[1]:.6f} in bf16",
-        matrix_rates(config),
-    ]
+        f"lowest cosine with the first way {worst[0]:.6f} in float32, {worst[1]:.6f} in bf16"
+    )
     name, title = ("encode", "Encoding") if arguments.per_text == 1 else ("encode_long", "Encoding long texts")
-    operations = operations_of(config, lengths)
-    save(arguments.out, comparison(name, title, "texts/s", seconds, len(texts), operations, notes))
+    save(arguments.out, comparison(name, title, "texts/s", seconds, len(texts), notes=[note]))
 
 
 if __name__ == "__main__":

@@ -34,8 +34,6 @@ from benchmarks.common import (
     StepClock,
     comparison,
     in_turn,
-    matrix_rates,
-    operations_of,
     parser,
     save,
     wikipedia_sentences,
@@ -232,17 +230,10 @@ def main() -> None:
     timed = {name: partial(seconds_of, way, steps) for name, way in ways.items()}
     seconds = in_turn(timed, arguments.rounds, warm_up=False)
     kind, views = ("triplets", 3) if arguments.triplets else ("sentences", 2)
-    config = encoder.backbone.config
-    lengths = [len(ids) for row in rows for ids in tokenize(encoder.tokenizer, list(row), arguments.max_length)]
-    timed_passes = steps / (steps + 1) * views / len(rows[0])
-    operations = 3 * timed_passes * operations_of(config, lengths)  # backward is twice forward
-    notes = [
-        f"{steps} steps of {arguments.batch_size} rows of {views} views, up to {arguments.max_length} tokens"
-        f"{'' if has_bf16('cpu') else '; no bf16 on this CPU'}",
-        matrix_rates(config),
-    ]
+    note = f"{steps} steps of {arguments.batch_size} rows of {views} views, up to {arguments.max_length} tokens"
+    note += "" if has_bf16("cpu") else "; no bf16 on this CPU"
     amount = steps * arguments.batch_size
-    table = comparison(f"train_{kind}", f"Training on {kind}", "rows/s", seconds, amount, operations, notes)
+    table = comparison(f"train_{kind}", f"Training on {kind}", "rows/s", seconds, amount, notes=[note])
     save(arguments.out, table)
 
 
