@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.common import comparison
 
 Records = Sequence[dict[str, Any]]
-_LARGEST, _OPERATORS = 3, 5  # how many of each the page shows
+_LARGEST = 3  # errors of a precision that the page shows
 _NOT_MEASURED = "Not measured.\n"
 _PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -25,7 +25,7 @@ def updated(page: str, folder: Path) -> str:
     if rates:
         numbers = (f"{rate / 1e12:,.1f} in {kind}" for kind, rate in rates["operations_per_second"].items())
         texts["peak"] = f"TFLOP/s of products of {rates['case']}: {', '.join(numbers)}.\n"
-    tables = {"losses": losses, "kernels": errors, "runs": errors, "profiles": operators}
+    tables = {"losses": losses, "kernels": errors, "runs": errors, "profiles": profiles}
     for name, content in contents.items():
         make = tables.get(name, lambda records: speeds(records, rates))
         ended = "" if content["complete"] else "\nThis part ended before everything was measured.\n"
@@ -88,16 +88,14 @@ def speeds(records: Records, rates: dict[str, Any] | None) -> str:
     return table(["", "way", "rows/s", "times the first (range)", "share of the peak", "peak memory, GB"], rows)
 
 
-def operators(records: Records) -> str:
+def profiles(records: Records) -> str:
     """Return a table of where the time of a step goes."""
     rows = []
     for own in records:
         shares = [f"{100 * own[name]:.0f} %" for name in ("idle", "matrix_products", "attention")]
         kernels = f"{own['kernels']:,}" if "kernels" in own else "–"
-        largest = list(own["operators"].items())[:_OPERATORS]
-        top = (f"`{name.removeprefix('aten::')}` {100 * share:.0f} %" for name, share in largest)
-        rows.append([own["case"], kernels, *shares, ", ".join(top)])
-    return table(["", "kernels of a step", "idle", "matrix products", "attention", "operators"], rows)
+        rows.append([own["case"], kernels, *shares])
+    return table(["", "kernels of a step", "idle", "matrix products", "attention"], rows)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

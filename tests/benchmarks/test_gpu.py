@@ -65,11 +65,10 @@ def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_p
         "idle": 0.1,
         "matrix_products": 0.6,
         "attention": 0.2,
-        "operators": {"aten::mm": 0.5},
     }
     (tmp_path / "profiles.json").write_text(json.dumps(common | {"complete": True, "records": [shares]}))
     text = updated(page, tmp_path)
-    assert "| p | 1,234 | 10 % | 60 % | 20 % | `mm` 50 % |" in text
+    assert "| p | 1,234 | 10 % | 60 % | 20 % |" in text
     assert "|  | b | 10 | 4.00 (2.00 to 8.00) | 50.0 % | 5.00 |" in text and text.count("ended before") == 1
     assert "| bf16 | 1 | 2.0e-01 | 2.0e-01 (`x`) |" in text and "`x` |" not in text
     assert "| `y` **failed** z |" in text and "2 x Card" in text
