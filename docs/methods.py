@@ -1,4 +1,4 @@
-"""Update the generated parts of docs/methods.md, docs/methods/NAME.md and README.md.
+"""Update the generated parts of docs/methods.md and docs/methods/NAME.md.
 
     python docs/methods.py                the references, with published and measured scores, and the table of methods
     python docs/methods.py METHODS.md     the same, with the costs that `python -m benchmarks.methods` wrote
@@ -19,7 +19,6 @@ from simcse_pl.lab.published import PublishedScore, methods_file, published_scor
 ROOT = Path(__file__).parents[1]
 INDEX = Path(__file__).with_suffix(".md")
 PAGES = Path(__file__).with_suffix("")
-README = ROOT / "README.md"
 MEASURED = PAGES / "measured.csv"
 PAPERS = methods_file()["methods"]
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
@@ -97,13 +96,6 @@ def methods_table() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def methods_of_readme() -> str:
-    """Return the links of the README to all pages of methods."""
-    titles = {page.stem: page.read_text(encoding="utf-8").partition("\n")[0][2:] for page in sorted(PAGES.glob("*.md"))}
-    links = ", ".join(f"[{title}](docs/methods/{name}.md)" for name, title in titles.items())
-    return f"{links}.\n"
-
-
 def difference(text: str) -> str:
     """Return a difference without its interval, `+0.51 [+0.20, +0.82]`, in bold if the interval excludes 0."""
     mean, _, interval = text.partition(" [")
@@ -129,8 +121,6 @@ def updated(page: str, name: str | None = None) -> str:
         match match["name"]:
             case "methods":
                 text = methods_table()
-            case "methods_of_readme":
-                text = methods_of_readme()
             case "sources":
                 text = "".join(f"- {source}: {what}\n" for source, what in methods_file()["sources"].items())
             case _:
@@ -157,6 +147,6 @@ if __name__ == "__main__":
             writer = csv.DictWriter(table, rows[0], lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-    for path in [README, INDEX, *PAGES.glob("*.md")]:
-        name = None if path in (README, INDEX) else path.stem
+    for path in [INDEX, *PAGES.glob("*.md")]:
+        name = None if path == INDEX else path.stem
         path.write_text(updated(path.read_text(encoding="utf-8"), name), encoding="utf-8")
