@@ -162,7 +162,7 @@ def encoder_figures(
 
 
 def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
-    """Write tables (md, csv, tex) and figures (png, svg) atomically, and return their paths."""
+    """Write tables (md, csv, tex) and figures (png, svg, pdf) atomically, and return their paths."""
     files: dict[str, bytes] = {}
     for table in tables:
         forms = {"md": table.markdown(), "csv": table.frame.to_csv(index=False), "tex": latex(table)}

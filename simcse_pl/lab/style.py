@@ -32,6 +32,7 @@ STYLE: dict[Any, Any] = {
     "figure.dpi": 200,
     "legend.frameon": False,
     "legend.handlelength": 4,
+    "pdf.fonttype": 42,  # conferences reject Type 3
     "svg.fonttype": "none",
     "svg.hashsalt": "simcse_pl",
     "text.parse_math": False,
@@ -65,10 +66,10 @@ def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figu
 
 
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
-    """Return the files of a figure by name: PNG and SVG. Log the characters that no font has."""
+    """Return the files of a figure by name: PNG, SVG and PDF. Log the characters that no font has."""
     files = {}
     with warnings.catch_warnings(record=True, action="always") as caught, matplotlib.rc_context(STYLE):
-        for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+        for ending, metadata in (("png", {}), ("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=ending, metadata=metadata)
             files[f"{name}.{ending}"] = buffer.getvalue()

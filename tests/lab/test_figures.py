@@ -70,6 +70,6 @@ def test_characters_that_no_font_has_are_one_line(caplog):
     figure.suptitle("语 \U00012000")  # of cuneiform
     with warnings.catch_warnings(action="error"):
         for name in ("a", "b"):
-            assert [*figure_files(name, figure)] == [f"{name}.png", f"{name}.svg"]
+            assert [*figure_files(name, figure)] == [f"{name}.png", f"{name}.svg", f"{name}.pdf"]
     (line,) = caplog.messages
     assert "\U00012000: install" in line and STYLE["font.family"][0] == "DejaVu Sans"

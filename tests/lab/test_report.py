@@ -36,7 +36,8 @@ def test_sweeps_and_runs_are_rows_of_one_table_and_one_figure(command, retrieval
     out = command("report", *retrieval, "--labels", *MRR, "--output", tmp_path / "report").out
     assert "a, b, c: mrr x 100" in out and "other metrics: on dev (recall x 100)" in out and "/home/me" not in out
     files = {file.name for file in (tmp_path / "report").iterdir()}
-    drawn = {f"{name}.{ending}" for name in ("comparison", "curves", "training_paths") for ending in ("png", "svg")}
+    figures, endings = ("comparison", "curves", "training_paths"), ("png", "svg", "pdf")
+    drawn = {f"{name}.{ending}" for name in figures for ending in endings}
     assert files == {"comparison.md", "comparison.csv", "comparison.tex", *drawn}
     table = pd.read_csv(tmp_path / "report" / "comparison.csv")
     assert table["run"].tolist() == [*MRR] and "method" not in table and "de/recall@5" not in table
