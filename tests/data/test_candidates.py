@@ -9,10 +9,8 @@ import datasets
 import pytest
 import torch
 
-from simcse_pl import datamodule
 from simcse_pl.data.candidates import draw_candidates
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.cot_bert import ContrastedPositives
@@ -20,7 +18,6 @@ from simcse_pl.methods.promcse import EnergyHinge
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role
-from tests.data.conftest import SAMPLE
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 # as FlagEmbedding has them: all words are in the vocabulary
@@ -129,27 +126,13 @@ def test_what_does_not_fit_is_an_error(options, said, path, tokenizer):
         TrainingSet(path, **{"negatives": 1} | options).read(tokenizer, 32)
 
 
-def test_workers_ranks_and_a_resumed_run_draw_the_same(path, tokenizer, monkeypatch):
-    def batches(start=(0, 0), epoch=1, **options):
-        data = SentenceDataModule(tokenizer, str(path), negatives=2, batch_size=4, **SAMPLE, **options)
-        data.setup()
-        data._start = start
-        loader = data.train_dataloader()
-        loader.sampler.set_epoch(epoch)
-        return [texts(tokenizer, batch) for _, batch in zip(range(3), loader, strict=False)]
-
-    whole = batches()
-    assert batches(start=(1, 1)) == whole[1:]
-    assert batches(num_workers=2) == whole
-    assert [row[0] for row in batches(epoch=2)[0]] != [row[0] for row in whole[0]]
-    drawn = {epoch: {row[0]: row for batch in batches(epoch=epoch) for row in batch} for epoch in (1, 2)}
-    assert drawn[1].keys() == drawn[2].keys() and drawn[1] != drawn[2]
-    monkeypatch.setattr(datamodule, "world_size", lambda: 2)
-    of_ranks = []
-    for rank in range(2):
-        monkeypatch.setattr(datamodule, "rank", lambda rank=rank: rank)
-        of_ranks.append(batches())
-    assert [[*first, *second] for first, second in zip(*of_ranks, strict=True)] == whole
+def test_what_is_drawn_depends_on_the_seed_the_epoch_and_the_row_alone(path, tokenizer):
+    """So workers, ranks and resumed runs draw the same."""
+    keys = [(epoch, row) for epoch in (1, 2) for row in range(12)]
+    rows, other = (TrainingSet(path, negatives=2).read(tokenizer, 32, seed) for seed in (1, 2))
+    together = texts(tokenizer, rows.batch(keys))
+    assert [texts(tokenizer, rows.batch([key]))[0] for key in keys] == together
+    assert together[:12] != together[12:] and together != texts(tokenizer, other.batch(keys))
 
 
 POSITIVES, NEGATIVES = [[1], [1, 2], [1, 2]], [[3, 4], [], [3]]
