@@ -1,5 +1,7 @@
 """Training and evaluation on a pretend accelerator: no mix of devices, and few synchronizations."""
 
+import re
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -54,8 +56,11 @@ def test_a_loss_that_is_not_finite_ends_the_run_one_step_later_and_saves_nothing
         def on_train_batch_start(self, trainer, *_):
             started.append(trainer.global_step + 1)
 
-    with Pretend(), pytest.raises(UserError, match=f"^step {bad}: the loss is nan .* in rows"):
+    said = rf"^step {bad}: the loss is nan and its gradient's norm nan, in rows (\d), (\d), (\d), (\d) of {sentences}: "
+    with Pretend(), pytest.raises(UserError, match=said) as error:
         quiet_trainer(callbacks=[Save()], **options).fit(module, data)
+    rows = {*re.match(said, str(error.value)).groups()}
+    assert len(rows) == 4 and rows <= {*map(str, range(1, len(SENTENCES) + 1))}
     assert not saved and started[-1] == (bad if every == bad else bad + 1)
 
 
