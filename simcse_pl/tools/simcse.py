@@ -121,7 +121,8 @@ class SimCSE:
             [dim] for one sentence, [n, dim] for a list: float32 on the CPU.
         """
         sentences = [sentence] if isinstance(sentence, str) else sentence
-        vectors = self._encode_on(device, batch_size, max_length, progress, prompt_name)(sentences)
+        how = {"max_length": max_length, "progress": progress, "prompt_name": prompt_name}
+        vectors = self._encode_on(device, batch_size, **how)(sentences)
         if normalize_to_unit:
             vectors = unit_vectors(vectors)
         if isinstance(sentence, str) and not keepdim:
@@ -238,22 +239,16 @@ class SimCSE:
         self.index = SentenceIndex.load(folder, self._encode_on(None), self.settings())
 
     def _encode_on(
-        self,
-        device: Device | None,
-        batch_size: int | None = None,
-        max_length: int | None = None,
-        progress: bool = False,
-        prompt_name: str | None = None,
+        self, device: Device | None, batch_size: int | None = None, **options: Any
     ) -> Callable[[Sequence[str]], Tensor]:
         """Move the encoder to a device, and return its `encode` with these options."""
-        batch_size = self.batch_size if batch_size is None else batch_size
-        options: dict[str, Any] = {"batch_size": batch_size, "bf16": self.bf16, "progress": progress}
-        options["prompt_name"] = prompt_name
+        options |= {"batch_size": self.batch_size if batch_size is None else batch_size, "bf16": self.bf16}
         if isinstance(self.encoder, SentenceEncoder):
-            options["max_length"] = max_length
             device = device or self.device
             with reraise_as(f"device={device}"):  # an unknown or missing device
                 self.encoder.to(device)
+        else:
+            options.pop("max_length", None)  # word vectors have none
         return lambda sentences: finite(self.encoder.encode(sentences, **options))
 
     def settings(self) -> dict[str, Any]:
