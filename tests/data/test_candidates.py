@@ -18,6 +18,7 @@ from simcse_pl.methods.promcse import EnergyHinge
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role
+from tests.losses import formulas
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 # as FlagEmbedding has them: all words are in the vocabulary
@@ -135,7 +136,6 @@ def test_what_is_drawn_depends_on_the_seed_the_epoch_and_the_row_alone(path, tok
     assert together[:12] != together[12:] and together != texts(tokenizer, other.batch(keys))
 
 
-POSITIVES, NEGATIVES = [[1], [1, 2], [1, 2]], [[3, 4], [], [3]]
 FILLED = [[0, 1, 1, 3, 4], [0, 1, 2, 1, 2], [0, 1, 2, 3, 3]]  # the views of each row, with copies
 
 
@@ -154,30 +154,10 @@ def sentences():
 
 @pytest.mark.parametrize("options", [{}, {"symmetric": True, "same_role": True, "hardness": 0.5}])
 def test_copies_change_neither_the_loss_nor_its_gradient(options):
-    """The loss of rows that are filled with copies is that of a loop over the rows as they are."""
-    x = sentences()
-    unit = x / x.norm(dim=-1, keepdim=True)
-    symmetric, beta = options.get("symmetric"), options.get("hardness", 0)
-
-    def term(i, query, key, others):
-        logits = torch.stack([unit[i, query] @ unit[other] for other in others]) / 0.3
-        own = unit[i, query] @ unit[i, key] / 0.3
-        weighted = logits + beta * logits - (beta * logits).logsumexp(0) + math.log(len(others))
-        return torch.cat([weighted, own[None]]).logsumexp(0) - own
-
-    losses = []
-    for i in range(3):
-        others = [(j, view) for j in range(3) if j != i for view in POSITIVES[j]]
-        others += [(j, view) for j in range(3) for view in NEGATIVES[j]]
-        anchors = [(j, 0) for j in range(3) if j != i]
-        of_positives = [(j, view) for j in range(3) if j != i for view in POSITIVES[j]]
-        own = [term(i, 0, view, others + (anchors if symmetric else [])) for view in POSITIVES[i]]
-        own += [term(i, view, 0, anchors + of_positives) for view in POSITIVES[i]] if symmetric else []
-        losses.append(sum(own) / len(own))
-    expected = sum(losses) / 3
-    loss = ContrastiveLoss(0.3, **options)(filled(x))
-    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(*(torch.autograd.grad(value, x)[0] for value in (loss, expected)), rtol=1e-9, atol=1e-12)
+    x, loss = sentences(), ContrastiveLoss(0.3, **options)
+    value, expected = loss(filled(x)), formulas.contrastive(loss, None, filled(x))
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(*(torch.autograd.grad(one, x)[0] for one in (value, expected)), rtol=1e-9, atol=1e-12)
 
 
 def on_rank(number, results):

@@ -42,12 +42,13 @@ def embedded_by(network, batch):
 
 
 def contrastive(loss, encoder, batch, own_score=None):
-    """Equations 1, 4, 5 and 8 of SimCSE, the queue of ESimCSE, and the options of ContrastiveLoss."""
+    """Equations 1, 4, 5 and 8 of SimCSE, the queue of ESimCSE, and the options of ContrastiveLoss, without copies."""
     x, roles, temperature, kind = batch.embeddings, batch.roles, loss.temperature, loss.similarity
     sentences = batch.inputs["input_ids"].tolist() if loss.mask_duplicates else None
     anchor, positives = roles.index(ANCHOR), [view for view, role in enumerate(roles) if role is POSITIVE]
     compared = [view for view, role in enumerate(roles) if role in (POSITIVE, NEGATIVE)]
     queue = () if batch.queue is None else batch.queue
+    copies = torch.zeros(x.shape[:2]) if batch.copies is None else batch.copies
 
     def repeats(i, j, view):
         views = [view] if roles[view] is NEGATIVE else [anchor, *positives]
@@ -60,7 +61,8 @@ def contrastive(loss, encoder, batch, own_score=None):
         for j, view in itertools.product(range(len(x)), views):
             score = similarity(x[i, query], x[j, view], kind)
             nearer = margin is not None and score > own + margin
-            if (i == j and view in left_out) or (sentences and repeats(i, j, view)) or nearer:
+            repeated = copies[j, view] or (sentences and repeats(i, j, view))
+            if (i == j and view in left_out) or repeated or nearer:
                 continue
             weight = loss.hard_negative_weight if i == j else 1
             yield score / temperature + math.log(weight)
@@ -69,11 +71,13 @@ def contrastive(loss, encoder, batch, own_score=None):
             if margin is None or score <= own + margin:
                 yield score / temperature
 
-    losses = []
+    losses = [[] for _ in x]  # of each row
     same_role = ([anchor], positives) if loss.same_role else ([], [])
     pairs = [(anchor, view, compared + same_role[0]) for view in positives]
     pairs += [(view, anchor, [anchor, *same_role[1]]) for view in positives] if loss.symmetric else []
     for (query, view, views), i in itertools.product(pairs, range(len(x))):
+        if copies[i, query] or copies[i, view]:
+            continue
         own = (own_score or similarity)(x[i, query], x[i, view], *([] if own_score else [kind])) / temperature
         terms = list(negatives(i, query, view, views))
         if loss.symmetric == "joint":
@@ -83,8 +87,8 @@ def contrastive(loss, encoder, batch, own_score=None):
         if loss.hardness:
             mean_power = log_sum_exp([loss.hardness * term for term in terms]) - math.log(len(terms))
             terms = [term + loss.hardness * term - mean_power for term in terms]
-        losses.append(log_sum_exp([*terms, own]) - own)
-    return mean(losses)
+        losses[i].append(log_sum_exp([*terms, own]) - own)
+    return mean([mean(of_row) for of_row in losses])
 
 
 def of_data_set(loss, encoder, batch):
