@@ -24,10 +24,13 @@ def checkpoint(make_model, tmp_path):
     return path, torch.load(path, weights_only=True)
 
 
-@pytest.mark.parametrize("form", ["folder", "checkpoint"])
 @pytest.mark.parametrize(
-    ("architecture", "head"),
-    [("roberta", "mlp"), ("modernbert", "mlp"), *(("bert", head) for head in [*HEADS, "linear_8_gelu+layer_norm"])],
+    ("form", "architecture", "head"),
+    [
+        *((form, name, "mlp") for form in ("folder", "checkpoint") for name in ("roberta", "modernbert")),
+        *(("folder", "bert", head) for head in [*HEADS, "linear_8_gelu+layer_norm"]),
+        *(("checkpoint", "bert", head) for head in ("batch_norm_train_only", "linear_8_gelu+layer_norm")),
+    ],
 )
 def test_a_moved_encoder_equals_the_trained_one_to_the_bit(form, architecture, head, make_model, tmp_path):
     folder = shutil.copytree(make_model(architecture), tmp_path / "model")
