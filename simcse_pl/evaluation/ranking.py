@@ -58,7 +58,10 @@ class BinaryPairs(LabelledPairs):
 
 
 class Ranking(FileEvaluator[Judgements]):
-    """Documents that are ranked by their cosine with a query; of equal ones, the first of the corpus comes first.
+    """Documents that are ranked by their cosine with a query.
+
+    Of equal cosines, that of the first document of the corpus comes first. If each row has candidates of its own, those
+    that are not relevant come first, because files often begin with the relevant ones.
 
     The metrics are the means of `ranking_metric` over queries. Queries have the encoder's prompt `query`, and
     documents `document`, if it has them.
@@ -105,14 +108,17 @@ class Ranking(FileEvaluator[Judgements]):
                     judged = torch.tensor([place[document] for document in grades])
                     cosines = torch.full_like(cosines, -math.inf).scatter(0, judged, cosines[judged])
                 relevant = {document: grade for document, grade in grades.items() if grade > 0}
-                ranks = np.array([_rank(cosines, place[one]) if one in place else math.inf for one in relevant])
+                others = [place[one] for one in grades if one not in relevant] if self.judged_only else []
+                ranks = np.array([_rank(cosines, place[one], others) if one in place else math.inf for one in relevant])
                 values.append([ranking_metric(name, ranks, np.array([*relevant.values()])) for name in self.metrics])
         return dict(zip(self.metrics, np.mean(values, axis=0).tolist(), strict=True))
 
 
-def _rank(cosines: torch.Tensor, place: int) -> int:
-    """Return the rank, from 1, of the document at a place."""
-    return 1 + int((cosines > cosines[place]).sum() + (cosines[:place] == cosines[place]).sum())
+def _rank(cosines: torch.Tensor, place: int, others: Sequence[int] = ()) -> int:
+    """Return the rank, from 1, of the document at a place; of equal ones, `others` come first, then earlier ones."""
+    equal = cosines == cosines[place]
+    later = [other for other in others if other > place]
+    return 1 + int((cosines > cosines[place]).sum() + equal[:place].sum() + equal[later].sum())
 
 
 def ranking_metric(name: str, ranks: np.ndarray, grades: np.ndarray) -> float:

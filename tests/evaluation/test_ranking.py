@@ -165,6 +165,15 @@ def test_candidates_of_each_query_are_ranked(write):
         Reranking(write(("a", "b", 1), ("c", "d", 0)))
 
 
+def test_equal_cosines_count_against_the_relevant_candidates(write):
+    def constant(texts):
+        return torch.ones(len(texts), 3)
+
+    rows = [("query", "relevant", 1), ("query", "also relevant", 1), ("query", "first", 0), ("query", "second", 0)]
+    assert Reranking(write(*rows))(constant, VALIDATION)["map"] == pytest.approx((1 / 3 + 2 / 4) / 2)
+    assert Triplets(write(("a.", "b.", "c.")))(constant, VALIDATION) == {"accuracy@1": 0}
+
+
 def test_triplets_are_right_if_the_positive_is_nearest(write):
     rows = [(f"anchor {i % 9}.", f"positive {i}.", f"first {i}.", f"second {i}." * (i % 2)) for i in range(40)]
     right = []
