@@ -43,8 +43,9 @@ class Run:
 
         Each has the columns `step` (optimizer steps done), `alignment`, `uniformity` and `score`, the monitored metric.
         """
-        names = {logged(metric): metric for metric in ("alignment", "uniformity")} | {logged(self.monitor): "score"}
-        points = self.curves.reindex(columns=["step", *names]).rename(columns=names)
+        names = {metric: logged(metric) for metric in ("alignment", "uniformity")} | {"score": logged(self.monitor)}
+        curves = self.curves  # without a column, of NaN
+        points = pd.DataFrame({name: curves.get(own, math.nan) for name, own in {"step": "step", **names}.items()})
         finite = points[["step", "alignment", "uniformity"]].abs().lt(math.inf).all(axis="columns")
         return points[finite].reset_index(drop=True).astype({"step": int})
 

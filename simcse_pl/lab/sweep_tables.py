@@ -58,7 +58,8 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
             spread, star = " ± " + cells[f"{score} std"], pd.Series(data=False, index=frame.index)
         else:
             spread = " [" + cells[f"{score} low"] + ", " + cells[f"{score} high"] + "]"
-            star = frame[f"{score} high"] < 0 if lower else frame[f"{score} low"] > 0
+            lower_score = lower and not score.endswith("sts")  # which has its own metric
+            star = frame[f"{score} high"] < 0 if lower_score else frame[f"{score} low"] > 0
         if score == "dev" and not sweep.compares_methods:
             column = sweep.groups["column"]
             dev, seeds = frame[score].groupby(column), count.where(trained & (count > 0)).groupby(column)

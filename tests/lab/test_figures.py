@@ -1,6 +1,8 @@
 """Figures of encoders and of training runs, read back from the axes, and their fonts."""
 
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +28,13 @@ def test_an_encoder_is_a_point_with_its_average_over_common_tasks_as_colour():
     assert few.tolist() == pytest.approx([57]) and all_.tolist() == pytest.approx([59])  # fmean(51, 54, 66)
     assert none.mask.all()
     assert encoder_plane([make_result(geometry=None)]) is None
+
+
+def test_the_score_of_a_run_may_be_its_alignment(write_run):
+    run = read(write_run("one"))
+    monitored = replace(run, results=SimpleNamespace(monitor="alignment"))
+    assert monitored.points["score"].equals(run.points["alignment"].rename("score"))
+    assert monitored.points["alignment"].equals(run.points["alignment"])
 
 
 def test_a_run_is_a_line_over_its_finite_validations(write_run):

@@ -88,6 +88,16 @@ def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_publishe
     assert shown(sweep_table(found)) == [[*row, row[3].replace("on dev", "on test")] for row in rows]
 
 
+def test_the_star_of_sts_does_not_depend_on_whether_lower_is_better_on_dev(compare):
+    def jobs(name, loss, sts):
+        scores = {"best": {"loss": loss}, "before": {"loss": 2.0}, "test": {}, "test_before": {}, "sts": {"STS12": sts}}
+        return [(name, 0.0, seed, {"monitor": "loss", "mode": "min", **scores}) for seed in range(3)]
+
+    table = sweep_table(compare(*jobs("simcse", 1.0, 0.7), *jobs("mixcse", 0.9, 0.6), *jobs("pcl", 1.1, 0.8)))
+    stars = {name: [row for row, cell in column(table, name).items() if "*" in cell] for name in shown(table)[0]}
+    assert stars["difference on dev"] == ["mixcse"] and stars["difference on sts"] == ["pcl"]
+
+
 def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep):
     given = {"size": "mini", "optimizer.lr": "1e-6", "logger": "csv", "model.dropout": 0.1}
     settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
