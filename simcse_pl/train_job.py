@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folder, remove_checkpoints, resume_option
 from simcse_pl.config import with_values
-from simcse_pl.data.sources import content_hash
+from simcse_pl.data.sources import content_hash, files_of
 from simcse_pl.data.view import spaces
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.fit import run_settings, train_and_test
@@ -62,9 +62,9 @@ def train(config: DictConfig) -> dict[str, Any]:
     description = describe_job(config, runtime)
     finished = partial(finished_job, folder, description["overrides"])
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
-        train, content = config.data.get("train"), results.get("settings", {}).get("content")
-        if content and isinstance(train, str) and Path(train).is_file() and content_hash(train) != content:
-            raise SweepError(f"{folder} has the results of a {train} that has changed: choose another folder")
+        before, now = results.get("settings", {}).get("content"), _content(config.data)
+        if before and now and before != now:
+            raise SweepError(f"{folder} has the results of training data that have changed: choose another folder")
         log.info("%s has run already", folder)
         if is_first_process() and not config.keep_checkpoints:
             remove_checkpoints(folder)  # it may have been killed before it did
@@ -78,6 +78,16 @@ def train(config: DictConfig) -> dict[str, Any]:
             prepare_folder(folder, start, search)
         trial: OptunaTrial | None = instantiate(config.get("search"))
         return train_here(with_values(config, trial.values) if trial else config, description, start.checkpoint, trial)
+
+
+def _content(data: DictConfig) -> str | None:
+    """Return the content of the training files as `run_settings` does; None if one is on the Hub or has gone."""
+    options: Any = OmegaConf.to_container(data, resolve=True)
+    sources = [own.get("train", options.get("train")) for own in (options.get("sets") or {"": {}}).values()]
+    with suppress(UserError):
+        if all(isinstance(files_of(source), list) for source in sources):
+            return "; ".join(map(content_hash, sources))
+    return None
 
 
 def train_here(

@@ -10,6 +10,7 @@ import pandas
 import pytest
 import torch
 import yaml
+from omegaconf import OmegaConf
 from pytorch_lightning.loggers import CSVLogger
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
@@ -17,7 +18,7 @@ from transformers import AutoModelForMaskedLM
 import simcse_pl
 from simcse_pl.callbacks import GeometryCurves
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.train_job import build_trainer
+from simcse_pl.train_job import _content, build_trainer
 from tests.conftest import tiny
 from tests.helpers import composed
 from tests.offline_wandb import offline_runs
@@ -180,3 +181,15 @@ def test_null_leaves_out_a_callback():
     whole = build_trainer(composed("trainer=cpu"), [])
     kinds, of_whole = ([type(callback) for callback in one.callbacks] for one in (trainer, whole))
     assert sorted(map(str, [*kinds, GeometryCurves])) == sorted(map(str, of_whole))
+
+
+def test_the_content_of_the_training_files_is_that_of_all_sets(tmp_path):
+    for name in "ab":
+        (tmp_path / name).write_text(f"{name}\n")
+    sets = {"first": {"train": str(tmp_path / "a")}, "second": {}}
+    data = OmegaConf.create({"train": str(tmp_path / "b"), "sets": sets})
+    assert _content(data) == "; ".join(hashlib.sha256(f"{name}\n".encode()).hexdigest() for name in "ab")
+    data.train = "hf://OWNER/NAME"
+    assert _content(data) is None
+    data.train = str(tmp_path / "gone")
+    assert _content(data) is None
