@@ -135,13 +135,15 @@ class RunMetadata(Callback):
         if encoder := getattr(pl_module, "encoder", None):
             words = sorted(encoder.tokenizer.get_vocab().items())
             self.trained_with["the content of the tokenizer"] = hash_tensors({}, words)
-            if not pl_module.strict_loading:  # checkpoints lack the base model of an adapter
+            base = "the content of the base model"
+            # checkpoints lack the base model of an adapter; after the first stage, it may be sharded
+            if not pl_module.strict_loading and base not in self.trained_with:
                 weights = {
                     name: weight for name, weight in encoder.backbone.named_parameters() if not weight.requires_grad
                 }
-                base = {name: weight.flatten()[:_HASHED] for name, weight in weights.items() if not weight.is_meta}
+                parts = {name: weight.flatten()[:_HASHED] for name, weight in weights.items() if not weight.is_meta}
                 # only the first rank has weights that will be sharded
-                self.trained_with["the content of the base model"] = of_ranks(hash_tensors(base))[0]
+                self.trained_with[base] = of_ranks(hash_tensors(parts))[0]
         of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in ("max_steps", "precision")}
         ranks = of_ranks(self.trained_with | of_trainer)
         for number, of_rank in enumerate(ranks[1:], 1):

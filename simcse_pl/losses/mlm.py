@@ -25,6 +25,7 @@ from simcse_pl.models.masked_lm import begins_word, load_masked_language_model
 from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD
 from simcse_pl.utils.distributed import sum_over_ranks, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Batch, RowKind
 
 log = logging.getLogger(__name__)
@@ -137,17 +138,18 @@ class MLMHead(nn.Module):
         setattr(model, model.base_model_prefix, backbone)
         model.tie_weights()
         setattr(model, model.base_model_prefix, _GivenHiddenStates())
-        if not tied:
+        if not tied or backbone.dtype == torch.bfloat16:  # small updates of such weights would be lost
             for name in model.all_tied_weights_keys:
                 owner, _, own = name.rpartition(".")
-                part = model.get_submodule(owner)
-                setattr(part, own, nn.Parameter(part.get_parameter(own).detach().clone()))
+                part, weight = model.get_submodule(owner), model.get_parameter(name)
+                setattr(part, own, nn.Parameter(weight.detach().clone(), not tied or weight.requires_grad))
+        if not tied:
             model.config.tie_word_embeddings = False  # a saved model is loaded with its own decoder
-        self.model = nn.Module.to(model, backbone.dtype).train()
+        self.model = nn.Module.to(model, torch.promote_types(backbone.dtype, torch.float32)).train()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Return logits: [positions, dim] in, [positions, vocabulary] out."""
-        scores: Tensor = self.model(inputs_embeds=hidden_states.unsqueeze(0)).logits
+        scores: Tensor = self.model(inputs_embeds=at_least_float32(hidden_states).unsqueeze(0)).logits
         return scores.squeeze(0)
 
 

@@ -38,6 +38,8 @@ class BatchNormHead(nn.Sequential):
     def forward(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
         """Return the projection of this device's vectors [n, ..., dim]; `split` is that of all_gather_with_grad."""
         split = split or split_batch(len(vectors), vectors.device)
+        if sum(split.rows) * vectors[0, ..., 0].numel() == 1:  # less its mean, one vector is 0; torch raises an error
+            return 0 * vectors
         (gathered,) = all_gather_with_grad(vectors.to(next(self.parameters()).dtype), split=split)
         with torch.autocast(vectors.device.type, enabled=False):
             projected: Tensor = super().forward(gathered.flatten(0, -2)).view_as(gathered)

@@ -67,6 +67,8 @@ class ReplacedTokenDetection(TokenMaskingLoss):
                 raise UserError(f"{option}: its vocabulary must be that of the trained encoder")
             self.generator = Frozen(model.train())
         self.discriminator = copy.deepcopy(encoder.backbone).requires_grad_(True).train()
+        if encoder.backbone.dtype == torch.bfloat16:  # small updates of such weights would be lost
+            self.discriminator.float()
         self.classifier = nn.Linear(encoder.pooled_dim, 2)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:

@@ -32,7 +32,8 @@ def first_layers(backbone: Backbone, number: int) -> Backbone:
     keep_layers(config, number)
     with torch.random.fork_rng(devices=[]), backbone.device if backbone.device.type == "meta" else nullcontext():
         model = without_pooler(draw_model(config))
-    weights, names = backbone.state_dict(), model.state_dict().keys()
+    weights = {name.replace(".base_layer.", "."): x for name, x in backbone.state_dict().items()}  # of an adapter
+    names = model.state_dict().keys()
     model.load_state_dict({name: weights[name] for name in names & weights.keys()})
     return model
 

@@ -124,6 +124,8 @@ class InnerLayer(Loss):
         kind = encoder.backbone.config.model_type
         if kind not in CAN_BE_CUT:
             raise UserError(f"the layers of {kind} may not be last layers: choose {', '.join(CAN_BE_CUT)}")
+        if max(encoder.pooling_layer.layers or (-1,)) > 1:
+            raise UserError(f"model.pooling={encoder.pooling}: inner layers do not have its layers: choose mean or cls")
 
     def check_rows(self, rows: RowKind) -> None:
         self.objective.check_rows(rows)

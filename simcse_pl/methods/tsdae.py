@@ -38,6 +38,8 @@ class DenoisingAutoEncoder(SentenceReconstruction):
         backbone = encoder.backbone
         if uses_flash_attention(backbone.config):  # its kernels would ignore the causal mask
             raise UserError("attn_implementation: FlashAttention cannot be the decoder's: choose null")
+        if backbone.dtype == torch.bfloat16:
+            raise UserError("model.dtype=bfloat16: small updates of the new cross-attention are lost: set it to null")
         layers = {} if is_decoder(backbone.config) else _cross_attention(backbone)
         if not layers:
             raise UserError(f"{type(backbone).__name__} has no cross-attention: choose BERT, RoBERTa or ELECTRA")

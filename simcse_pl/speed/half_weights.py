@@ -4,12 +4,13 @@ Autocast converts each weight, and the input of each layer, by a kernel of its o
 weights, and the activations stay in bfloat16.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import torch
 from pytorch_lightning import Trainer
-from torch import Tensor
+from torch import Tensor, nn
 
 from simcse_pl.models.backbone import recomputes_layers
 from simcse_pl.module import SimCSEModule
@@ -44,7 +45,8 @@ def _replace_weights(
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     if not backbone.training:
         return None
-    places = [(own_tensors(part)[0], name) for part in backbone.modules() for name in own_tensors(part)[0]]
+    parts = [own_tensors(part)[0] for part in _all_modules(backbone)]
+    places = [(own, name) for own in parts for name in own]
     places = [(own, name) for own, name in places if own[name] is not None and own[name].dtype == torch.float32]
     weights = {id(own[name]): own[name] for own, name in places}  # one may be in several places
     halves: dict[int, Tensor] = {}
@@ -57,6 +59,14 @@ def _replace_weights(
         own[name] = halves[id(own[name])]
     torch.set_autocast_enabled(device, False)
     return arguments, {name: _as(torch.bfloat16, x) for name, x in inputs.items()}
+
+
+def _all_modules(backbone: Backbone) -> Iterator[nn.Module]:
+    """Yield the modules of a backbone, and those that a loss has given to its layers (see methods/tsdae.py)."""
+    for part in backbone.modules():
+        yield part
+        if isinstance(added := vars(part).get("crossattention"), nn.Module):
+            yield from added.modules()
 
 
 def _restore_weights(backbone: Backbone, arguments: tuple[Any, ...], inputs: dict[str, Any], output: Any) -> None:
@@ -72,7 +82,7 @@ def _restore_weights(backbone: Backbone, arguments: tuple[Any, ...], inputs: dic
 
 def _as(dtype: torch.dtype, value: Any) -> Any:
     """Return a tensor of floating-point numbers, or a tuple of them, in another precision."""
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return tuple(_as(dtype, x) for x in value)
     return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 

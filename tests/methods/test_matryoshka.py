@@ -39,6 +39,11 @@ def test_each_number_of_dimensions_has_a_weight(make_model):
         MatryoshkaLoss(ContrastiveLoss(), [32, 8], [1]).attach(load(make_model("bert")))
 
 
+def test_inner_layers_need_a_pooling_of_layers_that_they_have(make_model):
+    with pytest.raises(UserError, match="^model.pooling=layers_1_2: inner layers do not have its layers"):
+        InnerLayer(ContrastiveLoss()).attach(load(make_model("bert"), pooling="layers_1_2"))
+
+
 @pytest.mark.parametrize(("architecture", "pooling"), [("bert", "first_last"), ("roberta", "mean"), ("mpnet", "cls")])
 def test_the_loss_is_that_of_an_encoder_with_the_first_layers(architecture, pooling, make_masked_language_model):
     """The model has 3 layers, so the loss is that of the first or the second."""

@@ -9,6 +9,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, BitsAndBytesConfig
 
+from simcse_pl.losses.mlm import MaskedLanguageModeling
+from simcse_pl.methods.diffcse import ReplacedTokenDetection
+from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
+from simcse_pl.methods.tsdae import DenoisingAutoEncoder
 from simcse_pl.models.adapters import adapter_parameters, merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
@@ -16,6 +20,7 @@ from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.helpers import save_checkpoint
+from tests.losses.cases import batch_of
 
 CONFIGS = {
     "lora": lambda: peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"),
@@ -206,3 +211,25 @@ def test_an_adapter_on_weights_that_its_folder_cannot_name_is_an_error(make_mode
     save_checkpoint(SentenceEncoder.from_pretrained(folder, "mean"), tmp_path / "last.ckpt")
     with pytest.raises(UserError, match=r"adapter: .*last.ckpt is no base model"):
         SentenceEncoder.from_pretrained(str(tmp_path / "last.ckpt"), **options)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        MaskedLanguageModeling(),
+        MaskedLanguageModeling(tied=False),
+        ReplacedTokenDetection(),
+        SentenceMaskedLanguageModeling(frozen_layers=2, layers=1),
+    ],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_the_networks_of_losses_are_trained_in_float32_beside_a_base_in_bfloat16(loss, make_masked_language_model):
+    options = {"pooling": "cls", "head": "none", "adapter": CONFIGS["lora"](), "dtype": "bfloat16"}
+    encoder = SentenceEncoder.from_pretrained(make_masked_language_model("bert"), **options)
+    loss.attach(encoder)
+    loss(batch_of(encoder)).backward()
+    trained = [weight for weight in loss.parameters() if weight.requires_grad]
+    assert {weight.dtype for weight in trained} == {torch.float32}
+    assert any(weight.grad is not None and weight.grad.any() for weight in trained)
+    with pytest.raises(UserError, match="model.dtype=bfloat16: small updates of the new cross-attention"):
+        DenoisingAutoEncoder().attach(encoder)

@@ -38,7 +38,7 @@ def states_and_gradients(backbone, inputs):
 @pytest.mark.parametrize(
     ("architecture", "options"),
     [(name, {"dropout": 0.0, "attention_dropout": 0.0}) for name in ("bert", "roberta", "distilbert", "modernbert")]
-    + [("qwen3", {})],
+    + [("qwen3", {}), ("bert", {"dropout": 0.0, "attn_implementation": "unpadded"})],
 )
 def test_gradients_are_those_of_a_copy_in_bfloat16(architecture, options, make_model):
     encoder, trained = load(make_model(architecture), **options)
