@@ -68,6 +68,7 @@ def rows_of(
     label_column: int | str | None = None,
     score_column: ScoreColumn = None,
     label_names: Names = None,
+    labels_are_ids: bool = False,
     prompt_column: int | str | None = None,
     roles: Sequence[Role] = (),
     warn: Warn = log.warning,
@@ -91,6 +92,7 @@ def rows_of(
         score_column: in place of `label_column`, the column of the scores: finite numbers, or words that are known; or
             several columns, whose scores are a list.
         label_names: the words for the labels 0, 1, ...; other labels are invalid.
+        labels_are_ids: whether the label is the text of its cell, and not a class.
         prompt_column: the column of a text that goes before the first sentence of the row; it may be empty.
         roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
         warn: called with a warning after the last row.
@@ -118,9 +120,11 @@ def rows_of(
         labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ""
         raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
     if given:
-        from simcse_pl.data.labels import read_label
+        from simcse_pl.data.labels import label_text, read_label
 
     def labels_of(cells: Sequence[Any]) -> Label:
+        if labels_are_ids:
+            return table.text(of_labels[0], label_text(cells[of_labels[0]]))
         scores = score_column is not None
         labels = [read_label(table, column, cells[column], scores, label_names) for column in of_labels]
         return labels[0] if isinstance(score_column, int | str | None) else labels

@@ -230,8 +230,8 @@ def _read_with_ids(file: str, arguments: argparse.Namespace) -> tuple[Sequence[s
     elif arguments.column is None:
         raise UserError("--id: give the column of the sentences, too, by --column")
     else:
-        rows = iterate_rows(file, [arguments.column], layout(arguments), label_column=arguments.id)
-        sentences, ids = zip(*((sentence, label) for (sentence,), label in rows), strict=True)
+        rows = iterate_rows(file, [arguments.column], layout(arguments), label_column=arguments.id, labels_are_ids=True)
+        sentences, ids = zip(*((sentence, own) for (sentence,), own in rows), strict=True)
     return sentences, dict(zip(reversed(sentences), reversed(ids), strict=True))
 
 

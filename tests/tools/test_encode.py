@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 import torch.nn.functional as F
 
@@ -181,6 +182,17 @@ def test_a_search_prints_the_id_of_the_first_row_and_the_number_of_a_row_without
     assert found(folder) == ["kb-0", "kb-1", 2]
     (folder / "ids.json").unlink()
     assert found(folder) == [None] * 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_an_id_is_the_text_of_its_cell(ending, command, encoder, tmp_path):
+    table = tmp_path / f"table.{ending}"
+    ids = {"csv": ["1.0", "2.00", "Neutral", "蕴含", "-"], "jsonl": ["1.0", 2, 3.0, "蕴含", "-"]}[ending]
+    frame = pandas.DataFrame({"key": pandas.Series(ids, dtype=object), "text": SENTENCES[:5]})
+    frame.to_csv(table, index=False) if ending == "csv" else frame.to_json(table, orient="records", lines=True)
+    given = ["--column", "text", "--id", "key", "--top-k", 1]
+    rows = printed(command("search", *encoder, table, *SENTENCES[:5], *given))
+    assert [row["id"] for row in rows] == [str(one) for one in ids]
 
 
 def test_an_index_takes_the_vectors_of_encode_but_not_those_of_other_sentences(command, encoder, tmp_path):
