@@ -181,6 +181,10 @@ class Index:
         simcse = load_simcse(arguments)
         if arguments.add:
             simcse.load_index(folder)
+            assert simcse.index
+            if arguments.prompt_name not in (None, simcse.index.prompt_name):
+                own = f"the prompt of {folder} is {simcse.index.prompt_name or 'none'}"
+                raise UserError(f"--prompt-name {arguments.prompt_name}: {own}: leave it out")
             print(f"{simcse.add_to_index(sentences, vectors=vectors)} new sentences")
         else:
             simcse.build_index(sentences, prompt_name=arguments.prompt_name, vectors=vectors)

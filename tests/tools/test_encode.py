@@ -164,6 +164,17 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     assert [row["similarity"] for row in rows] == pytest.approx([1, 1], abs=1e-5)
 
 
+def test_sentences_are_added_with_the_prompt_of_the_index(command, make_model, sentences, tmp_path):
+    prompts = {"document": "a ", "other": "dogs "}
+    SentenceEncoder.from_pretrained(make_model("bert"), "mean", prompts=prompts).save_pretrained(tmp_path / "encoder")
+    given = ["index", tmp_path / "encoder", sentences, tmp_path / "index", "--device", "cpu"]
+    command(*given)
+    command(*given, "--add", "--prompt-name", "document")
+    for name in ("other", "missing"):
+        done = command(*given, "--add", "--prompt-name", name, status=2)
+        assert f"--prompt-name {name}: the prompt of {tmp_path}/index is document: leave it out" in done.err
+
+
 def test_a_search_prints_the_id_of_the_first_row_and_the_number_of_a_row_without_ids(command, encoder, tmp_path):
     """An added file has its own numbers, and an index of version 0.3.0 has no ids."""
     table, more, folder = tmp_path / "table.csv", tmp_path / "more.csv", tmp_path / "index"
