@@ -28,7 +28,7 @@ class Clusters:
     Args:
         encoder: a folder, a hub name or package:NAME; it is not trained.
         pooling: of the encoder; None takes what it was saved with.
-        clusters: the number of clusters.
+        clusters: the number of clusters; fewer if there are fewer rows.
         seed: seed of k-means.
     """
 
@@ -40,18 +40,19 @@ class Clusters:
     def __call__(self, rows: TrainingRows) -> NDArray[np.int32]:
         """Return the cluster of each row that is trained on."""
         used = np.array(rows.chosen, dtype=np.int64)
+        count = min(self.clusters, len(used))
         encoder = SentenceEncoder.from_pretrained(self.encoder, self.pooling)
 
         def write(folder: Path) -> None:
             from sklearn.cluster import MiniBatchKMeans  # slow to import
 
-            log.info("encoding %d anchors, once, by %s, for %d clusters", len(used), self.encoder, self.clusters)
+            log.info("encoding %d anchors, once, by %s, for %d clusters", len(used), self.encoder, count)
             encoder.to("cuda" if torch.cuda.is_available() else "cpu")
             sentences = [rows.cache[place][0] for place in used.tolist()]
             vectors = unit_vectors(encoder.encode(sentences, progress=True)).numpy()
-            k_means = MiniBatchKMeans(self.clusters, random_state=self.seed, n_init=3)
+            k_means = MiniBatchKMeans(count, random_state=self.seed, n_init=3)
             np.save(folder / _FILE, k_means.fit_predict(vectors).astype(np.int32))
 
-        key = fingerprint(encoder), rows.cache.key, self.clusters, self.seed, hashlib.sha256(used.tobytes()).hexdigest()
+        key = fingerprint(encoder), rows.cache.key, count, self.seed, hashlib.sha256(used.tobytes()).hexdigest()
         clusters: NDArray[np.int32] = np.load(cached("clusters", key, _FILE, write) / _FILE)
         return clusters

@@ -26,6 +26,11 @@ def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(write, tokenizer
     np.testing.assert_array_equal(clusters()[1], found)
 
 
+def test_fewer_rows_than_clusters_are_a_cluster_each(write, tokenizer, teacher):
+    rows = TrainingSet(write(*((text, text) for text in SENTENCES[:3])), header=False).read(tokenizer, 16)
+    assert sorted(Clusters(teacher, clusters=100)(rows)) == [0, 1, 2]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_by_clusters_resumes_to_the_bit(make_model, teacher, sentences, pairs, tmp_path):
     sampler = ["data/sampler=clusters", f"data.sampler.encoder={teacher}", "data.sampler.clusters=2"]
