@@ -207,20 +207,20 @@ def sweep_report(sweep: Sweep) -> Any:
     """Return the report of a sweep, which its method `save` creates in the W&B project of the runs.
 
     The plots have all runs of the sweep's W&B groups: the monitored metric on dev at each step, and that of the best
-    checkpoint against the options that differ.
+    checkpoint against the options that differ. They leave out jobs without a group.
 
     Raises:
-        UserError: the first job has no W&B run.
+        UserError: no job has a W&B run in a group.
     """
     from wandb_workspaces.reports import v2 as wr  # an extra
 
-    jobs = [job for job in sweep.jobs if job.results]
-    run = remembered_run(jobs[0].folder)
+    groups = {job.folder: group for job in sweep.jobs if job.results and (group := _group(job.folder))}
+    jobs = [job for job in sweep.jobs if job.folder in groups]
+    run = remembered_run(jobs[0].folder) if jobs else None
     if run is None:
-        raise UserError(f"{jobs[0].folder} has no W&B run: train with logger=wandb")
-    groups = {OmegaConf.load(job.folder / RESOLVED_CONFIG).logger.wandb.group for job in jobs}
-    runset = wr.Runset(name=sweep.label, filters=f"Group in {sorted(groups)}")
-    choices, metric = sweep.results[-1].choices, logged(jobs[-1].monitor)
+        raise UserError(f"no job of {sweep.label} has a W&B run of a sweep: train with logger=wandb")
+    runset = wr.Runset(name=sweep.label, filters=f"Group in {sorted(set(groups.values()))}")
+    choices, metric = {name for run in sweep.results for name in run.choices}, logged(jobs[-1].monitor)
     options = [f"choices.{name}" if name in choices else name for name in differing(jobs) if name != "seed"]
     axes = [*map(wr.Config, options), wr.SummaryMetric(metric)]
     of_options = wr.ParallelCoordinatesPlot([wr.ParallelCoordinatesPlotColumn(axis) for axis in axes])
@@ -228,3 +228,11 @@ def sweep_report(sweep: Sweep) -> Any:
     entity = {"entity": run["entity"]} if run["entity"] else {}  # otherwise the default one of the user
     table = wr.MarkdownBlock(sweep_table(sweep).markdown())
     return wr.Report(run["project"], title=sweep.title[:_LONGEST_NAME], blocks=[table, plots], **entity)
+
+
+def _group(folder: Path) -> str | None:
+    """Return the W&B group of a training run; None without one, as outside a sweep, or without a W&B run."""
+    if remembered_run(folder) is None:
+        return None
+    group: str | None = OmegaConf.select(OmegaConf.load(folder / RESOLVED_CONFIG), "logger.wandb.group")
+    return group

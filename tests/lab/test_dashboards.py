@@ -184,15 +184,18 @@ def test_a_report_has_the_table_and_plots_of_the_runs_in_the_groups(write_sweep)
         job(dev, seed=seed, options={"optimizer.lr": lr, "model/adapter": name}, choices={"model/adapter": name})
         for dev, seed, lr, name in grid
     ]
-    folder = write_sweep("grid", *jobs, job(options={"optimizer.lr": "1"}))
+    alone, with_csv = (job(0.5, options={"optimizer.lr": "2e-5"}) for _ in range(2))
+    folder = write_sweep("grid", alone, *jobs, with_csv, job(options={"optimizer.lr": "1"}))
     (sweep,) = read_sweeps({"my grid": folder})
-    with pytest.raises(UserError, match="0 has no W&B run"):
+    with pytest.raises(UserError, match="no job of my grid has a W&B run"):
         sweep_report(sweep)
-    for number in range(3):
-        config = {"logger": {"wandb": {"group": f"group {number // 2}"}}}
+    groups = [None, "group 0", "group 0", "group 1"]
+    for number, group in enumerate(groups):
+        config = {"logger": {"wandb": {"group": group}}}
         (folder / f"{number}/config/resolved.yaml").write_text(yaml.safe_dump(config))
         run = {"id": f"run{number}", "project": "mine", "entity": "team", "summary": {}}
         (folder / f"{number}/wandb_run.json").write_text(json.dumps(run))
+    (folder / "4/config/resolved.yaml").write_text(yaml.safe_dump({"logger": {"csv": {}}}))
     report = sweep_report(sweep)._to_model().model_dump(mode="json", by_alias=True)
     assert report["project"] | {"name": "mine", "entityName": "team"} == report["project"]
     assert report["displayName"] == "my grid"
