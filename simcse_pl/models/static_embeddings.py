@@ -94,9 +94,10 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
 def distill(encoder: SentenceEncoder, dim: int = 256, sif: float = 1e-4) -> StaticEmbeddings:
     """Return static embeddings that are distilled from an encoder, as by model2vec (Tulkens and van Dongen 2024).
 
-    The encoder, with its pooling, template and post-processing, embeds each token of its vocabulary alone between the
-    special tokens. The vectors are projected on their first principal components, and the i-th token, in the order of
-    the vocabulary from 0, gets a SIF weight (Arora et al. 2017) with the frequency of Zipf's law:
+    The encoder, with its pooling, template, post-processing and `truncate_dim`, embeds each token of its vocabulary
+    alone between the special tokens. The vectors are projected on their first principal components, and the i-th
+    token, in the order of the vocabulary from 0, gets a SIF weight (Arora et al. 2017) with the frequency of Zipf's
+    law:
 
         v_i = a / (a + p_i) P^T (f(t_i) - mean),    p_i = (1 / (i + 2)) / sum_j (1 / (j + 2))
 
@@ -119,6 +120,7 @@ def distill(encoder: SentenceEncoder, dim: int = 256, sif: float = 1e-4) -> Stat
     vectors = torch.cat(parts)
     if encoder.postprocess:
         vectors = encoder.postprocess.transform(vectors)
+    vectors = vectors[:, : encoder.truncate_dim]
     mean, _, directions = principal_directions(vectors)
     shares = 1 / torch.arange(2, len(kept) + 2, dtype=torch.float64)
     weights = sif / (sif + shares / shares.sum())

@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.models.static_embeddings import distill
+from simcse_pl.postprocessing.linear import RemoveComponents
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 
@@ -40,6 +41,16 @@ def test_a_token_has_its_weighted_principal_components(architecture, make_model)
     expected = weights[:, None] * (left * sizes)[:, :6]
     np.testing.assert_allclose(found[ids] @ found[ids].T, expected @ expected.T, atol=1e-5)  # signs are arbitrary
     assert not found[tokenizer.all_special_ids].any()
+
+
+def test_a_table_is_that_of_the_truncated_vectors(make_model):
+    """Their components are those of the same vectors from a post-processing that cuts them off."""
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
+    encoder.postprocess = RemoveComponents(1)
+    encoder.postprocess.restore(32, {"mean": torch.zeros(32), "matrix": torch.eye(32)[:, :6]})
+    encoder.postprocess.width = 32
+    cut = SentenceEncoder.from_pretrained(make_model("bert"), "mean", truncate_dim=6)
+    torch.testing.assert_close(distill(cut).vectors, distill(encoder).vectors)
 
 
 def test_other_libraries_compute_the_same_vectors(folder):
