@@ -1,6 +1,6 @@
 """Load any encoder by its name: a folder, a hub name, a checkpoint of training, or a file of word vectors.
 
-Fingerprints tell encoders apart: `simcse export` finds their results by them, and the cache their vectors.
+Fingerprints tell encoders apart: by them, `simcse export` finds results, and caches find vectors and scores.
 """
 
 import json
@@ -8,10 +8,12 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
+from torch import Tensor
+
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import HEADS, is_kept
 from simcse_pl.models.sources import resolve
-from simcse_pl.models.static_embeddings import read_static_embeddings
+from simcse_pl.models.static_embeddings import StaticEmbeddings, read_static_embeddings
 from simcse_pl.models.word_vectors import AveragedVectors, WordVectors
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
@@ -73,16 +75,27 @@ def computation(encoder: SentenceEncoder) -> str:
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:
     """Return a hash of the weights, settings and post-processing, which determine an encoder's vectors.
 
-    `postprocess` is applied after the encoder's own. The hash is None if the encoder is another class, or the
-    post-processing is not fitted.
+    `postprocess` is applied after the encoder's own. The hash is None if the encoder is a class of another kind, or
+    the post-processing is not fitted.
     """
-    if type(encoder) is not SentenceEncoder or (postprocess and not postprocess.fitted):
+    if not isinstance(encoder, Encoder) or (postprocess and not postprocess.fitted):
         return None
+    if isinstance(encoder, SentenceEncoder):
+        tensors, settings = _of_transformer(encoder)
+        steps = [encoder.postprocess, postprocess]
+    else:
+        tensors, settings = _of_averaged(encoder)
+        steps = [postprocess]
+    for place, step in enumerate(filter(None, steps)):
+        tensors |= {f"{step.name}.{place}.{name}": tensor for name, tensor in step.tensors().items()}
+    return hash_tensors(tensors, *settings)
+
+
+def _of_transformer(encoder: SentenceEncoder) -> tuple[dict[str, Tensor], list[Any]]:
+    """Return the tensors and the settings that determine an encoder's vectors before its post-processing."""
     tensors = encoder.backbone.state_dict() | encoder.pooling_layer.state_dict(prefix="pooling.")
     if encoder.projection is not None and is_kept(encoder.head):
         tensors |= encoder.projection.state_dict(prefix="head.")
-    for place, step in enumerate(filter(None, (encoder.postprocess, postprocess))):
-        tensors |= {f"{step.name}.{place}.{name}": tensor for name, tensor in step.tensors().items()}
     settings = [encoder.pooling, encoder.max_length, encoder.normalize, *encoder.templates.texts[:1]]
     settings.append(computation(encoder))
     others = {
@@ -93,4 +106,16 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
         f"prompts {encoder.prompts}": encoder.prompts,
         f"truncated to {encoder.truncate_dim}": encoder.truncate_dim,
     }
-    return hash_tensors(tensors, *settings, *(text for text, is_set in others.items() if is_set))
+    settings += [text for text, is_set in others.items() if is_set]
+    if type(encoder) is not SentenceEncoder:  # it may read all templates, and have numbers of its own
+        own = {name: value for name, value in vars(encoder).items() if isinstance(value, int | float | str)}
+        settings += [type(encoder).__name__, encoder.templates.texts, own]
+    return tensors, settings
+
+
+def _of_averaged(encoder: AveragedVectors) -> tuple[dict[str, Tensor], list[Any]]:
+    """Return the vectors, and the settings and words or tokens that determine which of them are averaged."""
+    settings = {name: value for name, value in vars(encoder).items() if name != "vectors"}
+    if isinstance(encoder, StaticEmbeddings):
+        settings["tokenizer"] = encoder.tokenizer.to_str()
+    return {"vectors": encoder.vectors}, [type(encoder).__name__, settings]

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from transformers import AutoModel
 
 from simcse_pl.methods.training_free import MeanOfTemplates, TokenPrepending
+from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import fingerprint
 from simcse_pl.postprocessing.linear import Whitening
 from tests.conftest import SENTENCES
@@ -31,8 +32,26 @@ def test_vectors_are_the_means_over_all_templates(architecture, make_model):
     alone = MeanOfTemplates.from_pretrained(folder, "last_token", **options | {"template": TEMPLATES[0]})
     torch.testing.assert_close(prompted, alone.encode(SENTENCES), atol=1e-5, rtol=0)
     encoder.postprocess = Whitening(dim=2).fit(expected)
-    torch.testing.assert_close(encoder.encode(SENTENCES), encoder.postprocess.transform(expected), atol=1e-3, rtol=1e-3)
-    assert encoder.templates.texts == TEMPLATES and fingerprint(encoder) is None
+    whitened = encoder.postprocess.transform(expected)
+    torch.testing.assert_close(encoder.encode(SENTENCES), whitened, atol=1e-3, rtol=1e-3)
+    encoder.truncate_dim = 1
+    torch.testing.assert_close(encoder.encode(SENTENCES), whitened[:, :1], atol=1e-3, rtol=1e-3)
+    assert encoder.templates.texts == TEMPLATES
+
+
+def test_a_fingerprint_tells_classes_templates_and_layers_apart(make_model):
+    def of(kind, texts=TEMPLATES, **options):
+        return fingerprint(kind.from_pretrained(make_model("llama"), "last_token", template=texts, **options))
+
+    mean, *others = [
+        of(MeanOfTemplates),
+        of(SentenceEncoder),
+        of(MeanOfTemplates, TEMPLATES[:2]),
+        of(MeanOfTemplates, truncate_dim=3),
+        of(TokenPrepending),
+        of(TokenPrepending, last_layer=3),
+    ]
+    assert mean == of(MeanOfTemplates) and len({mean, *others}) == 6 and None not in (mean, *others)
 
 
 def test_a_placeholder_is_before_the_sentence_and_padding_has_no_effect(make_model):

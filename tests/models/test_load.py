@@ -12,6 +12,9 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import fingerprint, load_encoder
 from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.models.static_embeddings import StaticEmbeddings
+from simcse_pl.models.word_vectors import WordVectors
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.tools.merge import difference
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
@@ -48,6 +51,24 @@ def test_a_fingerprint_tells_configs_and_tokenizers_apart(make_model, tmp_path):
     assert fingerprint(heads["mlp"]) != fingerprint(heads["linear_gelu"])
     relu, plain = (SimCSE(tmp_path / name, pooling="mean").settings() for name in ("relu", "plain"))
     assert {name for name in plain if plain[name] != relu[name]} == {"computation"}
+
+
+def test_a_fingerprint_tells_averaged_vectors_apart(make_model):
+    vectors, tokenizer = torch.randn(3, 5), SentenceEncoder.from_pretrained(make_model("bert"), "mean").tokenizer
+    words = {"a": 0, "b": 1, "c": 2}
+    other_words, whitening = {"b": 0, "a": 1, "c": 2}, Whitening(dim=2).fit(torch.randn(9, 5))
+    plain, *others = [
+        fingerprint(WordVectors(words, vectors)),
+        fingerprint(WordVectors(words, vectors + 1)),
+        fingerprint(WordVectors(words, vectors, normalize=True)),
+        fingerprint(WordVectors(other_words, vectors)),
+        fingerprint(WordVectors(words, vectors), whitening),
+        fingerprint(StaticEmbeddings(tokenizer.backend_tokenizer, vectors, normalize=False)),
+        fingerprint(StaticEmbeddings(tokenizer.backend_tokenizer, vectors, normalize=False, known_only=False)),
+    ]
+    assert plain == fingerprint(WordVectors(dict(words), vectors.clone()))
+    assert len({plain, *others}) == 7 and None not in (plain, *others)
+    assert fingerprint(WordVectors(words, vectors), Whitening()) is None  # it is not fitted
 
 
 @pytest.mark.parametrize("name", ["folder.ckpt", "folder.txt", "best.ckpt"])
