@@ -33,15 +33,15 @@ class MeanOfTemplates(SentenceEncoder):
             return super().encode(sentences, *args, **options)
         normalize = options.pop("normalize", None)
         texts: Sequence[str | None] = self.templates.texts or [None]
-        whole, postprocess, vectors = self.templates, self.postprocess, []
+        whole, postprocess, truncate_dim, vectors = self.templates, self.postprocess, self.truncate_dim, []
         how = whole.with_sentence_mask, whole.final_period, whole.as_text
-        self.postprocess = None  # it is applied to the mean
+        self.postprocess = self.truncate_dim = None  # they are applied to the mean
         try:
             for text in texts:
                 self.templates = Templates(self.tokenizer, text, *how)
                 vectors.append(super().encode(sentences, *args, **options | {"normalize": False}))
         finally:
-            self.templates, self.postprocess = whole, postprocess
+            self.templates, self.postprocess, self.truncate_dim = whole, postprocess, truncate_dim
         mean = self._postprocessed(torch.stack(vectors).mean(dim=0))
         return unit_vectors(mean) if normalize or (normalize is None and self.normalize) else mean
 
