@@ -87,8 +87,8 @@ class SentenceIndex:
             leave_out_equal: omit a sentence that equals the query, as in Table 8 of the paper.
         """
         queries = checked_sentences(queries)
-        if not queries:
-            return []
+        if not (queries and self.sentences):
+            return [[] for _ in queries]
         results = []
         nearest = self._nearest(self._encode_to_unit(queries), top_k + leave_out_equal)
         for query, ranked in zip(queries, nearest, strict=True):

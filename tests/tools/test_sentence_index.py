@@ -72,6 +72,10 @@ def test_equal_similarities_are_ordered_by_position(top_k, block, monkeypatch):
     assert [[one.sentence for one in near[:4]] for near in results] == [names(range(i % 3, 12, 3)) for i in range(97)]
 
 
+def test_an_empty_index_has_no_hits(encode):
+    assert SentenceIndex.build(encode, []).search(names(range(3))) == [[], [], []]
+
+
 def test_a_threshold_of_1_finds_identical_sentences():
     """In float32, the length of half of all normalized vectors is below 1."""
     encode = Lookup(torch.randn(300, 384))
