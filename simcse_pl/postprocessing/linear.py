@@ -76,6 +76,9 @@ class Whitening(AffinePostProcess):
     Args:
         dim: keep only the first dimensions; None keeps all that have variance.
 
+    Raises:
+        UserError: in `fit`, if no direction has variance.
+
     Examples:
         >>> import torch
         >>> x = torch.randn(100, 8) @ torch.randn(8, 8) + 5
@@ -91,6 +94,8 @@ class Whitening(AffinePostProcess):
 
     def learn(self, x: Tensor) -> None:
         self.mean, variances, directions = principal_directions(x)
+        if not len(variances):
+            raise UserError("whitening: the embeddings differ by no more than rounding: fit on more sentences")
         self.matrix = (directions * variances.rsqrt())[:, : self.dim]
         if self.matrix.shape[1] == len(x) - 1:
             log.warning("whitening: the %d fitted embeddings become equally far apart; fit on more embeddings", len(x))

@@ -46,7 +46,13 @@ class PostProcess(ABC):
         return self.width is not None
 
     def fit(self, x: Tensor) -> Self:
-        """Learn the map from the embeddings `x` [n, dim], at least two, in place of an earlier one."""
+        """Learn the map from the embeddings `x` [n, dim] in place of an earlier one.
+
+        Raises:
+            UserError: fewer than two of them are different.
+        """
+        if (x == x[:1]).all():
+            raise UserError(f"{self.name}: all embeddings that it is fitted on are equal: fit on different sentences")
         self.learn(x.detach())
         self.width = x.shape[1]
         return self

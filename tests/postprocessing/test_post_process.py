@@ -35,6 +35,18 @@ def test_embeddings_of_another_width_are_an_error():
 
 
 @every_kind
+@pytest.mark.parametrize("x", [torch.randn(1, 6), torch.full((50, 6), 0.1)], ids=["one", "equal"])
+def test_one_embedding_or_equal_ones_are_an_error(make, x):
+    with pytest.raises(UserError, match="all embeddings that it is fitted on are equal"):
+        make().fit(x)
+
+
+def test_embeddings_that_differ_by_rounding_are_an_error():
+    with pytest.raises(UserError, match="whitening: the embeddings differ by no more than rounding"):
+        Whitening().fit(torch.tensor([[1.0, 1.0], [1.0, 1.0 + 2**-23]]))
+
+
+@every_kind
 def test_a_saved_map_loads_equal_to_the_bit(make, tmp_path):
     x, new = torch.randn(2, 80, 6)
     postprocess = make().fit(x)
