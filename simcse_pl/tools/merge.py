@@ -73,8 +73,13 @@ def greedy_soup(encoders: Sequence[SentenceEncoder], score: Callable[[SentenceEn
 
     Returns:
         A row per encoder, by its number, the best first: its score `alone`, that of the `mean with it`, and `kept`.
+
+    Raises:
+        UserError: all scores are NaN.
     """
     alone = pd.Series([score(encoder) for encoder in encoders]).sort_values(ascending=False, kind="stable")
+    if alone.isna().all():
+        raise UserError("--greedy: the score of every encoder is NaN")
     soup, best, rows = list[SentenceEncoder](), float("-inf"), []
     for number, of_encoder in alone.items():
         mean = score(merge([*soup, encoders[number]])) if soup else of_encoder

@@ -16,6 +16,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.postprocessing.linear import RemoveComponents
 from simcse_pl.tools.common import new_folder
 from simcse_pl.tools.merge import difference, greedy_soup, merge
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import PromptedEncode
 from tests.conftest import SENTENCES
 
@@ -78,6 +79,8 @@ def test_a_greedy_soup_keeps_what_does_not_lower_the_score_of_the_mean(encoders)
     pd.testing.assert_frame_equal(soup, pd.DataFrame(expected).T.infer_objects(), atol=1e-6, check_dtype=False)
     diverged = greedy_soup(encoders, lambda encoder: math.nan if encoder is encoders[0] else 1.0)
     assert list(diverged.index) == [1, 2, 0]
+    with pytest.raises(UserError, match="--greedy: the score of every encoder is NaN"):
+        greedy_soup(encoders, lambda encoder: math.nan)
 
 
 @pytest.fixture
