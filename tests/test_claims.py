@@ -54,12 +54,12 @@ def test_training_on_triplets_improves_the_packaged_encoder(run_command, evaluat
 
 
 def test_unsupervised_training_improves_the_packaged_encoder(run_command, senteval_dir, tmp_path):
-    """A fifth of the experiment's steps; all 105 steps gain two more points."""
+    """Ten of the experiment's 105 steps, which gain three more points."""
     where = ["data.test=null", f"senteval_dir={senteval_dir}", f"hydra.run.dir={tmp_path}/run"]
-    run_command("train.py", "data=wiki_sample", "trainer.max_steps=20", *where)
+    run_command("train.py", "data=wiki_sample", "trainer.max_steps=10", "val_every=10", *where)
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert 100 * results["before"]["spearman"] == pytest.approx(79.7, abs=0.1)
-    assert 100 * results["best"]["spearman"] >= 83
+    assert 100 * results["best"]["spearman"] >= 81.7
 
 
 REFERENCE = {"STS13": 80.60, "STS-B": 82.03, "SICK-R": 77.15}  # a task with subsets, and the other two formats
