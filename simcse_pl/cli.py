@@ -185,15 +185,16 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
     def results_or_error(config: DictConfig) -> dict[str, Any] | Exception:  # Hydra would print an exception
         from pytorch_lightning.utilities.seed import isolate_rng  # slow to import
 
-        added = {"PL_GLOBAL_SEED", "PL_SEED_WORKERS"} - os.environ.keys()  # later trainers would read them
-        with isolate_rng(include_cuda=False):  # CUDA is not to start before the ranks do
+        seeds = {name: os.environ.pop(name, None) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
+        with isolate_rng(include_cuda=False):  # starting CUDA here would keep it from forked ranks
             try:
                 return _run(command, config) | {"folder": Path(HydraConfig.get().runtime.output_dir)}
             except Exception as error:
                 return readable(error, command, config)
             finally:
-                for name in added:
+                for name, seed in seeds.items():
                     os.environ.pop(name, None)
+                    os.environ.update({name: seed} if seed else {})
 
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():
