@@ -92,7 +92,6 @@ class BatchCurves(Callback):
     """
 
     def __init__(self) -> None:
-        self._names: list[str] = []
         self.duplicates: list[Tensor] | None = []
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
@@ -111,18 +110,15 @@ class BatchCurves(Callback):
             return
         # A rank with one row has no negatives, so their similarity is nan there.
         means = mean_over_ranks(torch.stack(list(curves.values())), ignore_nan=True).unbind()
-        nan = means[0] * torch.nan  # Lightning would log the last value of another data set's curve again
-        values = dict.fromkeys(self._names, nan) | dict(zip(curves, means, strict=True))
-        self._names = list(values)
-        pl_module.log_dict({f"train/{name}": value for name, value in values.items()})
-        if self.duplicates is not None and "duplicates" in values:
-            self.duplicates.append(values["duplicates"])  # without waiting for its device
+        pl_module.step.curves |= {f"train/{name}": mean for name, mean in zip(curves, means, strict=True)}
+        if self.duplicates is not None and "duplicates" in curves:
+            self.duplicates.append(pl_module.step.curves["train/duplicates"])  # without waiting for its device
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn of duplicates, unless all losses that can mask them do."""
         if not self.duplicates:
             return
-        share = float(torch.stack(self.duplicates).nanmean())  # nan: a batch of another data set
+        share = float(torch.stack(self.duplicates).nanmean())  # nan: a rank has one row
         parts = pl_module.named_modules()
         masked = {name: part.mask_duplicates for name, part in parts if hasattr(part, "mask_duplicates")}
         warn = share > 0 and not (masked and all(masked.values()))
@@ -179,12 +175,11 @@ class SpeedCurves(Callback):
         assert self._since is not None
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
-        if not logs_step(trainer):
+        if not (isinstance(pl_module, SimCSEModule) and pl_module.step and logs_step(trainer)):
             return
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
         speeds = {"sentences_per_second": sentences / seconds, "waiting_for_data": self._waited / seconds}
-        # as CPU tensors: Lightning would copy floats to the GPU, and wait for it
-        pl_module.log_dict({f"speed/{name}": torch.tensor(value) for name, value in speeds.items()})
+        pl_module.step.curves |= {f"speed/{name}": value for name, value in speeds.items()}
 
 
 class ProgressBar(LightningProgressBar):

@@ -335,10 +335,18 @@ class SimCSEModule(EncoderModule):
         super().on_save_checkpoint(checkpoint)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Log the step, after the callbacks, of which one may end the training here."""
-        if self.step and logs_step(self.trainer):
-            values = {"loss": self.step.loss, "lr": torch.as_tensor(self.step.lr), "grad_norm": self.step.norm}
-            self.log_dict({f"train/{name}": value for name, value in values.items() if value is not None})
+        """Log the step, after the callbacks, of which one may end the training here.
+
+        `self.log` would take half a millisecond of the host's time for each value.
+        """
+        if not (self.step and logs_step(self.trainer)):
+            return
+        of_step = {"train/loss": self.step.loss, "train/lr": self.step.lr, "train/grad_norm": self.step.norm}
+        values = {name: value for name, value in (of_step | self.step.curves).items() if value is not None}
+        numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in values.items()}
+        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in numbers.items()})
+        for logger in self.loggers:
+            logger.log_metrics(numbers | {"epoch": self.current_epoch}, self.global_step - 1)  # as Lightning counts
 
     def _name_rows(self, batch: EmbeddedBatch) -> str:
         """Return the numbers of the rows of all devices' batch, for a message."""

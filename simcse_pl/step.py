@@ -21,6 +21,9 @@ class TrainingStep:
         asked: above 0 if a signal asked one of several devices to stop, a scalar.
         lr: the learning rate.
         norm: the norm of the gradient, a scalar, once it is known.
+
+    Attributes:
+        curves: further scalars to log, by their names in curves; callbacks add to them in `on_train_batch_end`.
     """
 
     number: int
@@ -31,6 +34,7 @@ class TrainingStep:
     norm: Tensor | None = None
     sent: Any = field(default=None, init=False)  # the event after the copy, on a device with a stream
     numbers: Any = field(default=(), init=False)
+    curves: dict[str, Any] = field(default_factory=dict, init=False)
 
     def send(self) -> None:
         """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""

@@ -40,6 +40,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.cpu import CpuSpeed, Speed
 from simcse_pl.speed.dropout import FastDropout
+from simcse_pl.step import TrainingStep
 from simcse_pl.trainer import make_trainer
 from simcse_pl.utils.types import Role, default_roles
 from tests.conftest import SENTENCES, adamw, quiet_trainer, ready_data
@@ -186,8 +187,7 @@ def test_geometry_curves_cover_all_validation_embeddings(make_model):
 def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
     clock = iter([10.0, 13.0, 14.0, 18.0, 30.0, 31.0])  # a step from 10 to 13, one from 14 to 18; validation; 30 to 31
     monkeypatch.setattr("simcse_pl.callbacks.time.perf_counter", lambda: next(clock))
-    logged = []
-    module = SimpleNamespace(log_dict=lambda values: logged.extend(map(float, values.values())))
+    logged, module = [], object.__new__(SimCSEModule)
     trainer = SimpleNamespace(log_every_n_steps=1, global_step=1, should_stop=False)
     batch = {"input_ids": torch.zeros(5, 2, 7)}
     speed = SpeedCurves()
@@ -195,7 +195,9 @@ def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
         if validated:
             speed.on_validation_end(trainer, module)
         speed.on_train_batch_start(trainer, module, batch, 0)
+        vars(module)["step"] = TrainingStep(1, None, torch.zeros(()), None, 0.0)
         speed.on_train_batch_end(trainer, module, None, batch, 0)
+        logged += module.step.curves.values()
     assert logged == pytest.approx([10 / 3, 0, 10 / 5, 1 / 5, 10 / 1, 0])  # sentences per second, share of waiting
 
 
