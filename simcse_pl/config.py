@@ -28,6 +28,7 @@ _PACKAGE = Path(__file__).parent
 # A wheel contains the configs; in a clone they are beside the package.
 _IN_WHEEL = _PACKAGE / "conf"
 CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"
+log = logging.getLogger(__name__)
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
@@ -262,7 +263,9 @@ def _check_sources(hydra: Any) -> None:
     of_model = [name for name in given if name.startswith(("model", "method", "experiment"))]
     if of_model == ["model.name"] and choices.model != "checkpoint":
         warning = f"model.name: its pooling and length are those of model={choices.model}: add model=checkpoint"
-        logging.getLogger(__name__).warning(warning)
+        log.warning(warning)
+    if choices.get("data") == "nli" and choices.get("setting") == "unsupervised" and "setting" not in given:
+        log.warning("data=nli: the values of the method are unsupervised: add setting=supervised for those of pairs")
     known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}
     for option in hydra.overrides.task:
         if option.startswith("run_dir="):
