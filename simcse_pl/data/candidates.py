@@ -11,12 +11,13 @@ from simcse_pl.utils.types import Role
 COLUMNS = ("query", "pos", "neg")  # of FlagEmbedding's files
 
 
-def with_prompts(records: Records, prompt: int, first: int) -> Records:
-    """Yield records whose first sentences, unless they are empty, follow their prompts; NaN is no prompt."""
+def with_prompts(records: Records, prompt: int, anchor: int) -> Records:
+    """Yield records whose anchors, unless they are empty, follow their prompts; NaN is no prompt."""
     for place, cells in records:
-        of_row = cells[prompt] if not isinstance(cells, str) and max(prompt, first) < len(cells) else None
-        if isinstance(of_row, str) and of_row and cells[first]:
-            cells = [f"{of_row}{cell}" if i == first else cell for i, cell in enumerate(cells)]
+        of_row = cells[prompt] if not isinstance(cells, str) and max(prompt, anchor) < len(cells) else None
+        if isinstance(of_row, str) and of_row and (text := cells[anchor]):
+            prompted = [f"{of_row}{one}" for one in text] if isinstance(text, list) else f"{of_row}{text}"
+            cells = [prompted if i == anchor else cell for i, cell in enumerate(cells)]
         yield place, cells
 
 

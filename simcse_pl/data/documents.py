@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn = log.warning) -> LabelledRows:
-    """Return an iterator over the sentences of text files in order, rows of one; the label names the document.
+    """Return an iterator over the sentences of text files in order, rows of one; the label numbers the document.
 
     Args:
         table: from `open_source`: one sentence per line, a blank line between documents. Each file begins another one.
@@ -34,11 +34,11 @@ def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn =
         raise UserError(f"{table.source} does not show which sentences follow each other in a document: give {needed}")
 
     def records() -> Records:
-        document, last = "", -1
+        document, last = 0, -1
         for place, cells in table.records:
             number = int(place.rpartition(" ")[2])
-            document, last = document if number == last + 1 else place, number
-            yield place, [*cells, document]
+            document, last = document + (number != last + 1), number
+            yield place, [*cells, str(document)]
 
     return valid_rows(OpenedTable(table.source, records(), 2), [0], itemgetter(1), on_invalid_row, warn)
 

@@ -36,7 +36,7 @@ Block = list[tuple[Row, Label | None]]
 # The columns of Tokenize.schema, the number of sentences, how many may be truncated, and a warning or None.
 TokenizedBlock = tuple[pyarrow.RecordBatch, int, int, str | None]
 
-_FORMAT = 5  # changes with what is read, too
+_FORMAT = 6  # changes with what is read, too
 _ROWS_A_BLOCK = 4096
 _BLOCKS_ALONE = 64  # are tokenized by this process, before it starts others
 _MOST_PROCESSES = 16  # more would wait for the one that reads

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -62,8 +62,12 @@ def cached(kind: str, key: Any, last: str, write: Callable[[Path], None]) -> Pat
 
 
 def cached_rows(rows: Iterable[str | Sequence[Any]]) -> Path:
-    """Return a file of sentences, or of rows of cells, in the user's cache; its columns are named by position."""
-    objects = (dict(enumerate([row] if isinstance(row, str) else row)) for row in rows)
+    """Return a file of sentences, or of rows of cells, in the user's cache.
+
+    Columns have the names that rows have as dictionaries, or else their positions as names.
+    """
+    cells = ([row] if isinstance(row, str) else row for row in rows)
+    objects = (dict(row) if isinstance(row, Mapping) else dict(enumerate(row)) for row in cells)
     text, name = "".join(json.dumps(row, default=lambda cell: cell.item()) + "\n" for row in objects), "rows.jsonl"
     return cached("rows", text, name, lambda new: write_text(new / name, text)) / name
 

@@ -94,12 +94,16 @@ def test_lists_and_columns_with_empty_cells_are_the_same_rows(name, path, tokeni
 
 def test_sentences_are_candidates_once_and_a_prompt_goes_before_the_anchor(write_file, tokenizer):
     lines = [
-        {"query": "b", "pos": ["c", "c", " "], "neg": ["d", "c", "d", ""], "prompt": "a: "},
+        {"query": ["b"], "pos": ["c", "c", " "], "neg": ["d", "c", "d", ""], "prompt": "a: "},
         {"query": "e", "pos": "f", "neg": None, "prompt": math.nan},  # as pandas writes an empty cell
     ]
     path = write_file("rows.jsonl", "\n".join(map(json.dumps, lines)))
     rows = TrainingSet(path, negatives=0, prompt_column="prompt").read(tokenizer, 32)
     assert list(rows.cache) == [("a: b", "c", "d"), ("e", "f")]
+    order = {"columns": ["neg", "query", "pos"], "roles": [NEGATIVE, ANCHOR, POSITIVE]}
+    assert list(TrainingSet(path, negatives=0, prompt_column="prompt", **order).read(tokenizer, 32).cache) == [
+        *rows.cache
+    ]
     plain = write_file("rows.csv", "prompt,first,second\na ,b,c\n,d,e\n")
     assert list(TrainingSet(plain, prompt_column="prompt").read(tokenizer, 32).cache) == [("a b", "c"), ("d", "e")]
 

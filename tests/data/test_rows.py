@@ -83,6 +83,14 @@ def test_blank_lines_separate_documents(write_file):
     assert len(set(documents)) == 3
 
 
+def test_files_of_one_name_are_documents_of_their_own(tmp_path):
+    for folder in "abc":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "wiki_00.txt").write_text(f"{folder} one.\n{folder} two.\n")
+    documents = [document for _, document in documents_of(open_source(str(tmp_path / "*" / "wiki_00.txt")))]
+    assert [len(list(group)) for _, group in itertools.groupby(documents)] == [2, 2, 2]
+
+
 def test_rows_of_a_table_are_no_documents(write_file):
     path = write_file("d.txt", "a\tb\nc\td\n")
     with pytest.raises(UserError, match="does not show which sentences follow each other"):
