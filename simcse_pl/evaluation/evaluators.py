@@ -2,6 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -146,16 +147,14 @@ def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:
 
 
 def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> dict[str, float]:
-    """Return the metrics of all evaluators; raise UserError if two have a metric of the same name."""
-    metrics: dict[str, float] = {}
-    for name, evaluator in evaluators.items():
-        if not evaluator.sentences(split):
-            continue
-        measured = evaluator(encode, split)
-        if twice := sorted(measured.keys() & metrics):
-            raise UserError(f"evaluators.{name}: another evaluator has a metric {twice[0]} too; rename one")
-        metrics |= measured
-    return metrics
+    """Return the metrics of all evaluators. If several have a metric, the evaluator's name is before it."""
+    measured = {name: evaluator(encode, split) for name, evaluator in evaluators.items() if evaluator.sentences(split)}
+    counts = Counter(metric for metrics in measured.values() for metric in metrics)
+    return {
+        metric if counts[metric] == 1 else f"{name}/{metric}": value
+        for name, metrics in measured.items()
+        for metric, value in metrics.items()
+    }
 
 
 class FileEvaluator(Evaluator, Generic[Data]):
@@ -204,7 +203,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
         files = self.files[split] or ()
         if isinstance(files, Mapping):
             files = files.get("file", files)
-        return Path(files).name if isinstance(files, str) else ", ".join(map(str, files))
+        return Path(files).name if isinstance(files, str | Path) else ", ".join(map(str, files))
 
     def sentences(self, split: str) -> list[str]:
         """Return the sentences of all files of a split."""

@@ -209,8 +209,10 @@ class Reranking(Ranking):
     def read(self, file: EvaluationFile) -> Judgements:
         """Read the candidates of each query."""
         grades: dict[str, dict[str, Any]] = {}
-        for (query, document), grade in file.pairs(score=True):
-            grades.setdefault(query, {})[document] = grade
+        for (query, document), label in file.pairs(score=True):
+            grade: Any = label
+            of_query = grades.setdefault(query, {})
+            of_query[document] = max(grade, of_query.get(document, grade))  # it may be judged twice
         judged = [(query, of_query) for query, of_query in grades.items() if min(of_query.values()) <= 0]
         return judgements_of_texts(file.file, judged)
 

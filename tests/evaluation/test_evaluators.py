@@ -193,13 +193,16 @@ def test_the_data_in_a_config_come_first(tmp_path):
     assert made.sentences(VALIDATION) == ["a.", "b."] and made.sentences(TEST) == [] and made.top_k == [2]
 
 
-def test_evaluators_with_a_metric_of_the_same_name_are_an_error(pairs):
-    both = make_evaluators(
-        {"sts": ScoredPairs, "other": ScoredPairs, "left out": None}, validation=str(pairs), test=None
-    )
-    with pytest.raises(UserError, match="^evaluators.other: another evaluator has a metric alignment too; rename one$"):
-        measure(both, lambda given: torch.randn(len(given), 3), VALIDATION)
-    assert source_of(both, VALIDATION) == "pairs.tsv" and source_of(both, TEST) == ""
+def test_metrics_that_several_evaluators_have_are_named_by_them(pairs):
+    class Own(ScoredPairs):
+        def measure(self, encode, data):
+            return {"spearman": 0.5, "own": 1.0}
+
+    made = make_evaluators({"sts": ScoredPairs, "other": Own, "left out": None}, validation=pairs, test=None)
+    measured = measure(made, lambda given: torch.randn(len(given), 3), VALIDATION)
+    assert measured.keys() == {"sts/spearman", "other/spearman", "own", "alignment", "uniformity"}
+    assert measured["other/spearman"] == 0.5
+    assert source_of(made, VALIDATION) == "pairs.tsv" and source_of(made, TEST) == ""
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
