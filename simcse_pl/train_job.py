@@ -76,7 +76,7 @@ def train(config: DictConfig) -> dict[str, Any]:
         start = find_start(config.resume, folder, search)
         if is_first_process():
             prepare_folder(folder, start, search)
-        trial: OptunaTrial | None = instantiate(config.get("search"))
+        trial: OptunaTrial | None = instantiate(config.search, job=folder.name) if search else None
         return train_here(with_values(config, trial.values) if trial else config, description, start.checkpoint, trial)
 
 

@@ -25,7 +25,9 @@ class OptunaTrial:
         folder: folder of the sweep, where the study is kept. Several jobs can use it at once.
         space: ranges by option, nested like the config: `{low, high}`, with `log` for a logarithmic scale, or
             `{choices}`.
-        trial: number of the job. When an interrupted job starts again, its trial fails and a new one starts.
+        trial: number of the trial, from 0.
+        job: the job's folder. When an interrupted job starts again, its trial fails and a new one starts. None if each
+            trial has one job.
         seed: seed of the sampler. The same seed gives the same trials if jobs run one at a time.
         startup: number of first trials that are drawn at random and not pruned.
         mode: `max` if higher scores are better, or `min`.
@@ -40,6 +42,7 @@ class OptunaTrial:
         folder: str | Path,
         space: Mapping[str, Any],
         trial: int = 0,
+        job: str | None = None,
         seed: int = 42,
         startup: int = 5,
         mode: str = "max",
@@ -61,10 +64,10 @@ class OptunaTrial:
             )
             if is_first_process():
                 for running in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-                    if running.user_attrs.get("job") == trial:  # interrupted
+                    if running.user_attrs.get("job") == (job or trial):  # interrupted
                         self._study.tell(running.number, state=optuna.trial.TrialState.FAIL)
                 self._trial = self._study.ask()
-                self._trial.set_user_attr("job", trial)
+                self._trial.set_user_attr("job", job or trial)
                 os.environ[_TRIAL] = str(self._trial.number)  # the ranks that this process starts read it
                 self.values = _values(self._trial, space)
             else:

@@ -142,7 +142,8 @@ class FrozenEncoder(Frozen):
             vectors.flush()
             encoder.cpu()
 
-        given = rows.collate.prompts[:columns] or [None] * columns
+        given = [*rows.collate.prompts] or [None]
+        given = (given + given[-1:] * columns)[:columns]  # further columns have the last name
         prompts = [name if name in encoder.templates.prompts else None for name in given]
         key = self.content, rows.cache.key, columns, prompts, hashlib.sha256(used.tobytes()).hexdigest()
         return _open_vectors(cached("vectors", key, _FILE, write) / _FILE)

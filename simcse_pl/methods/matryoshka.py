@@ -50,6 +50,7 @@ class MatryoshkaLoss(Loss):
     ) -> None:
         super().__init__(weight)
         self.objective, self.given = objective, (dims, weights)
+        self.weights = dict(zip(dims or (), weights or [1.0] * len(dims or ()), strict=False))  # for plain tensors
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]

@@ -183,7 +183,8 @@ class LocalModel:
     def answer(self, batch: list[Messages]) -> list[Answer]:
         """Return the answer to each conversation of a batch; raise UserError if the model has no chat template."""
         options = dict(self.settings)
-        name, heat, limit = (options.pop(key, 0) for key in ("model", "temperature", "max_tokens"))
+        name, heat, given = (options.pop(key, 0) for key in ("model", "temperature", "max_tokens"))
+        limit: Any = given or 1024  # or a model may never end
         of_template = options.pop("chat_template_kwargs", {})
         options |= {"do_sample": True, "temperature": heat} if heat else {"do_sample": False}
         with reraise_as(f"--model {name}"):

@@ -121,6 +121,8 @@ def test_a_teacher_has_the_prompt_of_each_column(make_model, read, tmp_path):
     direct = SentenceEncoder.from_pretrained(tmp_path / "teacher")
     expected = [direct.encode([row[i] for row in rows], prompt_name=name) for i, name in enumerate(names)]
     torch.testing.assert_close(vectors, torch.stack(expected, dim=1))
+    loss.check_rows(dataset := read(prompts=["query"], templates=templates))  # of further columns, too
+    torch.testing.assert_close(taught(loss, dataset, [3, 5])[0][:, 0], expected[0])
 
 
 def test_a_teacher_encodes_the_sentences_once_for_all_students(
