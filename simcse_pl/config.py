@@ -116,7 +116,7 @@ def sweep_group(_root_: DictConfig) -> str | None:
 def job_name(_root_: DictConfig) -> str:
     """Return the name of a run in W&B: its folder; in a sweep, `run_name` and the options that differ between jobs."""
     if not in_sweep():
-        return run_label(Path(_root_.run_dir))
+        return run_label(Path(_root_.run_dir or HydraConfig.get().run.dir))  # --cfg has made no folder
     hydra = HydraConfig.get()
     multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's sweeper writes the options of all jobs here
     given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []

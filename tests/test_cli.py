@@ -303,6 +303,7 @@ def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(
     printed = OmegaConf.create(command("train", *row).out)
     assert printed.views._target_.endswith("OneOfNextSentences") and printed.sweep.rows == {}
     assert printed.encoders == "two" and "hydra" not in printed
+    assert yaml.safe_load(command("train", "--cfg", "job", "--resolve").out)["objective"]["temperature"] == 0.05
     searched = command("train", "sweep=search", "--cfg", "job", "--package", "optimizer.lr").out
     assert yaml.safe_load(searched) == {"low": 1e-5, "high": 5e-4, "log": True}
     assert "val_every: 13\n" in command("train", "-c", "job").out
