@@ -18,7 +18,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folder, remove_checkpoints, resume_option
-from simcse_pl.config import with_values
+from simcse_pl.config import walk, with_values
 from simcse_pl.data.sources import content_hash, files_of
 from simcse_pl.data.view import spaces
 from simcse_pl.datamodule import SentenceDataModule
@@ -62,9 +62,9 @@ def train(config: DictConfig) -> dict[str, Any]:
     description = describe_job(config, runtime)
     finished = partial(finished_job, folder, description["overrides"])
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
-        before, now = results.get("settings", {}).get("content"), _content(config.data)
-        if before and now and before != now:
-            raise SweepError(f"{folder} has the results of training data that have changed: choose another folder")
+        before = results.get("settings", {})
+        if changed := [name for name, now in contents(config).items() if before.get(name, now) != now]:
+            raise SweepError(f"{folder} has the results of other files ({changed[0]}): choose another folder")
         log.info("%s has run already", folder)
         if is_first_process() and not config.keep_checkpoints:
             remove_checkpoints(folder)  # it may have been killed before it did
@@ -80,14 +80,23 @@ def train(config: DictConfig) -> dict[str, Any]:
         return train_here(with_values(config, trial.values) if trial else config, description, start.checkpoint, trial)
 
 
-def _content(data: DictConfig) -> str | None:
-    """Return the content of the training files as `run_settings` does; None if one is on the Hub or has gone."""
-    options: Any = OmegaConf.to_container(data, resolve=True)
+def contents(config: DictConfig) -> dict[str, str]:
+    """Return hashes of the local files that a run trains on and is measured on, as settings of the run.
+
+    Training files are left out if one of them is on the Hub or has gone.
+    """
+    data, evaluators = (OmegaConf.to_container(config[name], resolve=True) for name in ("data", "evaluators"))
+    options: Any = data
+    found = {}
     sources = [own.get("train", options.get("train")) for own in (options.get("sets") or {"": {}}).values()]
     with suppress(UserError):
         if all(isinstance(files_of(source), list) for source in sources):
-            return "; ".join(map(content_hash, sources))
-    return None
+            found["content"] = "; ".join(map(content_hash, sources))
+    measured = {"validation": options.get("validation"), "test": options.get("test"), "evaluators": evaluators}
+    names = {value for _, value in walk(measured) if isinstance(value, str)}
+    if files := sorted(name for name in names if Path(name).is_file()):
+        found["measured on"] = content_hash(files)
+    return found
 
 
 def train_here(
@@ -119,7 +128,7 @@ def train_here(
         write_text(folder / RESOLVED_CONFIG, OmegaConf.to_yaml(config, resolve=True))
 
     with closing_run():
-        settings = run_settings(trainer, module, data, description["choices"])
+        settings = run_settings(trainer, module, data, description["choices"]) | contents(config)
         places = start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
         with tensor_float32():
             tested = train_and_test(trainer, module, data, metadata, checkpoint)

@@ -54,4 +54,4 @@ def test_a_killed_sweep_is_resumed(run_command, sentences, make_model, tmp_path)
     done = run_command("train.py", *given)
     assert done.stdout.count("has run already") == 4
     sentences.write_text(sentences.read_text() + "One more.\n")
-    assert "results of training data that have changed" in run_command("train.py", *given, status=2).stderr
+    assert "has the results of other files (content)" in run_command("train.py", *given, status=2).stderr

@@ -18,7 +18,7 @@ from transformers import AutoModelForMaskedLM
 import simcse_pl
 from simcse_pl.callbacks import GeometryCurves
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.train_job import _content, build_trainer
+from simcse_pl.train_job import build_trainer, contents
 from tests.conftest import tiny
 from tests.helpers import composed
 from tests.offline_wandb import offline_runs
@@ -183,13 +183,14 @@ def test_null_leaves_out_a_callback():
     assert sorted(map(str, [*kinds, GeometryCurves])) == sorted(map(str, of_whole))
 
 
-def test_the_content_of_the_training_files_is_that_of_all_sets(tmp_path):
-    for name in "ab":
-        (tmp_path / name).write_text(f"{name}\n")
+def test_the_contents_are_those_of_all_sets_and_of_the_files_that_measure(tmp_path):
+    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in "abc"}
+    for name in hashes:
+        (tmp_path / name).write_text(name)
     sets = {"first": {"train": str(tmp_path / "a")}, "second": {}}
-    data = OmegaConf.create({"train": str(tmp_path / "b"), "sets": sets})
-    assert _content(data) == "; ".join(hashlib.sha256(f"{name}\n".encode()).hexdigest() for name in "ab")
-    data.train = "hf://OWNER/NAME"
-    assert _content(data) is None
-    data.train = str(tmp_path / "gone")
-    assert _content(data) is None
+    config = OmegaConf.create({"data": {"train": str(tmp_path / "b"), "sets": sets}, "evaluators": {"sts": None}})
+    assert contents(config) == {"content": f"{hashes['a']}; {hashes['b']}"}
+    config.data.validation = {"dev": {"file": str(tmp_path / "c")}}
+    for train in ("hf://OWNER/NAME", str(tmp_path / "gone")):
+        config.data.train = train
+        assert contents(config) == {"measured on": hashes["c"]}
