@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.host
 
-A plain loop around the same encoder and loss is compared with the shortest LightningModule, which is what Lightning
-itself costs, and with SimCSEModule, its callbacks and its logs. The model has
-one layer of width 8, and a batch 8 rows of 2 sentences. The time is that of the process, on one thread.
+A plain loop around the same encoder and loss is compared with the shortest LightningModule, which shows what Lightning
+itself costs, and with SimCSEModule, its callbacks and its logs. The model has one layer of width 8, and a batch 8 rows
+of 2 sentences. The time is that of the process, on one thread.
 """
 
 import copy

@@ -194,7 +194,8 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
             finally:
                 for name, seed in seeds.items():
                     os.environ.pop(name, None)
-                    os.environ.update({name: seed} if seed else {})
+                    if seed is not None:
+                        os.environ[name] = seed
 
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The curves of training runs over steps. A run draws its own at its end, so this file imports little."""
+"""The curves of training runs over steps. A run draws its own at its end."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -82,7 +82,7 @@ def _restore_weights(backbone: Backbone, arguments: tuple[Any, ...], inputs: dic
 
 def _as(dtype: torch.dtype, value: Any) -> Any:
     """Return a tensor of floating-point numbers, or a tuple of them, in another precision."""
-    if type(value) is tuple:
+    if type(value) is tuple:  # a named one, such as Packing, has positions
         return tuple(_as(dtype, x) for x in value)
     return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 

@@ -90,3 +90,12 @@ def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, sentences, pairs,
     curves = pandas.read_csv(folder / "1" / "metrics.csv")["train/lr"].dropna()
     assert curves.iloc[0] <= results[1]["trial"]["values"]["optimizer.lr"] < 1.4 * curves.iloc[0]
     assert "0 failed" not in done.stdout and not [line for line in done.stderr.splitlines() if "error" in line]
+
+
+def test_jobs_with_the_same_trial_keep_each_others(tmp_path):
+    first = OptunaTrial(tmp_path, SPACE, 0, job="0")
+    OptunaTrial(tmp_path, SPACE, 0, job="1")  # such as that of another seed
+    again = OptunaTrial(tmp_path, SPACE, 0, job="1")  # after a kill
+    first.tell(0.5)
+    again.tell(0.6)
+    assert [trial.state.name for trial in study_of(tmp_path).trials] == ["COMPLETE", "FAIL", "COMPLETE"]

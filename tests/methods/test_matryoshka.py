@@ -1,8 +1,9 @@
 """The dimensions and losses of Matryoshka, whose values tests/fidelity has; inner layers are those of a cut encoder."""
 
 import pytest
+import torch
 
-from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.utils.errors import UserError
@@ -54,3 +55,10 @@ def test_the_loss_is_that_of_an_encoder_with_the_first_layers(architecture, pool
     cut = [load(folder, pooling=pooling, head="none", num_layers=layers) for layers in (1, 2)]
     expected = [ContrastiveLoss()(*network.embed(batch.inputs).unbind(dim=1)).item() for network in cut]
     assert sorted(losses) == pytest.approx(sorted(expected), abs=2e-4) and len(losses) == 2
+
+
+def test_plain_tensors_need_no_encoder_if_the_dimensions_are_given():
+    anchors, positives = torch.randn(2, 4, 8)
+    loss = MatryoshkaLoss(ContrastiveLoss(), [8, 4], [1.0, 0.5])(anchors, positives)
+    expected = contrastive_loss(anchors, positives) + 0.5 * contrastive_loss(anchors[:, :4], positives[:, :4])
+    torch.testing.assert_close(loss, expected)

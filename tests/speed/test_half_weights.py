@@ -11,11 +11,13 @@ from simcse_pl.data.collator import ViewCollator
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.methods.tsdae import DenoisingAutoEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.half_weights import use_half_weights
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, quiet_trainer
+from tests.losses.cases import batch_of
 
 ON = SimpleNamespace(precision="bf16-mixed")
 
@@ -101,3 +103,13 @@ def test_ranks_with_masks_of_their_own_keep_equal_weights(on_ranks, make_model, 
     results = on_ranks(_one_rank, 2, make_model("bert"), sentences, pairs)
     before = SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", num_layers=1)
     assert results[0] == results[1] != torch.cat([x.flatten() for x in before.parameters()]).tolist()
+
+
+def test_the_cross_attention_of_tsdae_computes_in_bfloat16_too(make_masked_language_model):
+    _, encoder = load(make_masked_language_model("bert"), dropout=0.0)
+    loss = DenoisingAutoEncoder()
+    loss.attach(encoder)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss(batch_of(encoder)).backward()
+    weights = [weight for weight in loss.cross_attention.parameters() if weight.grad is not None]
+    assert weights and {weight.dtype for weight in weights} == {torch.float32}
