@@ -9,9 +9,11 @@ from typing import Any
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.private import forget_adapter
+from simcse_pl.utils.tensors import hash_tensors
 from simcse_pl.utils.types import Backbone
 
 _NOT_SAVED = ("ADALORA", "RANDLORA")  # kinds of PEFT that transformers does not load as they were saved
+_HASHED = 1000  # values of each weight: another model differs in most weights
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
 
@@ -49,6 +51,16 @@ def load_adapter(backbone: Backbone, source: str) -> None:
     missing = adapter_parameters(backbone).intersection(info.missing_keys)
     if unfit := sorted(missing.union(info.unexpected_keys)):
         raise UserError(f"{source}: its adapter does not fit the base model {backbone.name_or_path}: {unfit[0]}")
+
+
+def content_of_base(backbone: Backbone) -> str | None:
+    """Return a hash of an adapter's base model, equal in float32 and bfloat16; None if it is quantized or sharded."""
+    own = adapter_parameters(backbone)
+    weights = {name: weight.detach() for name, weight in backbone.named_parameters() if name not in own}
+    is_sharded = any(weight.is_meta or hasattr(weight, "full_tensor") for weight in weights.values())
+    if getattr(backbone, "is_quantized", False) or is_sharded:
+        return None
+    return hash_tensors({name: weight.flatten()[:_HASHED].bfloat16() for name, weight in weights.items()})
 
 
 def adapter_parameters(backbone: Backbone) -> set[str]:

@@ -74,8 +74,11 @@ def _write_settings(folder: Path, settings: EncoderSettings, backbone: Backbone)
     saved = asdict(settings)
     if has_adapter(backbone):  # the options of `load_backbone` that load its base model as it is
         causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
+        from simcse_pl.models.adapters import content_of_base  # few encoders have one
+
         bidirectional = None if causal is None else not causal
         saved["base"] = {"num_layers": backbone.config.num_hidden_layers, "bidirectional": bidirectional}
+        saved["base"]["content"] = content_of_base(backbone)
     write_json(folder / SETTINGS_FILE, saved)
 
 
@@ -132,8 +135,8 @@ def _read_saved(source: str) -> EncoderSpec | None:
         postprocess = load(fitted.parent)
     head_weights = None if settings.head == "none" else head
     base = content.get("base", {})  # no other part of it is read: the folder may be downloaded
-    changes = {name: base.get(name) for name in ("num_layers", "bidirectional")}
-    return EncoderSpec(settings, head_weights, pooling, postprocess, **changes)
+    of_base = {"num_layers": base.get("num_layers"), "bidirectional": base.get("bidirectional")}
+    return EncoderSpec(settings, head_weights, pooling, postprocess, **of_base, content_of_base=base.get("content"))
 
 
 def checkpoint_entry(
@@ -203,6 +206,11 @@ def _load_parts(
     saved = {"num_layers": spec.num_layers, "bidirectional": spec.bidirectional}
     options = {**options, **{option: value for option, value in saved.items() if options.get(option) is None}}
     model = load_backbone(backbone or name, subfolder=spec.subfolder, weights=name if backbone else None, **options)
+    if spec.content_of_base and options.get("pretrained", True):
+        from simcse_pl.models.adapters import content_of_base
+
+        if content_of_base(model) not in (spec.content_of_base, None):
+            raise UserError(f"{name}: its adapter belongs to other weights than {model.name_or_path} has: restore them")
     tokenizer = load_tokenizer(backbone or name, spec.subfolder)
     if not options.get("pretrained", True):
         return model, tokenizer, EncoderSpec(spec.settings)

@@ -78,6 +78,7 @@ class EncoderSpec:
             random.
         subfolder: the folder within the source that contains the backbone and the tokenizer.
         num_layers, bidirectional: how the base model of an adapter was changed; None without an adapter.
+        content_of_base: a hash of the base model's weights (see adapters.py); None if it is not known.
     """
 
     settings: EncoderSettings = field(default_factory=EncoderSettings)
@@ -87,3 +88,4 @@ class EncoderSpec:
     subfolder: str = ""
     num_layers: int | None = None
     bidirectional: bool | None = None
+    content_of_base: str | None = None

@@ -190,6 +190,17 @@ def test_a_relative_base_is_beside_the_adapter_or_in_the_current_folder(
     close(SentenceEncoder.from_pretrained(saved).encode(SENTENCES), vectors, 0)
 
 
+def test_an_adapter_on_a_base_whose_weights_have_changed_is_an_error(make_model, tmp_path):
+    shutil.copytree(make_model("llama"), tmp_path / "base")
+    encoder = changed(str(tmp_path / "base"))
+    encoder.save_pretrained(tmp_path / "adapter")
+    save_checkpoint(encoder, tmp_path / "last.ckpt")
+    shutil.copytree(make_model("llama", initializer_range=0.03), tmp_path / "base", dirs_exist_ok=True)
+    for name in ("adapter", "last.ckpt"):
+        with pytest.raises(UserError, match="its adapter belongs to other weights than .*base has: restore"):
+            SentenceEncoder.from_pretrained(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
