@@ -60,7 +60,7 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
         return None
     with reraise_as(f"{path} is damaged, remove it to run the job again", users_too=True):
         run = read_shape(TrainingRun, path)
-    options, given = _deciding(run.overrides), _deciding(overrides)
+    options, given = deciding_options(run.overrides), deciding_options(overrides)
     if options != given:
         there, here = (" ".join(sorted({*a} - {*b})) or "none" for a, b in ((options, given), (given, options)))
         raise SweepError(
@@ -69,6 +69,7 @@ def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | Non
     return run.content()
 
 
-def _deciding(options: Sequence[str]) -> list[str]:
-    """Return the options of a run, sorted, without those that do not change it."""
-    return sorted(option for option in options if not option.lstrip("+").startswith(("resume=", "debug=", "jobs=")))
+def deciding_options(options: Sequence[str], *others: str) -> list[str]:
+    """Return the options of a run, sorted, without those that do not change it, or begin with one of `others`."""
+    left_out = ("resume=", "debug=", "jobs=", *others)
+    return sorted(option for option in options if not option.lstrip("+").startswith(left_out))

@@ -29,7 +29,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TEST, TrainingRun
 from simcse_pl.run_table import run_places, run_table
-from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, describe_job, finished_job
+from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, deciding_options, describe_job, finished_job
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import SweepError, UserError, did_you_mean, first_line
@@ -76,7 +76,8 @@ def train(config: DictConfig) -> dict[str, Any]:
         start = find_start(config.resume, folder, search)
         if is_first_process():
             prepare_folder(folder, start, search)
-        trial: OptunaTrial | None = instantiate(config.search, job=folder.name) if search else None
+        study = " ".join(deciding_options(description["overrides"], "search.trial="))
+        trial: OptunaTrial | None = instantiate(config.search, job=folder.name, study=study) if search else None
         return train_here(with_values(config, trial.values) if trial else config, description, start.checkpoint, trial)
 
 

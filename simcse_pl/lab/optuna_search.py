@@ -26,6 +26,7 @@ class OptunaTrial:
         space: ranges by option, nested like the config: `{low, high}`, with `log` for a logarithmic scale, or
             `{choices}`.
         trial: number of the trial, from 0.
+        study: name of the study. Jobs that differ in more than `trial`, such as their model, have studies of their own.
         job: the job's folder. When an interrupted job starts again, its trial fails and a new one starts. None if each
             trial has one job.
         seed: seed of the sampler. The same seed gives the same trials if jobs run one at a time.
@@ -42,6 +43,7 @@ class OptunaTrial:
         folder: str | Path,
         space: Mapping[str, Any],
         trial: int = 0,
+        study: str = "search",
         job: str | None = None,
         seed: int = 42,
         startup: int = 5,
@@ -55,7 +57,7 @@ class OptunaTrial:
         file = Path(folder) / STUDY_FILE
         with reraise_as(f"{file} is damaged or belongs to another search; remove it to start again"):
             self._study = optuna.create_study(
-                study_name="search",
+                study_name=study,
                 storage=optuna.storages.JournalStorage(JournalFileBackend(str(file))),
                 load_if_exists=True,
                 direction="maximize" if mode == "max" else "minimize",

@@ -16,9 +16,12 @@ SPACE = {
 }
 
 
-def study_of(folder):
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / STUDY_FILE)))
-    return optuna.load_study(study_name="search", storage=storage)
+def storage_of(folder):
+    return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / STUDY_FILE)))
+
+
+def study_of(folder, name="search"):
+    return optuna.load_study(study_name=name, storage=storage_of(folder))
 
 
 def validate(trial, step, score, fn="fit"):
@@ -82,7 +85,7 @@ def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, sentences, pairs,
         *[f"data.validation={pairs}", "trainer.max_steps=4", "val_every=1", *tiny(make_model("bert"))],
     )
     results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(2)]
-    assert (folder / "study.journal").is_file()
+    assert [study.n_trials for study in optuna.get_all_study_summaries(storage_of(folder))] == [2]
     for own in results:
         assert set(own["trial"]["values"]) == {"optimizer.lr", "objective.temperature", "model.dropout"}
         assert own["trial"]["pruned"] == (own["steps"] < 4)
@@ -96,6 +99,9 @@ def test_jobs_with_the_same_trial_keep_each_others(tmp_path):
     first = OptunaTrial(tmp_path, SPACE, 0, job="0")
     OptunaTrial(tmp_path, SPACE, 0, job="1")  # such as that of another seed
     again = OptunaTrial(tmp_path, SPACE, 0, job="1")  # after a kill
+    other = OptunaTrial(tmp_path, SPACE, 0, study="model=roberta", job="2")
     first.tell(0.5)
     again.tell(0.6)
+    other.tell(0.7)
     assert [trial.state.name for trial in study_of(tmp_path).trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert [trial.value for trial in study_of(tmp_path, "model=roberta").trials] == [0.7]
