@@ -62,8 +62,8 @@ class EvaluationFile(Layout):
             table = _resized(table, table.width)
         else:
             check_order(table, range(2))
-            third, *later = [what_is_named(table.name(i)) for i in range(2, table.width)] or [""]
-            if score and (third == "ids" or (third != "labels" and "labels" in later)):
+            named = [what_is_named(table.name(i)) for i in range(table.width)]
+            if score and (named[2] == "ids" or (named[2] != "labels" and "labels" in named)):
                 scores = f"the scores would be column {table.name(2)}"
                 raise UserError(f"{self.file}: {scores}: name three by the option columns")
         options: dict[str, Any] = {"score_column": columns[2], "label_names": self.label_names} if score else {}

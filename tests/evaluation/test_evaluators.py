@@ -171,6 +171,11 @@ def test_columns_are_chosen_by_name_or_position(write):
             [("s1", "s2", "idx", "score"), ("A b.", "C d.", "0", "5"), ("E f.", "G h.", "1", "2")],
             "the scores would be column idx: name three",
         ),
+        (
+            ScoredPairs,
+            [("score", "sentence1", "sentence2"), (3, "a.", "b."), (4, "c.", "d.")],
+            "the scores would be column sentence2: name three",
+        ),
         (ScoredPairs, [("a b", "c d"), ("e", "f")], "it has 2 columns .*: name two of sentences .* .evaluators=retr"),
         (
             Retrieval,
