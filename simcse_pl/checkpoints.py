@@ -46,6 +46,7 @@ _NEW = (  # what checkpoints of version 0.3.0 do not have
     *("segmenter", "the content", "the prompts", "module.half_weights", "trainer", "monitor"),
     *("data.positives", "objective.mask_positives"),
 )
+_REMOVED = {"streaming": "False", "shuffled_rows": "10000", "new_layers": "0"}  # options of 0.4.0, at their defaults
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -166,7 +167,8 @@ class RunMetadata(Callback):
         known = (
             (name, value) for name, value in trained_with.items() if not (options_only and name.startswith("the "))
         )
-        before = {name: present_name(value) for name, value in known}
+        kept = ((name, value) for name, value in known if _REMOVED.get(name.rpartition(".")[2]) != value)
+        before = {name: present_name(value) for name, value in kept}
         new = {name for name, value in self.trained_with.items() if value == "None" or name.startswith(_NEW)}
         now = {name: value for name, value in self.trained_with.items() if name not in new - before.keys()}
         message = "resume: {} is {}, and was {} when the checkpoint was written: restore it, or start another run"

@@ -7,6 +7,7 @@ a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`
 import atexit
 import logging
 import os
+import random
 import re
 import shutil
 import signal
@@ -183,8 +184,10 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
         options.append(_search_path(config_dir))
 
     def results_or_error(config: DictConfig) -> dict[str, Any] | Exception:  # Hydra would print an exception
-        from pytorch_lightning.utilities.seed import isolate_rng  # slow to import
+        before = random.getstate()
+        from pytorch_lightning.utilities.seed import isolate_rng  # slow to import, and draws from `random`
 
+        random.setstate(before)
         seeds = {name: os.environ.pop(name, None) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
         with isolate_rng(include_cuda=False):  # starting CUDA here would keep it from forked ranks
             try:

@@ -265,7 +265,8 @@ def _check_sources(hydra: Any) -> None:
         warning = f"model.name: its pooling and length are those of model={choices.model}: add model=checkpoint"
         log.warning(warning)
     if choices.get("data") == "nli" and choices.get("setting") == "unsupervised" and "setting" not in given:
-        log.warning("data=nli: the values of the method are unsupervised: add setting=supervised for those of pairs")
+        values = "setting=supervised sets those of pairs, except for what the method sets itself"
+        log.warning(f"data=nli: the values are those of unsupervised training: {values}")
     known = {*OmegaConf.load(CONF / f"{hydra.job.config_name}.yaml"), *(path.stem for path in CONF.iterdir()), "search"}
     for option in hydra.overrides.task:
         if option.startswith("run_dir="):

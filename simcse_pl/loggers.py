@@ -11,7 +11,7 @@ from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from simcse_pl.results import TEST, TrainingRun
+from simcse_pl.results import TEST, TrainingRun, split_and_metric
 from simcse_pl.utils.errors import Stopped, reraise_as
 from simcse_pl.utils.files import atomic_open
 
@@ -23,7 +23,7 @@ class StepsDone:
         """Log metrics at the number of steps done; those of a test without the epoch, which a resumption changes."""
         if any(name.startswith(f"{TEST}/") for name in metrics):
             metrics = {name: value for name, value in metrics.items() if name != "epoch"}
-        of_training = any(name.startswith(("train/", "speed/")) for name in metrics)
+        of_training = not any(split_and_metric(name)[0] for name in metrics)
         super().log_metrics(metrics, step + of_training if step is not None else None)  # type: ignore[misc]
 
 

@@ -344,9 +344,12 @@ class SimCSEModule(EncoderModule):
         of_step = {"train/loss": self.step.loss, "train/lr": self.step.lr, "train/grad_norm": self.step.norm}
         values = {name: value for name, value in (of_step | self.step.curves).items() if value is not None}
         numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in values.items()}
-        self.trainer.callback_metrics.update({name: torch.tensor(value) for name, value in numbers.items()})
+        tensors = {name: torch.tensor(value) for name, value in numbers.items()}
+        self.trainer.callback_metrics.update(tensors)
+        self.trainer.logged_metrics.update(tensors)
         for logger in self.loggers:
             logger.log_metrics(numbers | {"epoch": self.current_epoch}, self.global_step - 1)  # as Lightning counts
+            logger.save()  # a killed run must not lose the points up to its checkpoint
 
     def _name_rows(self, batch: EmbeddedBatch) -> str:
         """Return the numbers of the rows of all devices' batch, for a message."""

@@ -5,7 +5,7 @@ checkpoints and W&B have the stage before it: `val/spearman`.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -61,6 +61,12 @@ def by_file(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
     means = files.pop("", {})
     of_files = {metric for values in files.values() for metric in values}
     return files | ({"mean" if of_files & means.keys() else "": means} if means else {})
+
+
+def is_of_file(metric: str, metrics: Container[str]) -> bool:
+    """Return whether a metric is that of one of several files: a metric without the name of the file is their mean."""
+    *names, kind = metric.split("/")
+    return any("/".join([*names[:i], *names[i + 1 :], kind]) in metrics for i in range(len(names)))
 
 
 def factor(metric: str) -> int:

@@ -1,6 +1,7 @@
 """Train an encoder: build its parts from a config, train, test and save. cli.py composes the config."""
 
 import gc
+import glob
 import logging
 import math
 import time
@@ -62,8 +63,10 @@ def train(config: DictConfig) -> dict[str, Any]:
     description = describe_job(config, runtime)
     finished = partial(finished_job, folder, description["overrides"])
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
-        before = results.get("settings", {})
-        if changed := [name for name, now in contents(config).items() if before.get(name, now) != now]:
+        before, searched = results.get("settings", {}), config.copy()
+        for option, value in (results.get("trial") or {"values": {}})["values"].items():
+            OmegaConf.update(searched, option, value)
+        if changed := [name for name, now in contents(searched).items() if before.get(name, now) != now]:
             raise SweepError(f"{folder} has the results of other files ({changed[0]}): choose another folder")
         log.info("%s has run already", folder)
         if is_first_process() and not config.keep_checkpoints:
@@ -94,10 +97,18 @@ def contents(config: DictConfig) -> dict[str, str]:
         if all(isinstance(files_of(source), list) for source in sources):
             found["content"] = "; ".join(map(content_hash, sources))
     measured = {"validation": options.get("validation"), "test": options.get("test"), "evaluators": evaluators}
-    names = {value for _, value in walk(measured) if isinstance(value, str)}
-    if files := sorted(name for name in names if Path(name).is_file()):
+    names = sorted({value for _, value in walk(measured) if isinstance(value, str)})
+    if files := [str(file) for name in names for file in local_files(name)]:
         found["measured on"] = content_hash(files)
     return found
+
+
+def local_files(name: str) -> list[Path]:
+    """Return the files of this machine that an option names: a file, a pattern, or a folder in BEIR's layout."""
+    if (folder := Path(name)).joinpath("queries.jsonl").is_file():
+        return sorted(path for path in folder.rglob("*") if path.is_file())
+    found = glob.glob(name, recursive=True) if glob.has_magic(name) and not folder.exists() else [name]
+    return sorted(path for path in map(Path, found) if path.is_file())
 
 
 def train_here(

@@ -34,10 +34,11 @@ def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn =
         raise UserError(f"{table.source} does not show which sentences follow each other in a document: give {needed}")
 
     def records() -> Records:
-        document, last = 0, -1
+        document, last = 0, ("", -1)
         for place, cells in table.records:
-            number = int(place.rpartition(" ")[2])
-            document, last = document + (number != last + 1), number
+            file, _, line = place.rpartition(" ")
+            number = int(line)
+            document, last = document + (last != (file, number - 1)), (file, number)
             yield place, [*cells, str(document)]
 
     return valid_rows(OpenedTable(table.source, records(), 2), [0], itemgetter(1), on_invalid_row, warn)

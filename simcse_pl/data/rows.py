@@ -132,7 +132,7 @@ def rows_of(
     if prompt is not None:
         from simcse_pl.data.candidates import with_prompts
 
-        anchor = positions[roles.index(Role.ANCHOR) if roles else 0]
+        anchor = positions[roles.index(Role.ANCHOR) if Role.ANCHOR in roles else 0]
         table = replace(table, records=with_prompts(table.records, prompt, anchor))
     rows = valid_rows(table, positions, labels_of if given else None, on_invalid_row, warn, roles)
     if table.width == 1:

@@ -102,7 +102,12 @@ class Evaluator(ABC):
     Its constructor takes `validation` and `test` (the options data.validation and data.test), and the options of its
     config, which have priority. Training constructs it on the first device and sends it to the others, so it must be
     picklable. `simcse evaluate` measures the test set; its `validation` is None.
+
+    Attributes:
+        metrics: the names of metrics that are known before a measurement.
     """
+
+    metrics: Sequence[str] = ()
 
     @abstractmethod
     def sentences(self, split: str) -> Sequence[str]:
@@ -147,14 +152,22 @@ def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:
 
 
 def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> dict[str, float]:
-    """Return the metrics of all evaluators. If several have a metric, the evaluator's name is before it."""
+    """Return the metrics of all evaluators. If several have a metric, the evaluator's name is before it.
+
+    Raises:
+        UserError: two metrics have the same name nevertheless.
+    """
     measured = {name: evaluator(encode, split) for name, evaluator in evaluators.items() if evaluator.sentences(split)}
-    counts = Counter(metric for metrics in measured.values() for metric in metrics)
-    return {
-        metric if counts[metric] == 1 else f"{name}/{metric}": value
+    elsewhere = (own.metrics for name, own in evaluators.items() if name not in measured)  # on another split
+    counts = Counter(metric for metrics in (*measured.values(), *elsewhere) for metric in metrics)
+    named = [
+        (metric if counts[metric] == 1 else f"{name}/{metric}", value)
         for name, metrics in measured.items()
         for metric, value in metrics.items()
-    }
+    ]
+    if len(dict(named)) < len(named):
+        raise UserError("evaluators: one is named like a file of another, so their metrics have one name: rename it")
+    return dict(named)
 
 
 class FileEvaluator(Evaluator, Generic[Data]):

@@ -14,7 +14,7 @@ from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
 from simcse_pl.lab.runs import Run, differing, is_sweep, keys_of, option_values, read_run
 from simcse_pl.lab.tables import shared_tasks
-from simcse_pl.results import CURVES, SPEARMAN, Place, TrainingRun, decimals, factor, score_name
+from simcse_pl.results import CURVES, SPEARMAN, Place, TrainingRun, decimals, factor, is_of_file, score_name
 from simcse_pl.runs import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import without_folders
@@ -151,7 +151,7 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
     options = [name for name in differing(finished) if name not in ("seed", ROW)]
     left_out = {*CURVES, *(run.monitor for run in results)}
     others = [name for name in keys_of(run.before or run.best for run in results) if name not in left_out]
-    others = [name for name in others if "/" not in name]  # no metrics of single files
+    others = [name for name in others if not is_of_file(name, {*others, *left_out})]
     evaluated = {} if place.table else _evaluated(encoders, results[0])
     rows = [
         {"is_baseline": False, "dev": results[0].score(own), **_as_shown(own, others)} for own in evaluated.values()
@@ -185,7 +185,7 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
 
 def _evaluated(encoders: Sequence[Result], run: TrainingRun) -> dict[str, Mapping[str, float]]:
     """Return the metrics of the evaluations that measured the same as a run on its validation set, by label."""
-    shown = {name for name in run.best if name not in CURVES and "/" not in name}
+    shown = {name for name in run.best if name not in CURVES and not is_of_file(name, run.best)}
     own = {one.label: one.own.metrics for one in encoders if one.own and one.own.data == run.validation}
     return {label: metrics for label, metrics in own.items() if metrics.keys() == shown}
 

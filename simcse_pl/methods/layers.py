@@ -7,7 +7,8 @@ from contextlib import contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from simcse_pl.models.backbone import draw_model, with_padding, without_pooler
+from simcse_pl.models.adapters import merge_adapter
+from simcse_pl.models.backbone import draw_model, has_adapter, with_padding, without_pooler
 from simcse_pl.models.changes import keep_layers
 from simcse_pl.models.sources import quiet_transformers
 from simcse_pl.utils.errors import UserError
@@ -32,8 +33,10 @@ def first_layers(backbone: Backbone, number: int) -> Backbone:
     keep_layers(config, number)
     with torch.random.fork_rng(devices=[]), backbone.device if backbone.device.type == "meta" else nullcontext():
         model = without_pooler(draw_model(config))
-    weights = {name.replace(".base_layer.", "."): x for name, x in backbone.state_dict().items()}  # of an adapter
-    names = model.state_dict().keys()
+    if has_adapter(backbone):  # it may have been trained
+        backbone = copy.deepcopy(backbone)
+        merge_adapter(backbone)
+    weights, names = backbone.state_dict(), model.state_dict().keys()
     model.load_state_dict({name: weights[name] for name in names & weights.keys()})
     return model
 

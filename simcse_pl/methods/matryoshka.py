@@ -49,8 +49,10 @@ class MatryoshkaLoss(Loss):
         weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
+        if dims and weights and len(weights) != len(dims):
+            raise UserError(f"weights={list(weights)}: give one for each of dims={list(dims)}")
         self.objective, self.given = objective, (dims, weights)
-        self.weights = dict(zip(dims or (), weights or [1.0] * len(dims or ()), strict=False))  # for plain tensors
+        self.weights = dict(zip(dims or (), weights or [1.0] * len(dims or ()), strict=True)) if dims else {}
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]
@@ -78,6 +80,8 @@ class MatryoshkaLoss(Loss):
         self.objective.check_rows(rows)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
+        if not self.weights:
+            raise UserError("MatryoshkaLoss of plain tensors needs dims=[...]")
         total: Any = 0
         for dim, weight in self.weights.items():
             first = {name: getattr(batch, name)[..., :dim] for name in ("embeddings", "gathered")}

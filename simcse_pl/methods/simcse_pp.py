@@ -12,6 +12,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32, evaluation_mode, paired_similarity
 from simcse_pl.utils.types import Batch, Role
 
@@ -82,6 +83,12 @@ class NegativesWithoutDropout(ContrastiveLoss):
 
     truncatable = False
     needs = Needs(positives=1, negatives=False)
+
+    def attach(self, encoder: SentenceEncoder) -> None:
+        """Refuse a sum over anchors, which the negatives are already."""
+        super().attach(encoder)
+        if self.same_role:
+            raise UserError("same_role: the negatives of this loss are anchors: set it to false")
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
         """Return the similarities, where the negatives are embeddings of `views[0]` without dropout."""

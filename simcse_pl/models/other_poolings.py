@@ -81,8 +81,8 @@ class Concatenation(CustomPooling):
     def __init__(self, parts: Sequence[Pooling | CustomPooling]) -> None:
         nn.Module.__init__(self)
         self.parts = nn.ModuleList(parts)
-        if all(part.layers == (-1,) for part in parts):
-            self.layers = (-1,)
+        if all(part.layers for part in parts):
+            self.layers = tuple({layer for part in parts for layer in part.layers or ()})
         self.masks = max(part.masks for part in parts)
         self.reads_sentence_mask = any(part.reads_sentence_mask for part in parts)
         self.run = next((part.run for part in parts if part.run), None)
