@@ -43,7 +43,7 @@ _NOT_DECIDING = {
 _NAME_OF_SET = re.compile(r"^data\.sets\.[^.]+\.")
 _HASHED = 1000  # values of each weight of a base model: another model differs in most weights
 _NEW = (  # what checkpoints of version 0.3.0 do not have
-    *("segmenter", "the content", "the prompts", "module.half_weights", "trainer", "monitor"),
+    *("segmenter", "the content", "the prompts", "the scores", "module.half_weights", "trainer", "monitor"),
     *("data.positives", "objective.mask_positives"),
 )
 _REMOVED = {"streaming": "False", "shuffled_rows": "10000", "new_layers": "0"}  # options of 0.4.0, at their defaults
@@ -126,6 +126,8 @@ class RunMetadata(Callback):
         if evaluators := getattr(data, "evaluators", None):  # whose scores choose the checkpoint
             measured = [(name, *own.by_prompt(VALIDATION).items()) for name, own in evaluators.items()]
             self.trained_with["the content of data.validation"] = hash_tensors({}, measured)
+            scored = [(name, getattr(own, "sets", None)) for name, own in evaluators.items()]  # of both splits
+            self.trained_with["the scores of data.validation and data.test"] = hash_tensors({}, scored)
         for name, rows in getattr(data, "rows", {}).items():
             train = f"data.{f'sets.{name}.' if name else ''}train"
             self.trained_with[f"the content of {train}"] = rows.cache.fingerprint

@@ -32,6 +32,8 @@ def read_curve_rows(path: Path) -> list[dict[str, Any]]:
     with reraise_as(f"{path} is damaged, move it away to continue"):
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file, strict=True))
+        if rows and None in rows[-1].values():  # a full disk has cut it
+            rows.pop()
         for row in rows:
             int(row["step"])
     return rows

@@ -76,7 +76,6 @@ class Preemption(Callback):
         several = trainer.world_size > 1
         if not (pl_module.stops if several else pl_module.stop_asked):
             return
-        received = self._received or signal.SIGTERM
         progress = trainer.fit_loop.epoch_loop.batch_progress
         progress.total.ready -= 1  # the batch that has just started will be trained on after resuming
         progress.current.ready -= 1
@@ -84,6 +83,16 @@ class Preemption(Callback):
         for logger in trainer.loggers:  # before the checkpoint, so that it is not newer than the curves
             logger.save()
         trainer.save_checkpoint(self.path)
+        self._stop(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Raise Stopped if a signal came after the last batch had begun. Its checkpoint is written; a test is left."""
+        if trainer.strategy.reduce_boolean_decision(self._received is not None, all=False):
+            self._stop(trainer)
+
+    def _stop(self, trainer: Trainer) -> None:
+        """End all ranks after a checkpoint."""
+        received = self._received or signal.SIGTERM
         mark_preempted()
         try:
             if trainer.is_global_zero:

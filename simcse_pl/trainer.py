@@ -12,7 +12,7 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
 
 from simcse_pl.checkpoints import BestCheckpoint
-from simcse_pl.results import SPEARMAN, VALIDATION, logged, lower_is_better, split_and_metric
+from simcse_pl.results import SPEARMAN, VALIDATION, factor, logged, lower_is_better, split_and_metric
 from simcse_pl.utils.errors import UserError, first_line
 from simcse_pl.utils.private import cluster_environment, cpu_has_bf16, forks_or_spawns
 
@@ -102,6 +102,8 @@ def check_trainer(trainer: Trainer) -> None:
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if best.mode == "max" and lower_is_better(best.monitor or ""):
         raise UserError(f"monitor={best.monitor}: lower is better; set callbacks.best.mode=min")
+    if best.mode == "min" and factor(best.monitor or "") == 100:  # a correlation or a share
+        raise UserError(f"monitor={best.monitor}: higher is better; set callbacks.best.mode=max")
     if split_and_metric(best.monitor or "")[0] != VALIDATION:
         metric = (best.monitor or SPEARMAN).rpartition("/")[2]
         raise UserError(f"monitor={best.monitor}: it is not measured in validations, as {logged(metric)} is")

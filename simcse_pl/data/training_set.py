@@ -253,6 +253,8 @@ class TrainingSet:
         from simcse_pl.data.labels import class_names
 
         names = cache.classes() if self.label_names is None else class_names(self.label_names)
+        if len({*names}) < len(names):
+            raise UserError(f"data.label_names={list(names)}: each class has one name")
         log.info("labels: %d, %s", len(names), ", ".join(names[:_LABELS_SHOWN]))
         return {name: number for number, name in enumerate(names)}
 

@@ -86,14 +86,23 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _judgements_of_beir(folder: Path, split: str) -> Judgements:
     """Read corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv."""
-    corpus = {number: _joined(parts) for number, *parts in _cells(folder / "corpus.jsonl", "_id", "title", "text")}
-    queries = {number: text for number, text, *_ in _cells(folder / "queries.jsonl", "_id", "text")}
+    corpus = _texts_by_id(folder / "corpus.jsonl", "title", "text")
+    queries = _texts_by_id(folder / "queries.jsonl", "text")
     file, grades = folder / "qrels" / f"{split}.tsv", dict[str, dict[str, float]]()
     for query, document, score in _cells(file, "query-id", "corpus-id", "score"):
         if query not in queries or (grade := as_number(score)) is None:
             raise UserError(f"{file}: {query}, {document}, {score}: no query in queries.jsonl, or no score")
         grades.setdefault(query, {})[document] = grade
     return judgements_of(file, queries, corpus, [*grades.items()])
+
+
+def _texts_by_id(file: Path, *columns: str) -> dict[str, str]:
+    """Return the joined columns of each row by its id; raise UserError if an id has two texts."""
+    texts: dict[str, str] = {}
+    for number, *parts in _cells(file, "_id", *columns):
+        if texts.setdefault(number, text := _joined(parts)) != text:
+            raise UserError(f"{file}: the id {number} has two texts")
+    return texts
 
 
 def _cells(file: Path, *names: str) -> Iterator[Row]:

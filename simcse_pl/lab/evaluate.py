@@ -27,7 +27,7 @@ from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.results import TEST
-from simcse_pl.runs import RESULTS_FILE, encoder_label
+from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, encoder_label
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, unit_vectors, with_prompt
@@ -39,6 +39,8 @@ log = logging.getLogger("simcse_pl.evaluate")
 def evaluate(config: DictConfig) -> dict[str, Any]:
     """Measure an encoder, print the tables, save them, and return the content of results.json."""
     folder = Path(HydraConfig.get().runtime.output_dir)
+    if (folder / CURVES_FILE).exists() or (folder / "checkpoints").exists():
+        raise UserError(f"{folder} holds a training run, whose results would be lost: choose another hydra.run.dir")
     suite = read_suite(config)
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
     if not (suite.tasks or suite.failed or postprocess):

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
 log = logging.getLogger(__name__)
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # a PDF would log each table of its fonts
 # for characters that DejaVu Sans lacks; matplotlib warns about fonts that are not installed
 _FURTHER_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP", "Noto Sans KR", "Source Han Sans SC"),

@@ -55,7 +55,7 @@ def write_csv(out: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], 
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         for row in rows:
-            writer.writerow(row)
+            writer.writerow([str(cell).replace("\r", " ") for cell in row])  # csv does not quote it
             written += 1
         if not written:
             raise UserError(f"nothing to write to {out} ({stats})")

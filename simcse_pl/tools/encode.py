@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from simcse_pl.data.rows import iterate_rows, iterate_sentences
 from simcse_pl.data.sources import content_hash
@@ -25,7 +26,7 @@ from simcse_pl.tools.common import add_column, add_columns, add_encoder, column,
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import STANDARD, atomic_open, remove_half_written, write_text
+from simcse_pl.utils.files import STANDARD, atomic_open, check_is_file, remove_half_written, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.tensors import Encode, cosine_similarity
 from simcse_pl.utils.terminal import counting_bar, positive, real
@@ -92,6 +93,8 @@ def _encode_shards(arguments: argparse.Namespace, sentences: Iterator[str], fold
             vectors = encode(chunk).numpy()
             with atomic_open(shard, "wb") as file:
                 np.savez(file, vectors)
+    if content_hash(arguments.sentences) != manifest["file"]:
+        raise UserError(f"{arguments.sentences} has changed while it was read: remove {folder}, and start again")
 
 
 def _join(folder: Path, out: Path) -> None:
@@ -172,8 +175,20 @@ class Index:
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
         folder = Path(arguments.folder)
-        if (folder / SETTINGS_FILE).exists() and not arguments.add:
-            raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
+        if not arguments.add:
+            if (folder / SETTINGS_FILE).exists():
+                raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
+            return Index._write(arguments, folder)
+        check_is_file(folder / SETTINGS_FILE)
+        try:
+            with FileLock(folder / ".lock", timeout=0):  # the sentences of two commands at once would be lost
+                Index._write(arguments, folder)
+        except Timeout:
+            raise UserError(f"{folder}: another command adds to it: wait for its end") from None
+
+    @staticmethod
+    def _write(arguments: argparse.Namespace, folder: Path) -> None:
+        """Build an index, or add to one, and save it."""
         remove_half_written(folder)
         sentences, ids = _read_with_ids(arguments.sentences, arguments)
         with reraise_as(f"--vectors {arguments.vectors}: it should be a file that simcse encode wrote"):

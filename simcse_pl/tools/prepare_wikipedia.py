@@ -135,6 +135,8 @@ def extract(
     """
     dump, out = Path(dump), Path(out)
     check_is_file(dump)
+    if out.exists() and out.samefile(dump):
+        raise UserError(f"{out} is the dump: give another name for the output")
     language = language or dump.name.partition("wiki")[0]
     tasks = ((markup, language, shortest, script) for markup in _articles(dump))
     articles, stats = 0, ConversionStats()
