@@ -265,11 +265,27 @@ def test_curves_are_logged_with_the_loss_and_at_the_last_step(encoder, tmp_path,
     collate = ViewCollator(encoder.tokenizer, 16)
     loader = DataLoader([(text,) for text in SENTENCES], batch_size=2, collate_fn=collate)
     logs = {"logger": CurvesLogger(tmp_path, name="", version=""), "log_every_n_steps": 3}
-    trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=[CountSteps(), BatchCurves()], **logs)
+
+    class Own(pl.Callback):
+        """Logs the step, and reads the file, which has the step by the next one."""
+
+        def on_train_batch_start(self, trainer, *_):
+            path = tmp_path / "metrics.csv"
+            steps = pandas.read_csv(path)["step"].tolist() if path.exists() else []
+            assert max(steps, default=0) == trainer.global_step // 3 * 3
+
+        def on_train_batch_end(self, trainer, pl_module, *_):
+            pl_module.log("own", float(trainer.global_step))
+
+    callbacks = [CountSteps(), BatchCurves(), Own()]
+    trainer = quiet_trainer(max_epochs=-1, max_steps=steps, callbacks=callbacks, **logs)
     trainer.fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), loader)
     curves = pandas.read_csv(tmp_path / "metrics.csv").set_index("step")
     for name in ("loss", "positive_similarity", "negative_similarity", "duplicates"):
         assert curves[f"train/{name}"].dropna().index.tolist() == logged, name
+    own = curves["own"].dropna()
+    assert own.index.tolist() == own.tolist() == logged
+    assert float(trainer.logged_metrics["train/loss"]) == pytest.approx(curves["train/loss"].dropna().iloc[-1])
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -120,6 +120,7 @@ def resolved(*options):
         ("views.mlm.name=other", "data.views.mlm.name is other, and was bert-base-uncased"),
         ("model.name=other", None),
         ("data.validation=other", "the content of data.validation is "),
+        ("data.test=other", "the scores of data.validation and data.test is "),
         ("monitor=val/uniformity", "monitor is val/uniformity, and was val/spearman"),
         ("segmenter=icu", "data.views.mlm.segment._target_ is simcse_pl.data.words.icu"),
         ("data.num_workers=2", None),
@@ -131,7 +132,7 @@ def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message
         record = RunMetadata(config)
         cache = SimpleNamespace(fingerprint=f"{config['data']['train']} content")
         rows = SimpleNamespace(cache=cache, collate=SimpleNamespace(prompts=()))
-        dev = SimpleNamespace(by_prompt=lambda split: {None: [str(config["data"][split])]})
+        dev = SimpleNamespace(by_prompt=lambda split: {None: [str(config["data"][split])]}, sets=config["data"]["test"])
         data = SimpleNamespace(rows={"": rows}, evaluators={"dev": dev})
         record.setup(SimpleNamespace(datamodule=data), torch.nn.Module(), "fit")
         return record
@@ -141,6 +142,7 @@ def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message
         record(option).load_state_dict(written)
     new = ("data.positives", "data.negatives", "trainer.precision")  # since version 0.3.0
     of_030 = {name: value for name, value in written["trained_with"].items() if name not in new}
+    of_030 |= {"data.streaming": "False", "data.sets.one.shuffled_rows": "10000", "model.new_layers": "0"}
     record().load_state_dict(written | {"trained_with": of_030})
 
 

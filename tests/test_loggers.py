@@ -7,7 +7,7 @@ from pytorch_lightning.demos.boring_classes import BoringModel
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from simcse_pl.loggers import CurvesLogger, TensorBoardCurves
+from simcse_pl.loggers import CurvesLogger, TensorBoardCurves, read_curve_rows
 from simcse_pl.results import TrainingRun
 from tests.conftest import quiet_trainer
 
@@ -53,6 +53,11 @@ def test_each_row_is_in_the_file_at_once_so_that_none_before_a_checkpoint_is_los
     quiet_trainer(max_steps=4, log_every_n_steps=1, logger=curves(tmp_path)).fit(Model())
     assert [len(seen) for seen in rows] == [0, 1, 2, 3]
     assert pandas.read_csv(tmp_path / "metrics.csv")["train/loss"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_last_row_that_a_full_disk_has_cut_is_left_out(tmp_path):
+    (tmp_path / "metrics.csv").write_text("step,train/loss,epoch\n1,0.5,0\n2,0.2")
+    assert read_curve_rows(tmp_path / "metrics.csv") == [{"step": "1", "train/loss": "0.5", "epoch": "0"}]
 
 
 def test_tensorboard_has_one_file_with_the_options_and_the_best_scores(tmp_path):

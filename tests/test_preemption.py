@@ -76,6 +76,15 @@ def test_signals_save_and_requeue_the_slurm_job(number, variables, requeued, pre
     assert ran == ([f"scontrol {requeued}"] if requeued else [])
 
 
+def test_a_signal_in_the_last_batch_stops_after_its_checkpoint(preemption, trainer):
+    trainer.strategy.reduce_boolean_decision = lambda decision, all: decision
+    preemption.on_train_start(trainer, MODULE)
+    preemption.on_train_end(trainer, MODULE)
+    signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(Stopped):
+        preemption.on_train_end(trainer, MODULE)
+
+
 def test_ctrl_c_saves_and_does_not_requeue(preemption, trainer, monkeypatch, capfd):
     monkeypatch.setattr(preemption, "_requeue", lambda: trainer.done.append("requeued"))
     assert stopped_by(signal.SIGINT, preemption, trainer) == 130

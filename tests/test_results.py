@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from simcse_pl.results import TrainingRun, logged, of_split, read_shape, split_and_metric
+from simcse_pl.results import TrainingRun, is_of_file, logged, of_split, read_shape, split_and_metric
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
 from tests.lab.invented import job
@@ -23,6 +23,11 @@ def test_what_is_read_is_written_again(sweep, more, tmp_path):
     (tmp_path / "first").write_text(json.dumps(about | results | {"best": {"spearman": "high"}}))
     with pytest.raises(UserError, match="first is not a results file: best.spearman: Input should be a valid number"):
         read_shape(TrainingRun, tmp_path / "first")
+
+
+def test_a_metric_of_a_file_has_a_mean():
+    metrics = ["mrr", "german/mrr", "reranking/map", "retrieval/map", "retrieval/german/map"]
+    assert [name for name in metrics if is_of_file(name, metrics)] == ["german/mrr", "retrieval/german/map"]
 
 
 def test_a_metric_in_curves_has_its_stage_before_its_name():

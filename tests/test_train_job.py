@@ -194,3 +194,12 @@ def test_the_contents_are_those_of_all_sets_and_of_the_files_that_measure(tmp_pa
     for train in ("hf://OWNER/NAME", str(tmp_path / "gone")):
         config.data.train = train
         assert contents(config) == {"measured on": hashes["c"]}
+    (tmp_path / "beir" / "qrels").mkdir(parents=True)
+    files = [tmp_path / "beir" / name for name in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv")]
+    for file in files:
+        file.write_text("old")
+    for validation in (str(tmp_path / "beir"), str(tmp_path / "*" / "*" / "d*.tsv")):
+        config.data.validation = validation
+        before = contents(config)
+        files[-1].write_text(f"new for {validation}")
+        assert contents(config)["measured on"] != before["measured on"]

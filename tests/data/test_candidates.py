@@ -94,7 +94,7 @@ def test_lists_and_columns_with_empty_cells_are_the_same_rows(name, path, tokeni
 
 def test_sentences_are_candidates_once_and_a_prompt_goes_before_the_anchor(write_file, tokenizer):
     lines = [
-        {"query": ["b"], "pos": ["c", "c", " "], "neg": ["d", "c", "d", ""], "prompt": "a: "},
+        {"query": ["b", "", None], "pos": ["c", "c", " "], "neg": ["d", "c", "d", ""], "prompt": "a: "},
         {"query": "e", "pos": "f", "neg": None, "prompt": math.nan},  # as pandas writes an empty cell
     ]
     path = write_file("rows.jsonl", "\n".join(map(json.dumps, lines)))

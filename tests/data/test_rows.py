@@ -89,6 +89,10 @@ def test_files_of_one_name_are_documents_of_their_own(tmp_path):
         (tmp_path / folder / "wiki_00.txt").write_text(f"{folder} one.\n{folder} two.\n")
     documents = [document for _, document in documents_of(open_source(str(tmp_path / "*" / "wiki_00.txt")))]
     assert [len(list(group)) for _, group in itertools.groupby(documents)] == [2, 2, 2]
+    for name, text in (("a.txt", "One.\n"), ("b.txt", "\nTwo.\nThree.\n")):  # the number of the line goes on
+        (tmp_path / name).write_text(text)
+    documents = [document for _, document in documents_of(open_source(str(tmp_path / "*.txt")))]
+    assert [len(list(group)) for _, group in itertools.groupby(documents)] == [1, 2]
 
 
 def test_rows_of_a_table_are_no_documents(write_file):

@@ -3,6 +3,7 @@
 import math
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -208,6 +209,11 @@ def test_metrics_that_several_evaluators_have_are_named_by_them(pairs):
     assert measured.keys() == {"sts/spearman", "other/spearman", "own", "alignment", "uniformity"}
     assert measured["other/spearman"] == 0.5
     assert source_of(made, VALIDATION) == "pairs.tsv" and source_of(made, TEST) == ""
+    elsewhere = SimpleNamespace(metrics=["spearman"], sentences=lambda split: [])  # the names are those of each split
+    assert "own/spearman" in measure({"own": made["other"], "elsewhere": elsewhere}, len, VALIDATION)
+    named = {"other": Own({"a": pairs, "b": pairs}), "a": Own(pairs)}
+    with pytest.raises(UserError, match="one is named like a file of another"):
+        measure(named, len, VALIDATION)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])

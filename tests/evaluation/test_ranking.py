@@ -144,6 +144,10 @@ def test_a_bad_folder_is_an_error(beir, rows, message):
         Retrieval(test=str(beir[0]))
     with pytest.raises(UserError, match="^data.validation: no file .*dev.tsv"):
         Retrieval(str(beir[0]))
+    with (beir[0] / "corpus.jsonl").open("a") as file:
+        file.write('\n{"_id": "d000", "title": "", "text": "Another one."}\n')
+    with pytest.raises(UserError, match="corpus.jsonl: the id d000 has two texts"):
+        Retrieval(test=str(beir[0]))
 
 
 def test_candidates_of_each_query_are_ranked(write):

@@ -37,12 +37,14 @@ def test_what_would_not_be_trained_is_an_error(objective, dims, head, message, m
 
 def test_each_number_of_dimensions_has_a_weight(make_model):
     with pytest.raises(UserError, match=r"^weights=\[1\]: give one for each of dims=\[32, 8\]"):
-        MatryoshkaLoss(ContrastiveLoss(), [32, 8], [1]).attach(load(make_model("bert")))
+        MatryoshkaLoss(ContrastiveLoss(), [32, 8], [1])
 
 
 def test_inner_layers_need_a_pooling_of_layers_that_they_have(make_model):
     with pytest.raises(UserError, match="^model.pooling=layers_1_2: inner layers do not have its layers"):
         InnerLayer(ContrastiveLoss()).attach(load(make_model("bert"), pooling="layers_1_2"))
+    with pytest.raises(UserError, match=r"^model.pooling=layers_1_2\+cls: inner layers"):
+        InnerLayer(ContrastiveLoss()).attach(load(make_model("bert"), pooling="layers_1_2+cls"))
 
 
 @pytest.mark.parametrize(("architecture", "pooling"), [("bert", "first_last"), ("roberta", "mean"), ("mpnet", "cls")])
@@ -62,3 +64,5 @@ def test_plain_tensors_need_no_encoder_if_the_dimensions_are_given():
     loss = MatryoshkaLoss(ContrastiveLoss(), [8, 4], [1.0, 0.5])(anchors, positives)
     expected = contrastive_loss(anchors, positives) + 0.5 * contrastive_loss(anchors[:, :4], positives[:, :4])
     torch.testing.assert_close(loss, expected)
+    with pytest.raises(UserError, match="needs dims"):
+        MatryoshkaLoss(ContrastiveLoss())(anchors, positives)

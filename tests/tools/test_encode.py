@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 import pytest
 import torch.nn.functional as F
+from filelock import FileLock
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.encode import _join
@@ -159,6 +160,8 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     assert "use --add" in command("index", *encoder, tmp_path / "more.txt", folder, status=2).err
     done = command("index", *encoder, tmp_path / "more.txt", folder, "--add")
     assert done.out == f"1 new sentences\n{len(SENTENCES) + 1} sentences indexed in {folder}\n"
+    with FileLock(folder / ".lock"):
+        assert "another command adds to it" in command("index", *encoder, sentences, folder, "--add", status=2).err
     rows = printed(command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1"))
     assert [(row["query"], row["sentence"]) for row in rows] == [(x, x) for x in ("something else", SENTENCES[3])]
     assert [row["similarity"] for row in rows] == pytest.approx([1, 1], abs=1e-5)
