@@ -116,7 +116,7 @@ FILES = {
     "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
     "candidates.jsonl": rows_of('{{"query": "Where is {0}?", "pos": ["Here.", "{0} {1}."], "neg": ["No."]}}\n'),
     "mined_negatives.csv": "question,answer,neg_1,neg_2\n" + rows_of("Where is {0}?,Look at {0} {1}.,No {1}.,\n"),
-    **dict.fromkeys(("pairs.csv", "my_pairs.csv", "questions.csv", "train.csv", "dev.csv"), PAIRS),
+    **dict.fromkeys(("pairs.csv", "my_pairs.csv", "questions.csv", "train.csv", "dev.csv", "test.csv"), PAIRS),
     "scored.tsv": "a\tb\tscore\n" + SCORED,
     "triplets.csv": "anchor,positive,negative\n" + rows_of("{0} {1} run.,{0} {1} move.,{0} {1} rest.\n"),
     **{f"{name}.tsv": SCORED for name in ("dev", "test", "dev_de", "dev_en", "my_dev", "my_test", "de_dev")},

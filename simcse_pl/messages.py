@@ -49,7 +49,8 @@ def message_of_hydra(error: Exception, command: str, given: Sequence[str]) -> st
     if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
         option, names = f"{missing[1]}={missing[2]}", missing[3].split()
         hint = replacement(option) or did_you_mean(missing[2], names)
-        return f"{option}: there is no such choice{hint} ({missing[1]} has {', '.join(names)})"
+        has = f"{missing[1]} has {', '.join(names)}; --config-dir FOLDER adds your own"
+        return f"{option}: there is no such choice{hint} ({has})"
     if unknown := re.match(r"Could not override '([\w.]+)'", text):
         hint = replacement(unknown[1]) or optional("tools.options.instead")(unknown[1], command, given)
         return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"

@@ -44,8 +44,8 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
 def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
     """Return the cells of a table with the spread of each score beside it, and the number of seeds unless as on dev.
 
-    A star marks the best on dev in each column, if all rows that ran have as many seeds: the best of few seeds is
-    better by chance. Of methods, it marks gains over SimCSE beyond the spread of seeds.
+    A star marks the best mean on dev in each column, if all rows that ran have the same number of seeds: the best of
+    few seeds is better by chance. Of methods, it marks gains over SimCSE beyond the spread of seeds.
     """
     cells, frame = table.shown(), table.frame
     trained = sweep.groups["seed"] != ""
@@ -132,9 +132,9 @@ def sweep_notes(sweep: Sweep) -> list[str]:
 
 def _scores(sweep: Sweep) -> Iterator[str]:
     """Yield what each score is measured on."""
-    best = "" if sweep.compares_methods else "; *: best on dev, if all rows have as many seeds"
+    best = "" if sweep.compares_methods else "; *: best mean on dev, if all rows have the same number of seeds; no test"
     selects = f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint"
-    yield f"{selects}; mean ± sample standard deviation (seeds){best}"
+    yield f"{selects}; mean ± standard deviation over seeds (number of seeds){best}"
     if scale := scale_note(*sweep.scores[3:-1]):
         yield f"other metrics: on dev ({scale})"
     if tasks := sweep.tasks["sts"]:

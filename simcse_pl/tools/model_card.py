@@ -23,6 +23,7 @@ _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
 _RECIPE = (*_GROUPS, "encoders", "seed")
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
+_KNOWN = ("simcse_pl.", "torch.", "transformers.", "peft.")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -70,10 +71,11 @@ def _training(run: TrainingRun, config: Any) -> Training:
 
 
 def _without_paths(value: Any) -> Any:
-    """Return options without folders of the user's machine, and without names of classes."""
+    """Return options without folders of the user's machine, and without names of classes other than the user's."""
     match value:
         case dict():
-            return {key: _without_paths(item) for key, item in value.items() if key != "_target_"}
+            known = value if str(value.get("_target_")).startswith(_KNOWN) else {}
+            return {key: _without_paths(item) for key, item in value.items() if key != "_target_" or not known}
         case list():
             return [_without_paths(item) for item in value]
         case str():

@@ -11,7 +11,7 @@ from simcse_pl.evaluation.results import Result
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import TRAINING_FILE
-from simcse_pl.tools.model_card import read_training, write_card
+from simcse_pl.tools.model_card import _without_paths, read_training, write_card
 from tests.conftest import SENTENCES
 
 
@@ -31,7 +31,7 @@ def run(tmp_path):
     config = {
         "seed": 3,
         "run_dir": "/home/me/outputs",
-        "model": {"_target_": "x", "name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},
+        "model": {"_target_": "simcse_pl.x", "name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},
         "data": {
             "train": "hf://datasets/someone/sentences/all.txt",
             "columns": ["/data/a/b.txt", "a/b", "/home/my name/b.txt"],
@@ -84,6 +84,8 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
     card = ModelCard.load(tmp_path / "README.md")
     assert (card.data.license, card.data.language, card.data.base_model) == ("mit", "en", "FacebookAI/roberta-base")
     assert "contrastive learning as in [SimCSE]" in card.text and "simcse" in card.data.tags
+    recipe = {"objective": {"_target_": "my_package.Mine"}, "model": {"_target_": "simcse_pl.models.x", "name": "a"}}
+    assert _without_paths(recipe) == {"objective": {"_target_": "my_package.Mine"}, "model": {"name": "a"}}
     assert card.data.datasets == ["someone/sentences"] and {"onnx", "transformers.js"} < {*card.data.tags}
     assert 'AutoModel.from_pretrained("me/mine", { dtype: "fp32" })' in card.text
     assert re.search(r"\| my encoder +\| +81.00", card.text)
