@@ -151,9 +151,10 @@ class Server:
             with suppress(ValueError, LookupError, TypeError, AttributeError):
                 choice, usage = reply.json()["choices"][0], reply.json().get("usage") or {}
                 ended = (reason := choice.get("finish_reason")) not in ("length", "content_filter")
-                text, self.has_answered = (choice["message"].get("content") or "") * ended, True
-                counts = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
-                return [Answer(text, *counts, cut=reason == "length")]
+                text, self.has_answered = choice["message"].get("content"), True
+                counts = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+                answer = text if isinstance(text, str) and ended else ""
+                return [Answer(answer, *counts, cut=reason == "length")]
         if reply.ok and not self.has_answered:
             raise UserError(f"{self.name} is not OpenAI-compatible, it returns {content}")
         self.rejected += 1

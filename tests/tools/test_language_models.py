@@ -69,6 +69,12 @@ def test_a_server_that_knows_no_thinking_is_asked_without_it(server):
     assert ["chat_template_kwargs" in body for _, _, body in server.asked] == [True, False, False]
 
 
+def test_content_that_is_no_text_is_no_answer(server):
+    counts = '"usage": {"prompt_tokens": null}'
+    server.faults = [(200, f'{{"choices": [{{"message": {{"content": 3}}, "finish_reason": "stop"}}], {counts}}}')]
+    assert Server(server.url, SETTINGS, None, 1).answer([QUESTION]) == [("", 0, 0, False)]
+
+
 def test_a_damaged_reply_is_asked_for_again_and_then_left_out(server, caplog):
     model, good = Server(server.url, SETTINGS, None, 1), ("It rains. Yes.", 7, 3, False)
     half = (200, '{"choices": [')
