@@ -1,10 +1,11 @@
 """Checkpoints: the best, atomic writes, and from which one an interrupted run resumes."""
 
+import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ _NOT_DECIDING = {
     *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
 _NAME_OF_SET = re.compile(r"^data\.sets\.[^.]+\.")
-_HASHED = 1000  # values of each weight of a base model: another model differs in most weights
 _NEW = (  # what checkpoints of version 0.3.0 do not have
     *("segmenter", "the content", "the prompts", "the scores", "module.half_weights", "trainer", "monitor"),
     *("data.positives", "objective.mask_positives"),
@@ -126,7 +126,7 @@ class RunMetadata(Callback):
         if evaluators := getattr(data, "evaluators", None):  # whose scores choose the checkpoint
             measured = [(name, *own.by_prompt(VALIDATION).items()) for name, own in evaluators.items()]
             self.trained_with["the content of data.validation"] = hash_tensors({}, measured)
-            scored = [(name, getattr(own, "sets", None)) for name, own in evaluators.items()]  # of both splits
+            scored = [(name, _scores_of(own)) for name, own in evaluators.items()]
             self.trained_with["the scores of data.validation and data.test"] = hash_tensors({}, scored)
         for name, rows in getattr(data, "rows", {}).items():
             train = f"data.{f'sets.{name}.' if name else ''}train"
@@ -141,10 +141,12 @@ class RunMetadata(Callback):
             base = "the content of the base model"
             # checkpoints lack the base model of an adapter; after the first stage, it may be sharded
             if not pl_module.strict_loading and base not in self.trained_with:
+                from simcse_pl.models.adapters import HASHED
+
                 weights = {
                     name: weight for name, weight in encoder.backbone.named_parameters() if not weight.requires_grad
                 }
-                parts = {name: weight.flatten()[:_HASHED] for name, weight in weights.items() if not weight.is_meta}
+                parts = {name: weight.flatten()[:HASHED] for name, weight in weights.items() if not weight.is_meta}
                 # only the first rank has weights that will be sharded
                 self.trained_with[base] = of_ranks(hash_tensors(parts))[0]
         of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in ("max_steps", "precision")}
@@ -175,6 +177,13 @@ class RunMetadata(Callback):
         now = {name: value for name, value in self.trained_with.items() if name not in new - before.keys()}
         message = "resume: {} is {}, and was {} when the checkpoint was written: restore it, or start another run"
         _check_equal(now, before, message)
+
+
+def _scores_of(evaluator: Any) -> str | None:
+    """Return the data of both splits, with scores and grades; None for a user's class with other than plain values."""
+    with suppress(TypeError, ValueError):
+        return json.dumps(getattr(evaluator, "sets", None), default=asdict)
+    return None
 
 
 def _check_equal(first: Mapping[str, str], second: Mapping[str, str], message: str) -> None:

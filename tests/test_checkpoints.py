@@ -13,7 +13,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from simcse_pl.checkpoints import RunMetadata, Start, find_start, locked, prepare_folder
+from simcse_pl.checkpoints import RunMetadata, Start, _scores_of, find_start, locked, prepare_folder
+from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.distillation import EmbeddingDistillation
 from simcse_pl.models.adapters import add_adapter
@@ -107,6 +108,15 @@ def write_run(folder, steps=4):
 @functools.cache
 def resolved(*options):
     return OmegaConf.to_container(composed(*options), resolve=True)
+
+
+def test_scores_and_grades_are_compared_and_data_of_other_kinds_are_not(pairs, tmp_path):
+    (tmp_path / "changed.tsv").write_text(pairs.read_text().replace("\t0\n", "\t0.5\n", 1))
+    evaluator = ScoredPairs(str(pairs))
+    written = _scores_of(evaluator)
+    assert _scores_of(ScoredPairs(str(pairs))) == written != _scores_of(ScoredPairs(str(tmp_path / "changed.tsv")))
+    evaluator.sets = {"validation": {"": object()}}  # its text has an address
+    assert _scores_of(evaluator) is None
 
 
 @pytest.mark.parametrize(

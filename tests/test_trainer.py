@@ -10,6 +10,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import callbacks
 from pytorch_lightning.strategies import ModelParallelStrategy
 
+from simcse_pl.checkpoints import BestCheckpoint
 from simcse_pl.config import check_options
 from simcse_pl.train_job import build_trainer
 from simcse_pl.trainer import check_trainer, has_bf16, make_trainer
@@ -85,6 +86,10 @@ def test_the_options_in_the_documentation_reach_ddp():
         ({"limit_train_batches": 2}, "trainer.limit_train_batches: set data.limit"),
         ({"max_epochs": -1, "max_time": {"seconds": 1}}, "trainer.max_epochs=-1: the schedule needs a last step"),
         ({}, "callbacks: the first checkpoint must be a BestCheckpoint"),
+        (
+            {"callbacks": BestCheckpoint(monitor="val/mrr", mode="min"), "enable_checkpointing": True},
+            "monitor=val/mrr: higher is better; set",
+        ),
     ],
 )
 def test_what_of_lightning_does_not_work_is_refused(options, line):

@@ -16,10 +16,9 @@ def with_prompts(records: Records, prompt: int, anchor: int) -> Records:
     for place, cells in records:
         of_row = cells[prompt] if not isinstance(cells, str) and max(prompt, anchor) < len(cells) else None
         if isinstance(of_row, str) and of_row and (text := cells[anchor]):
-            prompted = (
-                [f"{of_row}{one}" if one else one for one in text] if isinstance(text, list) else f"{of_row}{text}"
-            )
-            cells = [prompted if i == anchor else cell for i, cell in enumerate(cells)]
+            texts = text if isinstance(text, list) else [text]
+            prompted = [f"{of_row}{one}" if one else one for one in texts]
+            cells = [*cells[:anchor], prompted if isinstance(text, list) else prompted[0], *cells[anchor + 1 :]]
         yield place, cells
 
 

@@ -15,8 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
+from simcse_pl.utils.hub import quiet
+
 log = logging.getLogger(__name__)
-logging.getLogger("fontTools").setLevel(logging.WARNING)  # a PDF would log each table of its fonts
 # for characters that DejaVu Sans lacks; matplotlib warns about fonts that are not installed
 _FURTHER_FONTS = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Noto Sans JP", "Noto Sans KR", "Source Han Sans SC"),
@@ -69,7 +70,8 @@ def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figu
 def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
     """Return the files of a figure by name: PNG, SVG and PDF. Log the characters that no font has."""
     files = {}
-    with warnings.catch_warnings(record=True, action="always") as caught, matplotlib.rc_context(STYLE):
+    recorded = warnings.catch_warnings(record=True, action="always")
+    with recorded as caught, matplotlib.rc_context(STYLE), quiet("fontTools"):  # it logs each table of a PDF's fonts
         for ending, metadata in (("png", {}), ("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=ending, metadata=metadata)

@@ -49,10 +49,8 @@ class MatryoshkaLoss(Loss):
         weight: NonNegativeFloat = 1.0,
     ) -> None:
         super().__init__(weight)
-        if dims and weights and len(weights) != len(dims):
-            raise UserError(f"weights={list(weights)}: give one for each of dims={list(dims)}")
         self.objective, self.given = objective, (dims, weights)
-        self.weights = dict(zip(dims or (), weights or [1.0] * len(dims or ()), strict=True)) if dims else {}
+        self.weights = _by_dim(dims, weights) if dims else {}
 
     @property
     def contrasts(self) -> bool:  # type: ignore[override]
@@ -66,15 +64,12 @@ class MatryoshkaLoss(Loss):
             raise UserError(f"objective: {type(self.objective).__name__} needs whole embeddings")
         dims, weights = self.given
         dims = [encoder.embedding_dim // part for part in (1, 2, 4, 8)] if dims is None else dims
-        weights = [1.0] * len(dims) if weights is None else weights
-        if len(weights) != len(dims):
-            raise UserError(f"weights={list(weights)}: give one for each of dims={list(dims)}")
         if max(dims) > encoder.embedding_dim:
             raise UserError(f"dims={list(dims)}: the embeddings have {encoder.embedding_dim} dimensions")
         if max(dims) < encoder.dim:
             hint = f"add {encoder.dim}, or set model.truncate_dim={max(dims)}"
             raise UserError(f"dims={list(dims)}: the other dimensions would not be trained: {hint}")
-        self.weights = dict(zip(dims, weights, strict=True))
+        self.weights = _by_dim(dims, weights)
 
     def check_rows(self, rows: RowKind) -> None:
         self.objective.check_rows(rows)
@@ -90,6 +85,14 @@ class MatryoshkaLoss(Loss):
             batch.log(f"objective/{dim}", loss)
             total = total + weight * self.objective.weight * loss
         return torch.as_tensor(total)
+
+
+def _by_dim(dims: Sequence[int], weights: Sequence[float] | None) -> dict[int, float]:
+    """Return the weight of each number of dimensions; raise UserError if their numbers differ."""
+    weights = [1.0] * len(dims) if weights is None else weights
+    if len(weights) != len(dims):
+        raise UserError(f"weights={list(weights)}: give one for each of dims={list(dims)}")
+    return dict(zip(dims, weights, strict=True))
 
 
 class InnerLayer(Loss):

@@ -13,7 +13,7 @@ from simcse_pl.utils.tensors import hash_tensors
 from simcse_pl.utils.types import Backbone
 
 _NOT_SAVED = ("ADALORA", "RANDLORA")  # kinds of PEFT that transformers does not load as they were saved
-_HASHED = 1000  # values of each weight: another model differs in most weights
+HASHED = 1000  # values of each weight of a base model: another model differs in most weights
 _NAME = "default"  # PEFT's name for a single adapter, which is a part of the names of its parameters
 
 
@@ -60,7 +60,7 @@ def content_of_base(backbone: Backbone) -> str | None:
     is_sharded = any(weight.is_meta or hasattr(weight, "full_tensor") for weight in weights.values())
     if getattr(backbone, "is_quantized", False) or is_sharded:
         return None
-    return hash_tensors({name: weight.flatten()[:_HASHED].bfloat16() for name, weight in weights.items()})
+    return hash_tensors({name: weight.flatten()[:HASHED].bfloat16() for name, weight in weights.items()})
 
 
 def adapter_parameters(backbone: Backbone) -> set[str]:

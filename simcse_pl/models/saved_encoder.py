@@ -73,12 +73,14 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
 def _write_settings(folder: Path, settings: EncoderSettings, backbone: Backbone) -> None:
     saved = asdict(settings)
     if has_adapter(backbone):  # the options of `load_backbone` that load its base model as it is
-        causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
         from simcse_pl.models.adapters import content_of_base  # few encoders have one
 
-        bidirectional = None if causal is None else not causal
-        saved["base"] = {"num_layers": backbone.config.num_hidden_layers, "bidirectional": bidirectional}
-        saved["base"]["content"] = content_of_base(backbone)
+        causal = getattr(backbone.config, "is_causal", None) if is_decoder(backbone.config) else None
+        saved["base"] = {
+            "num_layers": backbone.config.num_hidden_layers,
+            "bidirectional": None if causal is None else not causal,
+            "content": content_of_base(backbone),
+        }
     write_json(folder / SETTINGS_FILE, saved)
 
 
@@ -135,8 +137,15 @@ def _read_saved(source: str) -> EncoderSpec | None:
         postprocess = load(fitted.parent)
     head_weights = None if settings.head == "none" else head
     base = content.get("base", {})  # no other part of it is read: the folder may be downloaded
-    of_base = {"num_layers": base.get("num_layers"), "bidirectional": base.get("bidirectional")}
-    return EncoderSpec(settings, head_weights, pooling, postprocess, **of_base, content_of_base=base.get("content"))
+    return EncoderSpec(
+        settings,
+        head_weights,
+        pooling,
+        postprocess,
+        num_layers=base.get("num_layers"),
+        bidirectional=base.get("bidirectional"),
+        content_of_base=base.get("content"),
+    )
 
 
 def checkpoint_entry(

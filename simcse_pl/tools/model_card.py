@@ -74,8 +74,8 @@ def _without_paths(value: Any) -> Any:
     """Return options without folders of the user's machine, and without names of classes other than the user's."""
     match value:
         case dict():
-            known = value if str(value.get("_target_")).startswith(_KNOWN) else {}
-            return {key: _without_paths(item) for key, item in value.items() if key != "_target_" or not known}
+            known = str(value.get("_target_")).startswith(_KNOWN)
+            return {key: _without_paths(item) for key, item in value.items() if not (known and key == "_target_")}
         case list():
             return [_without_paths(item) for item in value]
         case str():

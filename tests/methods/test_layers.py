@@ -1,10 +1,12 @@
 """Layers that run on given states, for every architecture."""
 
+import peft
 import pytest
 import torch
 
-from simcse_pl.methods.layers import changed_layer_input, new_layers, run_layers
-from simcse_pl.models.backbone import load_backbone
+from simcse_pl.methods.layers import changed_layer_input, first_layers, new_layers, run_layers
+from simcse_pl.models.backbone import has_adapter, load_backbone
+from simcse_pl.models.encoder import SentenceEncoder
 from tests.tiny_models import ARCHITECTURES
 
 IDS = torch.tensor([[5, 6, 7, 8], [6, 9, 5, 0]])
@@ -22,6 +24,19 @@ def test_the_changed_states_enter_the_first_layer(architecture, make_model):
     assert not torch.allclose(changed[1], before[1])
     again = backbone(**change).hidden_states
     assert all(torch.equal(one, other) for one, other in zip(before, again, strict=True)), "only within the context"
+
+
+def test_the_first_layers_have_a_trained_adapter(make_model):
+    encoder = SentenceEncoder.from_pretrained(
+        make_model("bert"), "cls", adapter=peft.LoraConfig(target_modules=["query"])
+    )
+    for name, weight in encoder.backbone.named_parameters():
+        if "lora" in name:
+            torch.nn.init.normal_(weight)
+    inputs = {"input_ids": IDS, "attention_mask": MASK}
+    states = encoder.backbone.eval()(**inputs, output_hidden_states=True).hidden_states[2]
+    torch.testing.assert_close(first_layers(encoder.backbone, 2).eval()(**inputs)[0], states)
+    assert has_adapter(encoder.backbone)
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))

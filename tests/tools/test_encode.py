@@ -9,6 +9,7 @@ import pytest
 import torch.nn.functional as F
 from filelock import FileLock
 
+from simcse_pl.data.sources import content_hash
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.encode import _join
 from simcse_pl.tools.simcse import SimCSE
@@ -118,6 +119,10 @@ def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_sha
     flip_bit(shard)
     assert f"{shard} is damaged: remove it, and run the command again" in command(*given, status=2).err
     shard.unlink()
+    with monkeypatch.context() as patch:  # the file changes after it was hashed first
+        hashes = iter([content_hash(sentences), "another"])
+        patch.setattr("simcse_pl.tools.encode.content_hash", lambda _: next(hashes))
+        assert f"has changed while it was read: remove {folder}" in command(*given, status=2).err
     command(*given)
 
 

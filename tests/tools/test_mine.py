@@ -11,6 +11,7 @@ import torch
 from simcse_pl.data.rows import read_rows
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools import mine as mining
+from simcse_pl.tools.conversion import ConversionStats, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.tools.mine import MiningOptions, mine
 from simcse_pl.utils.errors import UserError
@@ -141,6 +142,11 @@ def test_mine_adds_columns_of_negatives_that_train_reads(command, encoder, tmp_p
     assert read_rows(out, ["anchor", "positive", "negative_1", "negative_2"]) == rows
     assert f"{len(rows)} rows in {out}; {len(pairs) - len(rows)} pairs had too few negatives" in shown
     assert f"--margin left out {counts['margin'] / len(pairs):.1f} sentences per pair" in shown
+
+
+def test_a_carriage_return_is_written_as_a_space(tmp_path):
+    write_csv(tmp_path / "rows.csv", ["a"], [["one\rtwo"]], ConversionStats())
+    assert read_rows(tmp_path / "rows.csv", ["a"]) == [("one two",)]
 
 
 def test_mine_takes_no_ids_for_anchors(command, encoder, tmp_path):

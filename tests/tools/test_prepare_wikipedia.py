@@ -100,6 +100,13 @@ def test_documents_are_separate_and_in_order(tmp_path, name, processes):
     assert list(out.parent.iterdir()) == [out]
 
 
+def test_a_dump_is_not_its_own_output(tmp_path):
+    (tmp_path / "dump.xml").write_text("kept")
+    with pytest.raises(UserError, match="dump.xml is the dump"):
+        extract(tmp_path / "dump.xml", tmp_path / "dump.xml")
+    assert (tmp_path / "dump.xml").read_text() == "kept"
+
+
 def test_a_truncated_dump_leaves_no_output(tmp_path):
     (tmp_path / "enwiki.xml.bz2").write_bytes(bz2.compress(dump(("0", FRENCH)))[:-9])
     with pytest.raises(UserError, match="is truncated or not a Wikipedia dump"):
