@@ -140,9 +140,21 @@ def check_options(config: DictConfig) -> None:
             )
     if config.get("auxiliary") and "_target_" in config.auxiliary:
         raise UserError("auxiliary: its file must begin with `# @package auxiliary.NAME`, as losses are added by name")
-    for place, node in walk(OmegaConf.to_container(config, resolve=True)):
+    values = OmegaConf.to_container(config, resolve=True)
+    for option, annotation in _root_types().items():
+        if option in config and (expected := expected_instead(config[option], annotation)):
+            raise UserError(f"{option}={config[option]}: it should be {expected}")
+    for place, node in walk(values):
         if isinstance(node, dict) and "_target_" in node:
             check_arguments(_located(place, node["_target_"]), node, place, functools.partial(as_written, config))
+
+
+def _root_types() -> dict[str, Any]:
+    """Return the annotations of options that no class or function takes."""
+    from pydantic import PositiveInt  # slow, and not for --help
+
+    tasks = str | list[str]
+    return {"debug": bool, "jobs": PositiveInt | None, "keep_checkpoints": bool, "tasks": tasks, "test_tasks": tasks}
 
 
 def check_arguments(

@@ -46,6 +46,8 @@ def message_of_hydra(error: Exception, command: str, given: Sequence[str]) -> st
         return f"{text.partition(' See ')[0]}; if it is one text, write {hydra_option(name, value)}"
     if group := re.match(r"Error resolving interpolation '\${(\w+)}", text):
         return f"{group[1]}: give one choice, no list or null; without the option there is none"
+    if lacking := re.match(r"Interpolation key '([\w.]+)' not found.* full_key: ([\w.]+)", text):
+        return f"{lacking[2]}: it has the value of {lacking[1]}, which this run does not have: give {lacking[2]}=VALUE"
     if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
         option, names = f"{missing[1]}={missing[2]}", missing[3].split()
         hint = replacement(option) or did_you_mean(missing[2], names)

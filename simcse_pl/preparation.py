@@ -17,7 +17,7 @@ from simcse_pl.models.backbone import has_adapter, recompute_layers, run_backbon
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.distributed import alone
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import RowKind, candidates
 
 MakeOptimizer = Callable[..., Optimizer]  # of parameters or of groups of them
@@ -45,7 +45,8 @@ def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, fre
     if any(weight.requires_grad and weight.dtype == torch.bfloat16 for weight in backbone.parameters()):
         raise UserError("model.dtype=bfloat16: small updates of such weights are lost: add model/adapter=lora")
     if gradient_checkpointing:
-        recompute_layers(backbone)
+        with reraise_as("gradient_checkpointing"):  # not all architectures can
+            recompute_layers(backbone)
     if freeze_layers is not None:
         freeze_first_layers(encoder, freeze_layers)
     encoder.train()  # Lightning trains each module in the mode that it is in

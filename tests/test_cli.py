@@ -13,6 +13,8 @@ import tempfile
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
@@ -246,6 +248,9 @@ def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_fra
     for rows in ("sentences.txt", pd.DataFrame({"a": ["Yes"], "b": ["nein"]})):
         with pytest.raises(UserError, match="rows: give a list"):
             simcse_pl.train(rows=rows)
+    for row in (["a", Decimal("0.5")], {"day": date(2026, 1, 2)}, ["a", np.datetime64("2026-01-02")], None, 1):
+        with pytest.raises(UserError, match=r"^rows: .* is a \w+: give a "):
+            cached_rows([row])
 
 
 MISTAKES = {  # the command's options, and what the line says
@@ -274,6 +279,15 @@ MISTAKES = {  # the command's options, and what the line says
     "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
     "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
     "monitor=spearman": "monitor=spearman: it is not measured in validations, as val/spearman is",
+    "keep_checkpoints=maybe": "keep_checkpoints=maybe: it should be a valid boolean",
+    "debug=1": "debug=1: it should be a valid boolean",
+    "jobs=0": "jobs=0: it should be greater than 0",
+    "test_tasks=null": "test_tasks=None: it should be ",
+    "speed.tokens_per_pass=-1": "speed.tokens_per_pass=-1: it should be greater than or equal to 0",
+    "objective=cosine_mse objective.max_score=inf": "objective.max_score=inf: it should be a finite number",
+    "evaluators=retrieval evaluators.retrieval.top_k=[]": "evaluators.retrieval.top_k=[]: ",
+    "auxiliary=peer_network objective=mlm": "auxiliary.peer_network.temperature: it has the value of objective.temp",
+    "data.test=''": "data.test: ",
     "README.md": "README.md: to train on a file, write data=text data.train=README.md",
     "--epochs 3": "--epochs: options have no dashes: write trainer.max_epochs=3 (",
     "data.train=my.csv data.columns=[a,b]": "data.train: it replaces the sample of data=nli_sample, ",

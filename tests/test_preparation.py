@@ -18,7 +18,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.matryoshka import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ
+from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ, prepare_backbone
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear
 from tests.helpers import composed
@@ -154,3 +154,10 @@ def test_every_schedule_warms_up_and_ends_as_its_name_says(choice, last):
     make = instantiate(composed(f"scheduler={choice}", "scheduler.num_warmup_steps=2").scheduler)
     first, second, third, *_, seventh = rates(make, 7)
     assert (first, second, third) == (0.0, 0.5, 1.0) and seventh == pytest.approx(last, abs=1e-4)
+
+
+def test_an_architecture_that_cannot_recompute_layers_is_an_error(make_model, monkeypatch):
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    monkeypatch.setattr(type(encoder.backbone), "supports_gradient_checkpointing", False)
+    with pytest.raises(UserError, match="^gradient_checkpointing: BertModel does not support"):
+        prepare_backbone(encoder, gradient_checkpointing=True, freeze_layers=None)

@@ -192,7 +192,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
         self.sets: dict[str, dict[str, Data]] = {VALIDATION: {}, TEST: {}}
         for split, files in self.files.items():
             with_names = isinstance(files, Mapping) and "file" not in files
-            named: Any = files if with_names else {"": files} if files else {}
+            named: Any = files if with_names else {} if files is None else {"": files}
             for name, file in named.items():
                 options = file if isinstance(file, Mapping) else {"file": str(file)}
                 check_arguments(self.file_class, options, f"data.{split}" + f".{name}" * bool(name))

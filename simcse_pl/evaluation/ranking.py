@@ -170,7 +170,7 @@ class Retrieval(Ranking):
         self,
         validation: Files = None,
         test: Files = None,
-        top_k: Sequence[PositiveInt] = (1, 5, 10),
+        top_k: Annotated[Sequence[PositiveInt], Field(min_length=1)] = (1, 5, 10),
         metrics: Sequence[Metric] = (),
         **reading: Annotated[Any, RetrievalFile],
     ) -> None:

@@ -3,7 +3,9 @@
 import logging
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import Field
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.models.encoder import SentenceEncoder
@@ -29,7 +31,7 @@ class Speed:
         fast_dropout: whether to use the faster dropout of dropout.py.
     """
 
-    tokens_per_pass: float = TOKENS_PER_PASS
+    tokens_per_pass: Annotated[float, Field(ge=0, allow_inf_nan=True)] = TOKENS_PER_PASS
     fast_dropout: bool = True
 
     def apply(self, backbone: Backbone, groups: LengthGroups) -> None:

@@ -54,7 +54,8 @@ def expected_instead(value: Any, annotation: Any) -> str:
     if '"_target_":' in as_json:
         return ""
     try:
-        TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True)).validate_json(as_json, strict=True)
+        rules = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+        TypeAdapter(annotation, config=rules).validate_json(as_json, strict=True)
     except (PydanticUserError, NameError):
         return ""
     except ValidationError as error:

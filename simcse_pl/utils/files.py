@@ -65,11 +65,27 @@ def cached_rows(rows: Iterable[str | Sequence[Any]]) -> Path:
     """Return a file of sentences, or of rows of cells, in the user's cache.
 
     Columns have the names that rows have as dictionaries, or else their positions as names.
+
+    Raises:
+        UserError: a row or a cell is of a type that no file has.
     """
-    cells = ([row] if isinstance(row, str) else row for row in rows)
-    objects = (dict(row) if isinstance(row, Mapping) else dict(enumerate(row)) for row in cells)
-    text, name = "".join(json.dumps(row, default=lambda cell: cell.item()) + "\n" for row in objects), "rows.jsonl"
+    text, name = "".join(json.dumps(_named_cells(row), default=_number) + "\n" for row in rows), "rows.jsonl"
     return cached("rows", text, name, lambda new: write_text(new / name, text)) / name
+
+
+def _named_cells(row: Any) -> dict[Any, Any]:
+    if isinstance(row, Mapping):
+        return dict(row)
+    if not isinstance(row, Iterable):
+        raise UserError(f"rows: {row!r} is a {type(row).__name__}: give a text, a list of cells or a dictionary")
+    return dict(enumerate([row] if isinstance(row, str) else row))
+
+
+def _number(cell: Any) -> Any:
+    """Return the number of a scalar of NumPy or PyTorch; raise UserError for another object."""
+    if not hasattr(cell, "item"):
+        raise UserError(f"rows: the cell {cell!r} is a {type(cell).__name__}: give a text or a number")
+    return cell.item()
 
 
 def read_json(path: Path) -> Any:
@@ -118,12 +134,13 @@ def atomic_write(
             os.umask(mask := os.umask(0o077))  # there is no other way to read it
             for file in files:
                 file.chmod(0o666 & ~mask)  # safetensors writes files that only the owner can read
-                (folder / file.relative_to(new)).parent.mkdir(parents=True, exist_ok=True)
                 with file.open("rb+") as written:
                     os.fsync(written)  # otherwise a power failure can leave an empty file
             if not last:
                 for file in files:
-                    os.replace(file, folder / file.relative_to(new))
+                    target = folder / file.relative_to(new)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(file, target)
                 return
             finish_write(folder)
             (new / _STALE).write_text("\n".join({*stale}.difference(str(file.relative_to(new)) for file in files)))
@@ -143,6 +160,7 @@ def finish_write(folder: str | Path, last: str = "") -> None:
             target = folder / file.relative_to(new)
             if not target.parent.resolve().is_relative_to(folder.resolve()):  # by a link in a folder of others
                 raise UserError(f"{target} leads out of its folder: remove {new}")
+            target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 os.replace(file, target)
         shutil.rmtree(new, ignore_errors=True)
@@ -232,7 +250,8 @@ def _decoded(path: Path, reader: IO[Any]) -> Iterator[str]:
         if len(line) == _LONGEST and (str(path) == STANDARD or path.suffix == ".gz"):  # a few kB would fill the memory
             raise UserError(f"{path}, line {number}: it has over {_LONGEST // 10**6} MB: give shorter lines")
         if number == 1 and isinstance(line, bytes) and 3 * line.count(0) > len(line):  # every second byte of English
-            raise UserError(f"{path}: not UTF-8 (NUL bytes); if it is utf_16_le, say so by {_ENCODING_OPTION}")
+            likely = "utf_32" if 2 * line.count(0) > len(line) + 2 else "utf_16_le"  # three of four bytes
+            raise UserError(f"{path}: not UTF-8 (NUL bytes); if it is {likely}, say so by {_ENCODING_OPTION}")
         try:
             text = line.decode() if isinstance(line, bytes) else line
         except UnicodeDecodeError as error:

@@ -107,6 +107,7 @@ REFUSED = {
     "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', "line 2: .* quotation mark missing"),
     "marks after a backslash": ("a.csv", b'"He said \\"hi\\".",x\nb,c\n', "line 1: .* quotation mark missing"),
     "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", "line 2: not UTF-8"),
+    "UTF-32": ("a.txt", "A dog runs.\n".encode("utf-32"), "NUL bytes.; if it is utf_32"),
     "UTF-16 without its mark": ("a.txt", "A dog runs.\n".encode("utf-16-le"), "NUL bytes.; if it is utf_16_le"),
     "a sentence that would fill the memory": (
         "a.txt",

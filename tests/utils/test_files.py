@@ -11,6 +11,11 @@ from simcse_pl.utils.files import atomic_open, atomic_write, finish_write, remov
 from tests.helpers import killed_while_moving
 
 
+def write_inside(folder):
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config").write_text("1")
+
+
 def contents(folder):
     return {path.name: path.read_text() for path in folder.iterdir()}
 
@@ -55,6 +60,18 @@ def test_a_killed_replacement_of_several_files_is_finished(tmp_path, moves):
         write("newer")
     write("newest")
     assert contents(tmp_path) == dict.fromkeys(("settings", "vectors", "words"), "newest")
+
+
+@pytest.mark.parametrize("last", ["", "settings"])
+def test_a_write_that_ends_before_it_moves_files_leaves_no_folders(last, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: os.read(-1, 1))  # an OSError
+        with pytest.raises(WriteError), atomic_write(tmp_path, last) as new:
+            write_inside(new)
+    assert not list(tmp_path.iterdir())
+    with atomic_write(tmp_path, last) as new:
+        write_inside(new)
+    assert contents(tmp_path / "1_Pooling") == {"config": "1"}
 
 
 def test_files_have_the_mode_of_the_umask(tmp_path):
