@@ -4,6 +4,7 @@ import gc
 import glob
 import logging
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -85,30 +86,34 @@ def train(config: DictConfig) -> dict[str, Any]:
 
 
 def contents(config: DictConfig) -> dict[str, str]:
-    """Return hashes of the local files that a run trains on and is measured on, as settings of the run.
+    """Return hashes of the local files that a run trains on, loads and is measured on, as settings of the run.
 
     Training files are left out if one of them is on the Hub or has gone.
     """
-    data, evaluators = (OmegaConf.to_container(config[name], resolve=True) for name in ("data", "evaluators"))
-    options: Any = data
-    found = {}
-    sources = [own.get("train", options.get("train")) for own in (options.get("sets") or {"": {}}).values()]
+    options: Any = OmegaConf.to_container(config, resolve=True)
+    data, found = options["data"], {}
+    sources = [own.get("train", data.get("train")) for own in (data.get("sets") or {"": {}}).values()]
     with suppress(UserError):
         if all(isinstance(files_of(source), list) for source in sources):
             found["content"] = "; ".join(map(content_hash, sources))
-    measured = {"validation": options.get("validation"), "test": options.get("test"), "evaluators": evaluators}
-    names = sorted({value for _, value in walk(measured) if isinstance(value, str)})
-    if files := [str(file) for name in names for file in local_files(name)]:
-        found["measured on"] = content_hash(files)
+    models = {name: options.get(name) for name in ("model", "objective", "objectives", "auxiliary", "queue", "views")}
+    measured = {"validation": data.get("validation"), "test": data.get("test"), "evaluators": options["evaluators"]}
+    for setting, part in {"models": models, "measured on": measured}.items():
+        names = sorted({value for _, value in walk(part) if isinstance(value, str)})
+        if files := [str(file) for name in names for file in local_files(name)]:
+            found[setting] = content_hash(files)
     return found
 
 
 def local_files(name: str) -> list[Path]:
-    """Return the files of this machine that an option names: a file, a pattern, or a folder in BEIR's layout."""
-    if (folder := Path(name)).joinpath("queries.jsonl").is_file():
-        return sorted(path for path in folder.rglob("*") if path.is_file())
-    found = glob.glob(name, recursive=True) if glob.has_magic(name) and not folder.exists() else [name]
-    return sorted(path for path in map(Path, found) if path.is_file())
+    """Return the local files of an option: a file, a pattern, a folder in BEIR's layout, or a model's weights."""
+    if os.path.isdir(name):  # os.path takes any string, such as a long prompt
+        folder = Path(name)
+        is_task, is_model = (folder / "queries.jsonl").is_file(), any(folder.glob("*config*.json"))
+        files = filter(Path.is_file, folder.rglob("*") if is_task or is_model else ())
+        return sorted(file for file in files if is_task or file.suffix in (".safetensors", ".bin"))
+    found = glob.glob(name, recursive=True) if glob.has_magic(name) and not os.path.exists(name) else [name]
+    return sorted(Path(path) for path in found if os.path.isfile(path))
 
 
 def train_here(

@@ -203,3 +203,14 @@ def test_the_contents_are_those_of_all_sets_and_of_the_files_that_measure(tmp_pa
         before = contents(config)
         files[-1].write_text(f"new for {validation}")
         assert contents(config)["measured on"] != before["measured on"]
+    weights = [tmp_path / place / "model.safetensors" for place in ("model", "model/2_Dense", "guide")]
+    for file in weights:
+        file.parent.mkdir()
+        file.write_text("old")
+        (file.parent / "config.json").write_text("{}")
+    config.model = {"name": str(tmp_path / "model"), "prompts": {"query": "long " * 900}}
+    config.auxiliary = {"own": {"guide": str(tmp_path / "guide")}}
+    for file in weights:
+        before = contents(config)
+        file.write_text("new")
+        assert {name for name, now in contents(config).items() if before[name] != now} == {"models"}
