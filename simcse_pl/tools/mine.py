@@ -39,7 +39,7 @@ class MiningOptions:
     candidates: int = 0  # take up to this many instead, if there are at least `negatives`
     skip_top: int = 0  # leave out this many of the nearest, which are often positives without a label
     margin: float | None = None  # leave out those above the positive's similarity minus this margin
-    # Leave out those above (1 - relative_margin) times the positive's similarity. 0.05 is TopK-PercPos at 95 % of
+    # Leave out those above the positive's similarity minus this share of its size. 0.05 is TopK-PercPos at 95 % of
     # NV-Retriever (Moreira et al. 2024).
     relative_margin: float | None = None
     max_similarity: float | None = None  # leave out those above it
@@ -176,7 +176,8 @@ def _filters(
     if options.margin is not None:
         yield "margin", similarities > of_positive - round(options.margin * MILLION)
     if options.relative_margin is not None:
-        yield "relative_margin", similarities > of_positive.double() * (1 - options.relative_margin)
+        exact = of_positive.double()
+        yield "relative_margin", similarities > exact * (1 - options.relative_margin * exact.sign())
     if options.max_similarity is not None:
         yield "max_similarity", similarities > round(options.max_similarity * MILLION)
     if options.min_similarity is not None:
@@ -208,7 +209,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-top", type=partial(positive, least=0), default=0, metavar="N", help=text)
     text = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
     parser.add_argument("--margin", type=real, metavar="X", help=text)
-    text = "leave out sentences whose cosine is above that of the positive times (1 - X), for example X = 0.05"
+    text = "leave out sentences whose cosine is above that of the positive, p, minus X |p|, for example X = 0.05"
     parser.add_argument("--relative-margin", type=real, metavar="X", help=text)
     parser.add_argument("--max-similarity", type=real, metavar="X", help="leave out sentences whose cosine is above X")
     parser.add_argument("--min-similarity", type=real, metavar="X", help="leave out sentences whose cosine is below X")

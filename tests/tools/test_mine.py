@@ -52,7 +52,7 @@ def by_loops(options, corpus):
             reasons = {
                 "margin": options.margin is not None and -negated > own - options.margin,
                 "relative_margin": options.relative_margin is not None
-                and -negated > own * (1 - options.relative_margin),
+                and -negated > own - options.relative_margin * abs(own),
                 "max_similarity": options.max_similarity is not None and -negated > options.max_similarity,
                 "min_similarity": options.min_similarity is not None and -negated < options.min_similarity,
             }
