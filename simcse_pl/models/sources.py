@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 PACKAGE = "package:"
 ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
-_TEXT = "Été 你好, nobody told the Sailor why 7 dogs had jumped."  # shows how a tokenizer splits
+_TEXT = "Été 你好, nobody's told  the Sailor why 1998 dogs had jumped."  # shows how a tokenizer splits
 # "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
 _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')
 
@@ -90,9 +91,12 @@ def load_tokenizer(name: str, subfolder: str = "") -> PreTrainedTokenizerBase:
             source, subfolder=subfolder, **loading_options(source)
         )
         if (file := find_file(source, "tokenizer.json", subfolder)) and tokenizer.is_fast:
-            made, saved = (x.tokenize(_TEXT) for x in (tokenizer, PreTrainedTokenizerFast(tokenizer_file=str(file))))
+            both = (tokenizer, PreTrainedTokenizerFast(tokenizer_file=str(file)))
+            made, saved = (x.tokenize(_TEXT, add_special_tokens=True) for x in both)
             if made != saved:
-                found = f"{type(tokenizer).__name__} makes {made[:9]}, but tokenizer.json makes {saved[:9]}"
+                at = next(number for number, (a, b) in enumerate(zip_longest(made, saved)) if a != b)
+                made, saved = made[at : at + 9], saved[at : at + 9]
+                found = f"{type(tokenizer).__name__} makes {made}, but tokenizer.json makes {saved}"
                 log.warning("%s: its %s: if these are right, set tokenizer_class=PreTrainedTokenizerFast", name, found)
     tokenizer.padding_side = "right"  # [CLS] must be at position 0
     if tokenizer.pad_token is None:  # GPT-2's; padding is masked, so any token can be used

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import save_file
+from tokenizers import normalizers, pre_tokenizers, processors
 from transformers import AutoModel
 
 from simcse_pl.models.encoder import SentenceEncoder
@@ -138,6 +139,28 @@ def test_a_tokenizer_of_another_kind_than_its_file_is_a_warning(named, make_mode
     loaded = load_tokenizer(str(tmp_path))
     same = all(loaded.tokenize(text) == tokenizer.tokenize(text) for text in SENTENCES)
     assert same == (named == "PreTrainedTokenizerFast") == ("but tokenizer.json makes" not in caplog.text)
+
+
+@pytest.mark.parametrize("part", ["pre_tokenizer", "post_processor"])
+def test_a_tokenizer_of_its_named_kind_that_splits_or_ends_otherwise_is_a_warning(part, make_model, tmp_path, caplog):
+    """Numbers, as in OLMo 2 and Granite (issues 45812 and 45920 of transformers), and tokens at the end."""
+    shutil.copytree(make_model("bert"), tmp_path, dirs_exist_ok=True)
+    if part == "pre_tokenizer":
+        words = train_tokenizers(["In 1998 and 2023."] * 5, 300)["byte-level BPE"].backend_tokenizer
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        words.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(False)])
+        named = "GPT2Tokenizer"
+    else:
+        words = load_tokenizer(str(tmp_path)).backend_tokenizer
+        words.post_processor = processors.TemplateProcessing("[CLS] $A", None, [("[CLS]", words.token_to_id("[CLS]"))])
+        words.normalizer = normalizers.BertNormalizer()  # of the class
+        named = "BertTokenizer"
+    words.save(str(tmp_path / "tokenizer.json"))
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": named}))
+    loaded = load_tokenizer(str(tmp_path))
+    assert loaded("In 1998")["input_ids"] != words.encode("In 1998").ids
+    assert f"{named} makes [" in caplog.text and "but tokenizer.json makes [" in caplog.text
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])
