@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from simcse_pl import __version__
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean, name_columns
-from simcse_pl.utils.terminal import flush_output, prepare_output, report_error
+from simcse_pl.utils.terminal import end_quietly, prepare_output, report_error
 
 HYDRA_COMMANDS = ("train", "evaluate")
 COMMANDS = {
@@ -137,9 +137,8 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], Any], given: Sequen
     try:
         work(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # for example `| head`
-        flush_output()
-        sys.exit(141)  # as in a shell
+    except BrokenPipeError:
+        end_quietly()
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

@@ -37,12 +37,13 @@ from simcse_pl.utils.code import locate, optional
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows
 from simcse_pl.utils.processes import end_with_parent, is_first_process, is_one_of_several
-from simcse_pl.utils.terminal import hydra_text, prepare_output, report_error
+from simcse_pl.utils.terminal import end_quietly, hydra_text, prepare_output, report_error
 
 DEBUG_OPTION = "debug=true"
 _WORK = {"train": "simcse_pl.train_job.train", "evaluate": "simcse_pl.lab.evaluate.evaluate"}
+_CONFIG_DIR = ("--config-dir", "-cd")
 _WITH_VALUE = (
-    *("--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd", "--package", "-p"),
+    *("--config-name", "-cn", "--config-path", "-cp", *_CONFIG_DIR, "--package", "-p"),
     *("--cfg", "-c", "--info", "-i", "--experimental-rerun"),
 )
 _FLAGS = (
@@ -114,10 +115,12 @@ def main(command: str = "train") -> None:
     options, flags = _options_and_flags(command, sys.argv[1:])
     sys.argv[1:] = ["--config-name", command, *flags, *options]  # the ranks get them, too
     disable_hydra_output_on_other_ranks()
+    composed = options
     try:
+        composed = [*options, *(_search_path(value) for flag, value in pairwise(flags) if flag in _CONFIG_DIR)]
         _check_words(command, options, flags)
-        if printed := _printed_config(command, options, flags):
-            print(printed)
+        if printed := _printed_config(command, composed, flags):
+            print(printed, flush=True)
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
@@ -127,7 +130,9 @@ def main(command: str = "train") -> None:
             sys.exit(128 + signal.SIGINT)
         if not isinstance(error, Exception):
             raise
-        shown = readable(error, command, given=options)
+        if isinstance(error, BrokenPipeError):  # jobs report their own
+            end_quietly()
+        shown = readable(error, command, given=composed)
         sys.exit(report_error(shown, DEBUG_OPTION in sys.argv, DEBUG_OPTION))
 
 
@@ -168,7 +173,6 @@ def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) 
     if "--version" in flags:  # Hydra would print its own
         return f"simcse_pl {__version__}"
     values = dict(pairwise(flags))
-    options = [*options, *(_search_path(folder) for flag, folder in values.items() if flag in ("--config-dir", "-cd"))]
     if {"-h", "--help", "--help-all"} & {*flags}:
         return str(optional("tools.options.help_text")(command, options, "--help-all" in flags))
     if values.get("--cfg", values.get("-c")) == "job":

@@ -76,6 +76,7 @@ def test_an_error_is_one_line_or_a_traceback(ends):
     assert ends(lambda: raise_(RuntimeError("in a callback"), UserError("x=1: no"))) == (2, "error: x=1: no\n")
     status, printed = ends(lambda: raise_(UserError("x=1: no")), "debug=true")
     assert status == 2 and "Traceback" in printed
+    assert ends(lambda: raise_(BrokenPipeError())) == (141, "")  # --help | head
 
 
 def test_only_ranks_and_jobs_of_a_sweep_end_with_their_parent(ends, monkeypatch):
@@ -276,6 +277,7 @@ MISTAKES = {  # the command's options, and what the line says
     "data.max_length=1024": "data.max_length=1024: it is 3 to 256, which is model.max_length",
     "per_device_train_batch_size=3": "; did you mean data.batch_size",
     "trainer.max_stpes=3": "no option trainer.max_stpes; did you mean trainer.max_steps",
+    "data.column=[sent0]": "; did you mean data.columns? (",
     "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
     "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
     "monitor=spearman": "monitor=spearman: it is not measured in validations, as val/spearman is",
@@ -303,6 +305,23 @@ def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path,
     monkeypatch.delenv("SENTEVAL_DIR", raising=False)
     assert MISTAKES[options] in command("train", *shlex.split(options), f"hydra.run.dir={tmp_path}/run", status=2).err
     assert not (tmp_path / "run" / "results.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "option"), [("temperature: 0.05", "objective.temperature"), ("", "+objective.margin")]
+)
+def test_a_misspelt_option_of_the_users_class_names_its_own(file, option, command, tmp_path, monkeypatch):
+    code = """from simcse_pl import ContrastiveLoss
+class Mine(ContrastiveLoss):
+    def __init__(self, temperature=0.05, margin=0.1): pass
+"""
+    (tmp_path / "objective").mkdir()
+    (tmp_path / "own_loss.py").write_text(code)
+    (tmp_path / "objective" / "mine.yaml").write_text(f"_target_: own_loss.Mine\n{file}\n")
+    monkeypatch.chdir(tmp_path)
+    wrong = f"{option.lstrip('+')[:-3]}=1"
+    line = command("train", "--config-dir", ".", "objective=mine", wrong, status=2).err
+    assert f"no option {wrong[:-2]}; did you mean {option}" in line
 
 
 def test_an_evaluation_needs_one_encoder(command):

@@ -15,6 +15,7 @@ from simcse_pl.models.saved_encoder import TRAINING_FILE
 from simcse_pl.results import TrainingRun, read_shape
 from simcse_pl.run_table import run_table
 from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, run_label
+from simcse_pl.utils.code import LIBRARIES
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text import without_folders
@@ -23,7 +24,6 @@ _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
 _RECIPE = (*_GROUPS, "encoders", "seed")
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
-_KNOWN = ("simcse_pl.", "torch.", "transformers.", "peft.")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -74,7 +74,7 @@ def _without_paths(value: Any) -> Any:
     """Return options without folders of the user's machine, and without names of classes other than the user's."""
     match value:
         case dict():
-            known = str(value.get("_target_")).startswith(_KNOWN)
+            known = str(value.get("_target_")).startswith(LIBRARIES)
             return {key: _without_paths(item) for key, item in value.items() if not (known and key == "_target_")}
         case list():
             return [_without_paths(item) for item in value]

@@ -3,13 +3,14 @@
 import argparse
 import difflib
 import functools
+import inspect
 import json
 import re
 import shlex
 import shutil
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -22,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.__main__ import COMMANDS, HYDRA_COMMANDS
 from simcse_pl.config import CONF, config_folders, walk, with_row, with_values
 from simcse_pl.runs import OF_TWO_GROUPS
+from simcse_pl.utils.code import LIBRARIES, locate
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
 
@@ -181,20 +183,32 @@ def search(text: str, known: Sequence[Entry] = (), command: str = "train") -> li
 def instead(name: str, command: str, given: Sequence[str]) -> str:
     """Return which options an unknown one may mean, as the end of an error message.
 
-    They are those of the same last name that the other `given` options have, or near ones, or who has the option.
+    They are those of the same last name that the other `given` options have, or near ones, or all of a user's class, or
+    who has the option.
     """
     known, near = entries(), list[str]()
     with suppress(Exception):  # there may be another mistake
-        chosen = _values(_compose(command, *(option for option in given if option.partition("=")[0] != name)))
-        group, last = name.partition(".")[0], name.rpartition(".")[2]
-        same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(group)]
-        near = same[:2] or difflib.get_close_matches(name, chosen, 2, 0.8)
+        values = _values(_compose(command, *(option for option in given if option.partition("=")[0] != name)))
+        place, _, last = name.rpartition(".")
+        chosen = [own for own in values if own != place and not re.search(r"\.\d", own)]  # no positions of lists
+        same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(name.partition(".")[0])]
+        of_class = _options_of_own_class(place, values)
+        near = same[:2] or difflib.get_close_matches(name, dict.fromkeys([*of_class, *chosen]), 2, 0.8) or of_class
     owners = dict.fromkeys(_source(entry) for entry in known if entry.name == name)
     if owners and not near:
         return f"; {' or '.join(owners)} has it, and is not chosen"
     found = (entry.name for entry in search(name, known, command)[:2])
     near = near or sorted(found, key=lambda own: not name.endswith(own.rpartition(".")[2]))
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _options_of_own_class(place: str, values: Mapping[str, str]) -> list[str]:
+    """Return the options of the user's class at a place of the config; + adds those that its file does not have."""
+    target = values.get(f"{place}._target_", "")
+    if not target or target.startswith(LIBRARIES):
+        return []
+    names = [f"{place}.{argument}" for argument in inspect.signature(locate(target)).parameters]
+    return [name if name in values else f"+{name}" for name in names]
 
 
 def _nearest(word: str, spellings: Sequence[str]) -> str:
@@ -306,7 +320,9 @@ def run(arguments: argparse.Namespace) -> None:
         return
     known += [Entry(f"simcse {name}", "", meaning, name) for name, meaning in COMMANDS.items()]
     if not (matches := search(text, known)[:6]):
-        raise UserError(f"nothing about {text}: `simcse options` lists the groups, --help-all of a command its options")
+        raise UserError(
+            f"no option is about '{text}': `simcse options` lists the groups, `simcse train --help-all` all options"
+        )
     print(explain(matches[0], known))
     if matches[1:]:
         print(_fill(f"see also: {', '.join(other.name for other in matches[1:])}"))

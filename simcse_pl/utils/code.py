@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _CLONE = Path(__file__).parents[2]
+LIBRARIES = ("simcse_pl.", "torch.", "transformers.", "peft.", "pytorch_lightning.")  # other classes are the user's
 
 
 def locate(name: str) -> Any:

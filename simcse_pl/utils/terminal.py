@@ -16,7 +16,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
@@ -145,6 +145,12 @@ def flush_output() -> None:
     except OSError:
         with contextlib.suppress(io.UnsupportedOperation):  # a test's stdout is not a file
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def end_quietly() -> NoReturn:
+    """Exit as a command of a shell whose output nobody reads any more, for example with `| head`."""
+    flush_output()
+    sys.exit(141)
 
 
 def _is_user_error(error: BaseException) -> bool:

@@ -126,7 +126,7 @@ def test_the_groups_are_listed_and_unknown_words_are_an_error(capsys):
     run(argparse.Namespace(name=[]))
     shown = capsys.readouterr().out
     assert "simcse evaluate:" in shown and "\n  model " in shown and "\n  postprocess " in shown
-    with pytest.raises(UserError, match="^nothing about zzz"):
+    with pytest.raises(UserError, match="^no option is about 'zzz': `simcse options` lists the groups, "):
         run(argparse.Namespace(name=["zzz"], yaml=False))
 
 
