@@ -129,6 +129,7 @@ class TrainingRun(Shape):
 
     choices: Mapping[str, str | None]  # of the config groups
     overrides: list[str]  # the options that were given
+    config_dir: str | None = None  # the folder of the user's configs
     seed: int | None = None
     sweep: Place | None = None  # None for a single run
     settings: Mapping[str, str] = {}

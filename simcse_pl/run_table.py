@@ -1,5 +1,6 @@
 """The table and the paths that `simcse train` prints at the end. Correlations and shares are shown x 100."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +38,15 @@ def run_table(run: TrainingRun) -> Table:
         title += f", tested on {run.test_set}"
     warnings = [f"warning: {warning}" for warning in run.warnings]
     return Table("run", title + f" ({scale})" * bool(scale), frame, headings, warnings)
+
+
+def printed_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a run with hashes of files as short as that of the commit."""
+    hashes = {"content": "data hash", "measured on": "dev/test hash"}
+    return {
+        hashes.get(name, name): re.sub(r"\b(\w{12})\w+", r"\1", value) if name in hashes else value
+        for name, value in settings.items()
+    }
 
 
 def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:

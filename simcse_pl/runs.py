@@ -43,6 +43,7 @@ def describe_job(config: "DictConfig", hydra: Any) -> dict[str, Any]:
     return {
         "choices": {group: choice for group, choice in choices.items() if choice and group not in OF_TWO_GROUPS},
         "overrides": list(hydra.overrides.task),
+        "config_dir": next((own.path for own in hydra.runtime.config_sources if "command-line" in own.provider), None),
         "seed": config.seed,
         "sweep": place | {"size": config.get("size")} if sweep else None,
     }

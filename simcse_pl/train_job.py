@@ -30,7 +30,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TEST, TrainingRun
-from simcse_pl.run_table import run_places, run_table
+from simcse_pl.run_table import printed_settings, run_places, run_table
 from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, deciding_options, describe_job, finished_job
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
@@ -217,7 +217,7 @@ def start_loggers(
     trainer.loggers = list(filter(None, instantiate(config.get("logger") or {}).values()))
     for logger in trainer.loggers:
         logger.log_hyperparams({**options, "settings": settings})
-    for name, value in settings.items():
+    for name, value in printed_settings(settings).items():
         log.info("%-13s %s", name, value)
     places = [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
     for place in places:

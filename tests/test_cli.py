@@ -236,6 +236,7 @@ def test_python_trains_and_evaluates_several_times_and_leaves_the_process_as_it_
         results = json.loads((run["folder"] / "results.json").read_text())
         assert run["score"] == results["best"]["spearman"]
         assert {path.name for path in (run["folder"] / "config").iterdir()} >= {"config.yaml", "resolved.yaml"}
+    assert "\nsimcse_pl.train(['model." in (tmp_path / "2" / "encoder" / "README.md").read_text()
     options = ["tasks=[]", f"data.test={pairs}", f"hydra.run.dir={tmp_path}/evaluated"]
     measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
     assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import TRAINING_FILE
 from simcse_pl.results import TrainingRun, read_shape
-from simcse_pl.run_table import run_table
+from simcse_pl.run_table import printed_settings, run_table
 from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, run_label
 from simcse_pl.utils.code import LIBRARIES
 from simcse_pl.utils.files import atomic_write, write_json
@@ -24,6 +24,7 @@ _TEMPLATE = Path(__file__).with_name("model_card.md.jinja")
 _GROUPS = ("model", "data", "views", "objective", "auxiliary", "queue", "module", "optimizer", "scheduler")
 _RECIPE = (*_GROUPS, "encoders", "seed")
 _HUB_DATA = re.compile(r"hf://datasets/([^/]+/[^/]+)")
+_ROWS_OF_PYTHON = re.compile(r'data\.train=".*/simcse_pl/rows/[0-9a-f]{16}/rows\.jsonl"')
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -31,11 +32,15 @@ class Training(TrainingRun):
     """What made an encoder: the results of its run, with file names in place of paths."""
 
     recipe: Mapping[str, Any]  # the options that determine the training
+    has_rows: bool = False  # whether Python gave the rows, which are in no file of the user's
 
     @property
     def command(self) -> str:
-        """The command that was given."""
-        return shlex.join(["simcse", "train", *self.overrides])
+        """The command or the call that trained the encoder."""
+        folder = self.config_dir
+        if self.has_rows:
+            return f"simcse_pl.train({self.overrides}, {f'config_dir={folder!r}, ' if folder else ''}rows=rows)"
+        return shlex.join(["simcse", "train", *(["--config-dir", folder] if folder else []), *self.overrides])
 
 
 def run_folder(encoder: str) -> Path | None:
@@ -64,6 +69,8 @@ def write_training(run: TrainingRun, config: DictConfig, encoder: SentenceEncode
 def _training(run: TrainingRun, config: Any) -> Training:
     options: Any = OmegaConf.to_container(config, resolve=True)
     content = run.content()
+    if run.overrides and _ROWS_OF_PYTHON.fullmatch(run.overrides[-1]):
+        content |= {"has_rows": True, "overrides": run.overrides[1:-1]}  # without the options that `train` adds
     if layers := content["settings"].get("model", "").rpartition(", ")[2]:
         content["settings"]["model"] = f"{options['model']['name']}, {layers}"  # not the folder of a package
     recipe = {name: options[name] for name in _RECIPE if options.get(name) not in (None, {}, [])}
@@ -123,6 +130,7 @@ def write_card(
         parameters=sum(p.numel() for p in encoder.parameters()),
         run=run,
         recipe=yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).rstrip(),
+        settings=printed_settings(run.settings) if run else None,
         run_table=run_table(run).markdown() if run else None,
         tables=[table.markdown() for table in tables],
         figures=sorted(figures or {}),

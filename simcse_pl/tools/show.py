@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from simcse_pl.models.saved_encoder import TRAINING_FILE
-from simcse_pl.run_table import run_table
+from simcse_pl.run_table import printed_settings, run_table
 from simcse_pl.tools.model_card import read_training
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import show
@@ -19,6 +19,6 @@ def run(arguments: argparse.Namespace) -> None:
     training = read_training(str(folder / "encoder" if (folder / "encoder").is_dir() else folder))
     if training is None:
         raise UserError(f"{folder} has no {TRAINING_FILE}, and is in no folder of a run: nothing says what made it")
-    for name, value in {"command": training.command, **training.settings}.items():
+    for name, value in {"command": training.command, **printed_settings(training.settings)}.items():
         print(f"{name:<13} {value}")
     show(run_table(training).printed())

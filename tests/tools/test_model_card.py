@@ -39,8 +39,10 @@ def run(tmp_path):
         "optimizer": {"lr": 1e-5},
     }
     results = {"best": scores, "test": scores, "before": scores, "validation": "STS-B", "steps": 10, "best_step": 9}
-    settings = {"data": "/home/me/my_sentences.txt, 8 rows", "content": "ab12", "versions": "simcse_pl 9.9.9 c0ffee"}
+    settings = {"data": "/home/me/my_sentences.txt, 8 rows", "content": 16 * "ab12"}
+    settings |= {"versions": "simcse_pl 9.9.9 c0ffee"}
     results |= {"settings": settings, "sts": {"STS12": 0.625}, "overrides": overrides, "choices": {}}
+    results |= {"config_dir": "/home/me/my_conf"}
     (folder / "results.json").write_text(json.dumps(results))
     (folder / "config" / "resolved.yaml").write_text(yaml.safe_dump(config))
     (folder / "metrics.csv").write_text(
@@ -93,7 +95,7 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
     assert re.search(r"\| best, step 9 of 10 \| dev +\| +50.00 \| +0.250 \| +-1.500 \|", card.text)
     assert 'SentenceTransformer("me/mine")' in card.text
     assert "my name" not in card.text and "/home/me" not in card.text and "/data/a" not in card.text
-    assert "simcse train data=text data.train=my_sentences.txt model=roberta" in card.text
+    assert "simcse train --config-dir my_conf data=text data.train=my_sentences.txt model=roberta" in card.text
     recipe = yaml.safe_load(re.search("```yaml\n(.*?)```", card.text, re.DOTALL)[1])
     assert recipe == {
         "model": {"name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},
@@ -103,7 +105,7 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
     }
     for setting in (
         "| data | my_sentences.txt, 8 rows |",
-        "| content | ab12 |",
+        "| data hash | ab12ab12ab12 |",
         "| versions | simcse_pl 9.9.9 c0ffee |",
     ):
         assert setting in card.text
@@ -118,7 +120,8 @@ def test_what_made_an_encoder_moves_with_its_folder_and_into_its_export_and_is_n
     encoder.save_pretrained(moved)
     write_card(moved, "mine", encoder, read_training(str(run / "encoder")))
     shown = command("show", moved).out
-    assert shown.startswith("command       simcse train data=text data.train=my_sentences.txt model=roberta\n")
+    options = "--config-dir my_conf data=text data.train=my_sentences.txt model=roberta"
+    assert shown.startswith(f"command       simcse train {options}\n")
     assert "\nversions      simcse_pl 9.9.9 c0ffee\n" in shown and "50.00" in shown
     assert command("show", run).out == command("show", run / "encoder").out == shown
     command("export", moved, tmp_path / "exported")
@@ -130,6 +133,15 @@ def test_what_made_an_encoder_moves_with_its_folder_and_into_its_export_and_is_n
     assert SentenceEncoder.from_pretrained(moved).encode(SENTENCES).isfinite().all()
     encoder.save_pretrained(moved)  # other weights, perhaps
     assert "nothing says what made it" in command("show", moved, status=2).err
+
+
+def test_a_run_with_rows_of_python_is_a_call(run):
+    results = json.loads((run / "results.json").read_text())
+    rows = 'data.train="/home/me/.cache/simcse_pl/rows/0123456789abcdef/rows.jsonl"'
+    results["overrides"] = ["data=text", "data=text", "seed=1", rows]
+    (run / "results.json").write_text(json.dumps(results))
+    training = read_training(str(run / "encoder"))
+    assert training.command == "simcse_pl.train(['data=text', 'seed=1'], config_dir='my_conf', rows=rows)"
 
 
 def test_a_checkpoint_belongs_to_a_run_and_other_encoders_to_none(run, tmp_path):
