@@ -150,7 +150,7 @@ def position_of(table: OpenedTable, column: int | str) -> int:
         if table.header.count(str(column)) > 1:
             raise UserError(f"{table.source} has several columns {column}: give the position of one, counted from 0")
         return table.header.index(str(column))
-    unnamed = f"no column names: give a position from 0 to {table.width - 1}"
+    unnamed = f"no column names: give a position from 0 to {table.width - 1}" if table.width else "no columns"
     has = unnamed if table.header is None else f"the columns {', '.join(table.header)}"
     raise UserError(f"no column {column} in {table.source}, which has {has}")
 

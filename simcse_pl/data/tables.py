@@ -180,6 +180,8 @@ def rows_of_json(path: Path, lines: Iterator[str], whole: bool, header: bool | N
     head = list(itertools.islice(objects, _INSPECTED))
     keys = list(dict.fromkeys(key for _, values in head if isinstance(values, dict) for key in values))
     width = len(keys or next((values for _, values in head if isinstance(values, list)), []))
+    if head and not any(isinstance(values, dict | list) for _, values in head):
+        raise UserError(f"{path}, {head[0][0]}: each {'item' if whole else 'line'} needs to be one JSON object")
     names, about = keys or None, f"JSON objects with the keys {', '.join(keys)}"
     if not keys and all(isinstance(values, list) for _, values in head):
         names, with_names = _header(head, header)

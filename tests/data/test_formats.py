@@ -137,6 +137,13 @@ REFUSED = {
     "a number": ("a.jsonl", b'{"x": "a"}\n{"x": 3}\n', "line 2: column x is not text: 3"),
     "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', "column x is not text: ..b', 'c"),
     "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', "line 2: not a JSON object"),
+    "an object over several lines": (
+        "a.jsonl",
+        b'{\n "x": "a"\n}\n',
+        "a.jsonl, line 1: each line needs to be one JSON object",
+        {"columns": ["x"]},
+    ),
+    "columns of an empty file": ("a.tsv", b"", "no column 0 in .*a.tsv, which has no columns", {"columns": [0]}),
     "no valid rows": ("a.csv", b"text,label\na,\n", "a.csv has no valid rows", {"on_invalid_row": "drop"}),
     "one label": (
         "a.txt",
