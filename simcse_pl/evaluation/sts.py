@@ -141,7 +141,7 @@ def load_stsb(
         "hub": _stsb_of_the_hub,
         "sample": load_sample,
     }
-    failures = []
+    failures, of_hub = [], ""
     for source in sources:
         if source == "senteval" and not senteval_dir:
             failures.append("senteval_dir is not set")
@@ -151,10 +151,11 @@ def load_stsb(
         except UserError as error:
             if source != "hub":
                 raise
-            failures.append(str(error))
-            log.warning("data.validation: STS-B from the hub is not available: %s", error)
+            failures.append(of_hub := str(error))
         else:
             name = STSB_SOURCES[source].format(senteval_dir)
+            if of_hub:
+                log.warning("data.validation: STS-B from the hub is not available (%s); in its place: %s", of_hub, name)
             for split, task in tasks.items():
                 log.info("%s: %d English scored pairs from %s", split, len(task.pairs), name)
             return tasks

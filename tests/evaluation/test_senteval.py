@@ -58,7 +58,7 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
 
     monkeypatch.setattr(hub_datasets, "load_hub_dataset", load_hub_dataset)
     assert [task.name for task in load_stsb(["senteval", "hub", "sample"], None).values()] == ["sample", "sample"]
-    assert "STS-B from the hub is not available: error 429" in caplog.text
+    assert "hub is not available (error 429); in its place: the project's own sample" in caplog.text
     with pytest.raises(UserError, match="STS-B is not available .senteval_dir is not set; error 429.$"):
         load_stsb(["senteval", "hub"], None)
 
