@@ -49,7 +49,8 @@ def own_data_figure(results: Sequence[Result]) -> Figure | None:
         for label, metrics in measured.items()
         for metric, value in metrics.items()
     )
-    return _panels({f"score{' x 100' * (of == 100)}": own for of, own in points.groupby("of", sort=False)}, "")
+    panels = {f"score{' x 100' * (of == 100)}": own for of, own in points.groupby("of", sort=False)}
+    return _panels(panels, "", same_rows=False)
 
 
 def _measured(sweep: Sweep) -> pd.DataFrame:
@@ -106,11 +107,12 @@ def _panels(
     varied: str = "",
     bars: str | None = None,
     start: float | None = None,
+    same_rows: bool = True,
 ) -> Figure:
     """Draw panels side by side, by the label of their axis, with a line per name of what is varied.
 
     The options that were given to all jobs are above them. `bars` says in the legend what the error bars are. `start`
-    is the score before training.
+    is the score before training. Without `same_rows`, each panel has lines for its own names only.
     """
     drawn = list(panels.values())
     names = list(dict.fromkeys(name for points in drawn for name in points["name"]))
@@ -121,14 +123,15 @@ def _panels(
     height = max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.12 * len(shared) + 0.9
     figure = Figure((WIDTH, height), layout="constrained")
     figure.suptitle("\n".join(shared), fontsize=6)
-    (grid,) = figure.subplots(1, len(drawn), sharey=True, squeeze=False)
+    (grid,) = figure.subplots(1, len(drawn), sharey=same_rows, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
-        _draw(axes, points.assign(place=points["name"].map(names.index)))
+        rows = names if same_rows else [name for name in names if name in {*points["name"]}]
+        _draw(axes, points.assign(place=points["name"].map(rows.index)))
         axes.grid(axis="y", color="0.85", linewidth=0.5)
         axes.set_xlabel(label)
+        axes.set_yticks(range(len(rows)), [textwrap.fill(name, LEGEND_WIDTH) for name in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
     grid[0].set_ylabel(varied)
-    grid[0].set_yticks(range(len(names)), [textwrap.fill(name, LEGEND_WIDTH) for name in names])
-    grid[0].set_ylim(len(names) - 0.5, -0.5)
     if start is not None:
         grid[0].axvline(start, color="0.4", linestyle="--", linewidth=0.8, zorder=0, label="before training")
     of_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)

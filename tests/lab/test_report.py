@@ -77,7 +77,8 @@ def test_metrics_on_own_data_have_a_point_per_encoder():
     scores = {"x": {"mrr": 0.5, "alignment": 0.25}, "y": {"mrr": 0.75, "alignment": 0.125}}
     results = [make_result(label, own={"data": "queries.tsv", "metrics": own}) for label, own in scores.items()]
     shares, others = own_data_figure(results).axes
-    assert [tick.get_text() for tick in shares.get_yticklabels()] == ["mrr ↑", "alignment ↓"]
+    rows = [[tick.get_text() for tick in axes.get_yticklabels()] for axes in (shares, others)]
+    assert rows == [["mrr ↑"], ["alignment ↓"]]
     drawn = [container.lines[0].get_xdata().tolist() for axes in (shares, others) for container in axes.containers]
     assert drawn == [[50], [75], [0.25], [0.125]]
     assert own_data_figure(results[:1]) is None
