@@ -44,8 +44,8 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
 def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
     """Return the cells of a table with the spread of each score beside it, and the number of seeds unless as on dev.
 
-    A star marks the best mean on dev in each column, if all rows that ran have the same number of seeds: the best of
-    few seeds is better by chance. Of methods, it marks gains over SimCSE beyond the spread of seeds.
+    A star marks the best mean on dev in each column, if all rows that ran have the same number of seeds, two or more:
+    the best of few seeds is better by chance. Of methods, it marks gains over SimCSE beyond the spread of seeds.
     """
     cells, frame = table.shown(), table.frame
     trained = sweep.groups["seed"] != ""
@@ -64,7 +64,7 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
             column = sweep.groups["column"]
             dev, seeds = frame[score].groupby(column), count.where(trained & (count > 0)).groupby(column)
             star = (frame[score] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)
-            star &= seeds.transform("nunique") == 1
+            star &= (seeds.transform("nunique") == 1) & (seeds.transform("min") > 1)
         counted = (count > 0) & trained & ((score == "dev") | (count != frame["dev n"]))
         cells[score] = star.map({True: "* ", False: ""}) + cells[score] + spread.where(count > 1, "")
         cells[score] += (" (" + count.astype(str) + ")").where(counted, "")
@@ -132,7 +132,9 @@ def sweep_notes(sweep: Sweep) -> list[str]:
 
 def _scores(sweep: Sweep) -> Iterator[str]:
     """Yield what each score is measured on."""
-    best = "" if sweep.compares_methods else "; *: best mean on dev, if all rows have the same number of seeds; no test"
+    best = ""
+    if sweep.groups["dev n"].max() > 1 and not sweep.compares_methods:
+        best = "; *: the best mean, if all rows have the same number of seeds; no test of significance"
     selects = f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint"
     yield f"{selects}; mean ± standard deviation over seeds (number of seeds){best}"
     if scale := scale_note(*sweep.scores[3:-1]):

@@ -70,7 +70,7 @@ def test_an_evaluation_on_the_dev_set_is_a_row_and_rows_with_other_numbers_of_se
     assert rows == [["before", "40.00"], ["a", "55.00 ± 7.07 (2)"], ["c", "65.00 (1)"]]
     assert {file.stem for file in files} == {"comparison", "curves", "training_paths"}
     rows, _ = compared(retrieval[2], labels=("c", "c"))  # a label of an encoder and of a run
-    assert rows == [["c, evaluated", "40.00"], ["c", "* 65.00 (1)"]]
+    assert rows == [["c, evaluated", "40.00"], ["c", "65.00 (1)"]]
 
 
 def test_metrics_on_own_data_have_a_point_per_encoder():

@@ -45,31 +45,38 @@ def test_a_table_of_the_paper_has_its_rows_and_figures_beside_ours(write_sweep):
 
 def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep):
     jobs = [
-        job(dev, row=row, column=setting, options={"setting": setting})
+        job(dev, seed=seed, row=row, column=setting, options={"setting": setting})
         for setting, scores in (("unsupervised", (0.6, 0.5)), ("supervised", (0.7, 0.8)))
         for row, dev in zip(("CLS with MLP", "first-last avg."), scores, strict=True)
+        for seed in range(2)
     ]
     table = sweep_table(group(write_sweep("s", *jobs, table="table_6_pooling")))
     heading, *rows = shown(table)
     assert heading[:4] == ["pooling", "setting", "dev", "paper"]
     assert [row[:4] for row in rows if row[0] in ("CLS with MLP", "first-last avg.")] == [
-        ["CLS with MLP", "unsupervised", "* 60.00 (1)", "81.7"],
-        ["CLS with MLP", "supervised", "70.00 (1)", "86.2"],
-        ["first-last avg.", "unsupervised", "50.00 (1)", "81.2"],
-        ["first-last avg.", "supervised", "* 80.00 (1)", "86.1"],
+        ["CLS with MLP", "unsupervised", "* 60.00 ± 0.00 (2)", "81.7"],
+        ["CLS with MLP", "supervised", "70.00 ± 0.00 (2)", "86.2"],
+        ["first-last avg.", "unsupervised", "50.00 ± 0.00 (2)", "81.2"],
+        ["first-last avg.", "supervised", "* 80.00 ± 0.00 (2)", "86.1"],
     ]
 
 
 def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_the_best(write_sweep):
-    def lowest(loss, row):
+    def lowest(loss, row, seed):
         scores = {"before": {"loss": 2.0}, "best": {"loss": loss}, "test": {}, "test_before": {}}
-        return job(0.0, row=row, monitor="loss", mode="min", **scores)
+        return job(0.0, seed, row=row, monitor="loss", mode="min", **scores)
 
-    groups = group(write_sweep("s", lowest(1.5, "0.1"), lowest(1.25, "0.0"), table="table_3_dropout"))
+    jobs = [lowest(loss, row, seed) for loss, row in ((1.5, "0.1"), (1.25, "0.0")) for seed in range(2)]
+    groups = group(write_sweep("s", *jobs, table="table_3_dropout"))
     table = sweep_table(groups)
     assert list(table.frame) == ["dropout", "dev", "dev std", "dev n", "given"]  # not the paper's Spearman
     shown = dict(table.shown()[["dropout", "dev"]].to_numpy().tolist())
-    assert (shown["0.1"], shown["0.0"]) == ("1.500 (1)", "* 1.250 (1)")
+    assert (shown["0.1"], shown["0.0"]) == ("1.500 ± 0.000 (2)", "* 1.250 ± 0.000 (2)")
+
+
+def test_the_best_of_one_seed_per_row_has_no_star(write_sweep):
+    table = sweep_table(group(write_sweep("s", job(0.7, options={"a": 1}), job(0.8, options={"a": 2}))))
+    assert [*column(table, "dev").values()] == ["70.00 (1)", "80.00 (1)"] and "*" not in " ".join(table.notes)
 
 
 def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_published_averages(compare):
