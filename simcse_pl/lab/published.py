@@ -35,6 +35,7 @@ class Ablation:
 
     number: str  # of the table, such as 3 or D.1
     varied: str  # what the rows vary
+    baseline: str | None  # the row that the others are compared with; None: the first
     trained: str | None  # unsupervised or supervised; None if both or unknown
     settings: tuple[str, ...]  # settings of runs that are the table's columns; empty if its columns are scores
     scores: tuple[str, ...]  # scores that are the table's columns
@@ -57,7 +58,7 @@ def ablation(table: str) -> Ablation | None:
     for name, value in paper_file()["ablations"].get(table, {}).items():
         figures = value if isinstance(value, list) else [value]
         rows[str(name)] = {column: f for column, f in zip(settings or scores, figures, strict=True) if f is not None}
-    return Ablation(facts["number"], facts["rows"], facts.get("trained"), settings, scores, rows)
+    return Ablation(facts["number"], facts["rows"], facts.get("baseline"), facts.get("trained"), settings, scores, rows)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""A sweep's jobs in groups that differ in the seed alone: scores over seeds, and paired differences from SimCSE."""
+"""A sweep's jobs in groups that differ in the seed alone: scores over seeds, and differences from a baseline."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,9 @@ class Sweep:
     shares x 100, NaN if not measured. dev and test are the monitored metric.
 
     `groups` has a row per group: `label`, `keys`, and for each of `scores` the mean `X`, `X std` (the sample standard
-    deviation) and `X n`. Rows of the paper are in its order; of methods, SimCSE first.
+    deviation) and `X n`. Rows of the paper are in its order; of methods, SimCSE first. `is_baseline` marks the group
+    that those with the same values of `alike` are compared with: of methods SimCSE, otherwise the first one or the
+    paper's.
     """
 
     label: str  # of the folders
@@ -46,6 +48,7 @@ class Sweep:
     paper: Ablation | None  # the table of the paper that the sweep repeats
     options: list[str]  # those that differ between groups and do not follow from row and column
     keys: list[str]  # the columns of `runs` that distinguish the groups
+    alike: list[str]  # those of them in which a group equals its baseline
     runs: pd.DataFrame
     groups: pd.DataFrame
     scores: list[str]  # dev, test, sts, the other metrics on dev, transfer
@@ -170,17 +173,24 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
     if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
-    keys = ["row", "column", *options]
+    keys, varied = ["row", "column", *options], ["row"] if runs["row"].any() else ["row", *options]
     if METHOD in options:
         keys += ["setting"] * ("setting" not in keys)
+        varied = [METHOD]
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
+    alike = [name for name in keys if name not in varied]
     scores = ["dev", "test", "sts", *others, "transfer"]
     groups = _over_seeds(runs, keys, scores)
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
+    if METHOD not in options:
+        trained = groups[groups["seed"] != ""]
+        if paper:
+            trained = trained.sort_values("row", key=lambda rows: rows != paper.baseline, kind="stable")
+        groups["is_baseline"] = groups.index.isin(trained.drop_duplicates(alike).index)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
     about = ", ".join(labels), place.table, place.size, jobs, [*evaluated], paper
-    return Sweep(*about, options, keys, runs, groups, scores, tasks)
+    return Sweep(*about, options, keys, alike, runs, groups, scores, tasks)
 
 
 def _evaluated(encoders: Sequence[Result], run: TrainingRun) -> dict[str, Mapping[str, float]]:
@@ -254,16 +264,16 @@ def margin(differences: pd.Series) -> float:
 
 
 def differences(sweep: Sweep, score: str) -> pd.DataFrame:
-    """Return the differences of one of `scores` between each group and SimCSE, in the order of the groups.
+    """Return the differences of one of `scores` between each group and its baseline, in the order of the groups.
 
-    The columns are the `mean` over seeds, its `margin`, the `count`, and the list of those of the seeds. SimCSE is that
-    of the same setting and with the same other options; without it, and for itself, all but the count are NaN.
+    The columns are the `mean` over the seeds of both, its `margin`, the `count`, and the list of those of the seeds.
+    Without a baseline, and for itself, all but the count are NaN.
     """
     keys = sweep.keys
-    means = sweep.runs.groupby([*keys, "is_baseline", "seed"], sort=False)[score].mean().reset_index()
-    simcse = means[means["is_baseline"]].drop(columns=[METHOD, "is_baseline"])
-    alike = [name for name in [*keys, "seed"] if name != METHOD]
-    pairs = means[~means["is_baseline"]].merge(simcse, on=alike, suffixes=("", " of SimCSE"))
-    pairs["difference"] = pairs[score] - pairs[f"{score} of SimCSE"]
+    means = sweep.runs[sweep.runs["seed"] != ""].groupby([*keys, "seed"], sort=False)[score].mean().reset_index()
+    means = means.merge(sweep.groups[[*keys, "is_baseline"]])
+    baseline = means.loc[means["is_baseline"], [*sweep.alike, "seed", score]]
+    pairs = means[~means["is_baseline"]].merge(baseline, on=[*sweep.alike, "seed"], suffixes=("", " of the baseline"))
+    pairs["difference"] = pairs[score] - pairs[f"{score} of the baseline"]
     found = pairs.dropna(subset="difference").groupby(keys)["difference"].agg(["mean", margin, "count", list])
     return sweep.groups[keys].merge(found.reset_index(), "left").fillna({"count": 0}).astype({"count": int})

@@ -30,7 +30,7 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
     for score in _OF_METHODS if sweep.compares_methods else sweep.scores:
         if score == "dev" or scores[f"{score} n"].any():
             frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
-            if sweep.compares_methods:
+            if sweep.compares_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
                 frame = frame.join(_differences(sweep, score))
         if sweep.paper and sweep.comparable:
             frame = frame.join(_papers_figures(sweep, score))
@@ -59,7 +59,8 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
         else:
             spread = " [" + cells[f"{score} low"] + ", " + cells[f"{score} high"] + "]"
             lower_score = lower and not score.endswith("sts")  # which has its own metric
-            star = frame[f"{score} high"] < 0 if lower_score else frame[f"{score} low"] > 0
+            gain = frame[f"{score} high"] < 0 if lower_score else frame[f"{score} low"] > 0
+            star = gain & sweep.compares_methods
         if score == "dev" and not sweep.compares_methods:
             column = sweep.groups["column"]
             dev, seeds = frame[score].groupby(column), count.where(trained & (count > 0)).groupby(column)
@@ -87,7 +88,7 @@ def _labels(sweep: Sweep) -> pd.DataFrame:
 
 
 def _differences(sweep: Sweep, score: str) -> pd.DataFrame:
-    """Return the columns of the differences from SimCSE; beside dev, also the published averages."""
+    """Return the columns of the differences from the baselines; of methods beside dev, also the published averages."""
     gains, name = differences(sweep, score), f"difference on {score}"
     columns = {
         name: gains["mean"],
@@ -95,8 +96,8 @@ def _differences(sweep: Sweep, score: str) -> pd.DataFrame:
         f"{name} high": gains["mean"] + gains["margin"],
         f"{name} n": gains["count"],
     }
-    published = ["published", "published difference"] if score == "dev" and sweep.comparable else []
-    return pd.DataFrame(columns).join(sweep.groups[published])
+    of_methods = sweep.compares_methods and score == "dev" and sweep.comparable
+    return pd.DataFrame(columns).join(sweep.groups[["published", "published difference"] * of_methods])
 
 
 def _papers_figures(sweep: Sweep, score: str) -> pd.DataFrame:
@@ -122,6 +123,7 @@ def sweep_notes(sweep: Sweep) -> list[str]:
         *_scores(sweep),
         _facts(sweep),
         *([f"given: {sweep.given}"] if sweep.given else []),
+        *_about_differences(sweep),
         *([_about_paper(sweep, sweep.paper)] if sweep.paper else []),
         *(_about_methods(sweep) if sweep.compares_methods else []),
         *(f"warning: {text}" for text in _warnings(sweep)),
@@ -205,17 +207,23 @@ def _about_paper(sweep: Sweep, paper: Ablation) -> str:
     return f"the paper's choice of batch size and learning rate: {', '.join(chosen)}"
 
 
+def _about_differences(sweep: Sweep) -> Iterator[str]:
+    """Yield what the groups are compared with, and how often an interval excludes 0 by chance."""
+    if differences(sweep, "dev")["count"].max() > (0 if sweep.compares_methods else 1):
+        compared = METHOD if sweep.compares_methods else "row" if sweep.has_rows else "label"
+        baselines, chance = _or(sweep.groups[compared][sweep.groups["is_baseline"]]), 1 / (1 - CONFIDENCE)
+        same = [name.replace("column", "setting") for name in sweep.alike if sweep.groups[name].nunique() > 1]
+        often = f"its interval excludes 0 for about 1 in {chance:.0f} without any effect"
+        if sweep.compares_methods:
+            often = f"*: a gain whose interval excludes 0, as about 1 in {2 * chance:.0f} does without any effect"
+        alike = " and ".join([*same, "seed"])
+        yield f"difference: from {baselines} with the same {alike}, mean [{CONFIDENCE:.0%} t-interval]; {often}"
+
+
 def _about_methods(sweep: Sweep) -> Iterator[str]:
-    """Yield what the methods are compared with, what a star means, and of which model the published scores are."""
+    """Yield which methods have no difference, of which model the published scores are, and which data differ."""
     scores = sweep.groups
     counts = differences(sweep, "dev")["count"]
-    if counts.any():
-        simcse = scores[scores["is_baseline"]]
-        baselines = _or(f"{m} ({s})" for m, s in simcse[[METHOD, "setting"]].itertuples(index=False, name=None))
-        yield (
-            f"difference: from {baselines} with the same seed, mean [{CONFIDENCE:.0%} t-interval]; *: a gain whose "
-            f"interval excludes 0, as about 1 in {2 / (1 - CONFIDENCE):.0f} does without any effect"
-        )
     if alone := scores["label"][(counts == 0) & ~scores["is_baseline"] & (scores["seed"] != "")].tolist():
         yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"
     models = _or(sweep.runs["published model"].dropna())

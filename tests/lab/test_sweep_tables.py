@@ -52,12 +52,13 @@ def test_each_column_of_the_paper_has_its_own_rows_and_its_own_best(write_sweep)
     ]
     table = sweep_table(group(write_sweep("s", *jobs, table="table_6_pooling")))
     heading, *rows = shown(table)
-    assert heading[:4] == ["pooling", "setting", "dev", "paper"]
-    assert [row[:4] for row in rows if row[0] in ("CLS with MLP", "first-last avg.")] == [
-        ["CLS with MLP", "unsupervised", "* 60.00 ± 0.00 (2)", "81.7"],
-        ["CLS with MLP", "supervised", "70.00 ± 0.00 (2)", "86.2"],
-        ["first-last avg.", "unsupervised", "50.00 ± 0.00 (2)", "81.2"],
-        ["first-last avg.", "supervised", "* 80.00 ± 0.00 (2)", "86.1"],
+    assert heading[:5] == ["pooling", "setting", "dev", "difference on dev", "paper"]
+    assert any("from CLS with MLP with the same setting and seed" in note for note in table.notes)
+    assert [row[:5] for row in rows if row[0] in ("CLS with MLP", "first-last avg.")] == [
+        ["CLS with MLP", "unsupervised", "* 60.00 ± 0.00 (2)", "–", "81.7"],
+        ["CLS with MLP", "supervised", "70.00 ± 0.00 (2)", "–", "86.2"],
+        ["first-last avg.", "unsupervised", "50.00 ± 0.00 (2)", "-10.00 [-10.00, -10.00]", "81.2"],
+        ["first-last avg.", "supervised", "* 80.00 ± 0.00 (2)", "+10.00 [+10.00, +10.00]", "86.1"],
     ]
 
 
@@ -69,7 +70,7 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
     jobs = [lowest(loss, row, seed) for loss, row in ((1.5, "0.1"), (1.25, "0.0")) for seed in range(2)]
     groups = group(write_sweep("s", *jobs, table="table_3_dropout"))
     table = sweep_table(groups)
-    assert list(table.frame) == ["dropout", "dev", "dev std", "dev n", "given"]  # not the paper's Spearman
+    assert "paper" not in table.frame  # Spearman's correlation
     shown = dict(table.shown()[["dropout", "dev"]].to_numpy().tolist())
     assert (shown["0.1"], shown["0.0"]) == ("1.500 ± 0.000 (2)", "* 1.250 ± 0.000 (2)")
 
@@ -77,6 +78,23 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
 def test_the_best_of_one_seed_per_row_has_no_star(write_sweep):
     table = sweep_table(group(write_sweep("s", job(0.7, options={"a": 1}), job(0.8, options={"a": 2}))))
     assert [*column(table, "dev").values()] == ["70.00 (1)", "80.00 (1)"] and "*" not in " ".join(table.notes)
+
+
+def test_rows_are_compared_with_the_baseline_of_the_paper_or_the_first_one_over_shared_seeds(write_sweep):
+    def compared(*jobs, table=None):
+        found = sweep_table(group(write_sweep(str(table), *jobs, table=table)))
+        notes = [note.partition(", mean")[0] for note in found.notes if note.startswith("difference")]
+        heading, *rows = shown(found)
+        return [row[heading.index("difference on dev")] for row in rows], notes
+
+    scores = {"0.0": [0.71, 0.72], "0.1": [0.72, 0.74], "0.2": [0.73, 0.75, 0.9]}
+    jobs = [job(dev, seed, row=row) for row, own in scores.items() for seed, dev in enumerate(own)]
+    gains = ["-1.50 [-7.85, +4.85]", "–", "+1.00 [+1.00, +1.00] (2)"]
+    assert compared(*jobs, table="table_3_dropout") == (gains, ["difference: from 0.1 with the same seed"])
+    grid = {(1, "x"): {0: 0.71, 1: 0.72}, (1, "y"): {0: 0.72, 2: 0.9}, (2, "x"): {0: 0.74, 1: 0.75}}
+    jobs = [job(dev, seed, options={"a": a, "b": b}) for (a, b), own in grid.items() for seed, dev in own.items()]
+    gains = ["–", "+1.00 (1)", "+3.00 [+3.00, +3.00]"]
+    assert compared(*jobs) == (gains, ["difference: from a=1, b=x with the same seed"])
 
 
 def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_published_averages(compare):
