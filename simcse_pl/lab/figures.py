@@ -161,9 +161,11 @@ def encoder_figures(
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def save(folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure]) -> list[Path]:
-    """Write tables (md, csv, tex) and figures (png, svg, pdf) atomically, and return their paths."""
-    files: dict[str, bytes] = {}
+def save(
+    folder: str | Path, tables: Sequence[Table], figures: Mapping[str, Figure], data: Mapping[str, pd.DataFrame] = {}
+) -> list[Path]:
+    """Write tables (md, csv, tex), figures (png, svg, pdf) and data (csv) atomically, and return their paths."""
+    files = {f"{name}.csv": frame.to_csv(index=False).encode() for name, frame in data.items()}
     for table in tables:
         forms = {"md": table.markdown(), "csv": table.frame.to_csv(index=False), "tex": latex(table)}
         files |= {f"{table.name}.{ending}": text.encode() for ending, text in forms.items()}

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from simcse_pl.evaluation.results import AGGREGATIONS, Aggregation, Result
 from simcse_pl.lab.curves import curves_figure
 from simcse_pl.lab.figures import encoder_figures, save
 from simcse_pl.lab.runs import Run, is_sweep, read
 from simcse_pl.lab.seed_groups import Sweep, read_sweeps
 from simcse_pl.lab.sweep_figure import own_data_figure, sweep_figure
-from simcse_pl.lab.sweep_tables import sweep_table
+from simcse_pl.lab.sweep_tables import seed_table, sweep_table
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.run_table import run_table
 from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, run_label
@@ -38,17 +40,19 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     tables = encoder_tables(encoders, aggregation)
     figures = encoder_figures(encoders, runs, aggregation)
     further = {"curves": curves_figure([*finished.values()]), "own_data": own_data_figure(encoders)}
+    of_seeds = dict[str, pd.DataFrame]()
     compared = sweeps if len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
     for number, sweep in enumerate(compared, 1):
         name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
         name += f"_{number}" * (len(compared) > 1)
         tables.append(sweep_table(sweep, name))
         further[name] = sweep_figure(sweep)
+        of_seeds[f"{name}_seeds"] = seed_table(sweep)
     if not compared:
         of_runs = [(run.label, run_table(run.results)) for run in runs if run.results]
         tables += [replace(table, title=f"{label}: {table.title}") for label, table in of_runs]
     figures |= {name: figure for name, figure in further.items() if figure}
-    files = save(output, tables, figures)
+    files = save(output, tables, figures, of_seeds)
     for table in tables:
         show(table.printed())
     print(f"in {output}: {', '.join(file.name for file in files)}")

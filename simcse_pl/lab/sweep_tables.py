@@ -73,12 +73,22 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
     return cells
 
 
+def seed_table(sweep: Sweep) -> pd.DataFrame:
+    """Return the scores of each run in full precision, with what distinguishes it, for tests of one's own."""
+    runs = sweep.runs[[*sweep.keys, "seed", *sweep.scores]].replace("", pd.NA)
+    return runs.dropna(axis="columns", how="all").rename(columns={"row": _rows_heading(sweep), "column": "setting"})
+
+
+def _rows_heading(sweep: Sweep) -> str:
+    return sweep.paper.varied if sweep.paper else "row" if sweep.table else "run"
+
+
 def _labels(sweep: Sweep) -> pd.DataFrame:
     """Return the columns that say what each row is."""
     scores = sweep.groups
     frame = pd.DataFrame(index=scores.index)
     if sweep.has_rows:
-        frame[sweep.paper.varied if sweep.paper else "row" if sweep.table else "run"] = scores["row"]
+        frame[_rows_heading(sweep)] = scores["row"]
     if scores["column"].nunique() > 1:
         frame["setting"] = scores["column"]
     frame[sweep.options] = scores[sweep.options]

@@ -38,7 +38,7 @@ def test_sweeps_and_runs_are_rows_of_one_table_and_one_figure(command, retrieval
     files = {file.name for file in (tmp_path / "report").iterdir()}
     figures, endings = ("comparison", "curves", "training_paths"), ("png", "svg", "pdf")
     drawn = {f"{name}.{ending}" for name in figures for ending in endings}
-    assert files == {"comparison.md", "comparison.csv", "comparison.tex", *drawn}
+    assert files == {"comparison.md", "comparison.csv", "comparison.tex", "comparison_seeds.csv", *drawn}
     table = pd.read_csv(tmp_path / "report" / "comparison.csv")
     assert table["run"].tolist() == [*MRR] and "method" not in table and "de/recall@5" not in table
     for score, more in (("dev", 0), ("test", 0), ("recall@5", 0.1)):
@@ -68,7 +68,7 @@ def test_an_evaluation_on_the_dev_set_is_a_row_and_rows_with_other_numbers_of_se
 
     rows, files = compared(retrieval[0], retrieval[2], labels=("before", "a", "c"))
     assert rows == [["before", "40.00"], ["a", "55.00 ± 7.07 (2)"], ["c", "65.00 (1)"]]
-    assert {file.stem for file in files} == {"comparison", "curves", "training_paths"}
+    assert {file.stem for file in files} == {"comparison", "comparison_seeds", "curves", "training_paths"}
     rows, _ = compared(retrieval[2], labels=("c", "c"))  # a label of an encoder and of a run
     assert rows == [["c, evaluated", "40.00"], ["c", "65.00 (1)"]]
 

@@ -8,7 +8,7 @@ import pytest
 
 from simcse_pl.lab.latex import latex
 from simcse_pl.lab.sweep_figure import sweep_figure
-from simcse_pl.lab.sweep_tables import sweep_notes, sweep_table
+from simcse_pl.lab.sweep_tables import seed_table, sweep_notes, sweep_table
 from tests.lab.invented import group, job, of_seeds
 
 
@@ -95,6 +95,16 @@ def test_rows_are_compared_with_the_baseline_of_the_paper_or_the_first_one_over_
     jobs = [job(dev, seed, options={"a": a, "b": b}) for (a, b), own in grid.items() for seed, dev in own.items()]
     gains = ["–", "+1.00 (1)", "+3.00 [+3.00, +3.00]"]
     assert compared(*jobs) == (gains, ["difference: from a=1, b=x with the same seed"])
+
+
+def test_the_scores_of_each_seed_give_the_mean_of_the_table(write_sweep):
+    jobs = [job(0.7 + 0.01 * seed, seed, row=row) for row in ("0.0", "0.1") for seed in range(3)]
+    sweep = group(write_sweep("s", *jobs, table="table_3_dropout"))
+    frame = seed_table(sweep)
+    assert list(frame) == ["dropout", "seed", "dev", "test", "alignment", "uniformity"]
+    assert frame["seed"].tolist() == ["0", "1", "2"] * 2
+    means = frame.groupby("dropout")[["dev", "test"]].mean()
+    assert means.to_numpy().tolist() == sweep.groups[["dev", "test"]].to_numpy().tolist()
 
 
 def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_published_averages(compare):
