@@ -267,7 +267,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
                 (job / RESULTS_FILE).write_text(json.dumps(results), encoding="utf-8")
             for group in read_sweeps({sweep: Path(folder, sweep)}) if own else ():
                 table = sweep_table(group)
-                left_out = ["alignment", "uniformity", "difference on dev"]  # the claims have their differences
+                left_out = ["dev before", "alignment", "uniformity", "difference on dev"]  # claims have differences
                 cells = table.shown().drop(columns=left_out, errors="ignore")
                 shown = replace(table, cells=cells, notes=[]).markdown().partition("\n\n")[2]  # without its title
                 text += f"### Table {about.number}: {about.varied}\n\n{shown}\n"

@@ -22,6 +22,7 @@ from simcse_pl.utils.text import without_folders
 ROW = "sweep.row"
 CONFIDENCE = 0.95  # of intervals
 METHOD = "method"
+BEFORE = ("dev before", "test before")  # training
 _IN_TITLES = ("sweep", "sweep.table", ROW, "size", "seed")
 _OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints")
 
@@ -32,7 +33,7 @@ class Sweep:
 
     `runs` has a row per finished job, by its name: `row` (spelled as in the paper, or the label of the folder if
     several are compared; otherwise empty), `column`, `options`, `seed`, `setting`, and `scores`: correlations and
-    shares x 100, NaN if not measured. dev and test are the monitored metric.
+    shares x 100, NaN if not measured. dev and test are the monitored metric, and BEFORE has them before training.
 
     `groups` has a row per group: `label`, `keys`, and for each of `scores` the mean `X`, `X std` (the sample standard
     deviation) and `X n`. Rows of the paper are in its order; of methods, SimCSE first. `is_baseline` marks the group
@@ -86,7 +87,7 @@ class Sweep:
     @property
     def start(self) -> float | None:
         """The score on dev before training, if it is that of all runs as tables show it; otherwise None."""
-        starts = pd.Series([run.score(run.before) for run in self.results], dtype=float).dropna()
+        starts = self.runs[BEFORE[0]].dropna()
         return starts.iloc[0] if starts.round(self.decimals).nunique() == 1 else None
 
     @property
@@ -211,6 +212,7 @@ def _over_seeds(runs: pd.DataFrame, keys: list[str], scores: list[str]) -> pd.Da
     means = grouped[scores].agg(["mean", "std", "count"])
     endings = {"mean": "", "std": " std", "count": " n"}
     means.columns = pd.Index([f"{score}{endings[kind]}" for score, kind in means.columns])
+    means = means.join(grouped[[*BEFORE]].mean())
     return means.join(grouped[["is_baseline", "published", "published difference", "seed"]].first()).reset_index()
 
 
@@ -235,6 +237,7 @@ def _described(
         "published": published.average if published else math.nan,
         "published difference": gain,
         "published model": published.model if published else None,
+        **dict(zip(BEFORE, map(run.score, (run.before, run.test_before)), strict=True)),
         "dev": run.score(run.best),
         "test": run.score(run.test),
         **_as_shown(run.best, metrics),

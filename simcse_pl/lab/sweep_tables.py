@@ -9,7 +9,7 @@ from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import Ablation, paper_file
 from simcse_pl.lab.runs import differing
-from simcse_pl.lab.seed_groups import CONFIDENCE, METHOD, Sweep, differences
+from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, METHOD, Sweep, differences
 from simcse_pl.lab.tables import failure_notes
 from simcse_pl.results import decimals, scale_note
 from simcse_pl.utils.tables import Table
@@ -23,12 +23,16 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
     """Return a table with one row per group; `name` is the name of the files.
 
     A score is shown as `* 70.25 ± 1.50 (3)` and saved as columns `X`, `X std` and `X n`. A difference is shown as
-    `* +0.25 [+0.10, +0.40]` and saved as columns `X`, `X low`, `X high` and `X n`.
+    `* +0.25 [+0.10, +0.40]` and saved as columns `X`, `X low`, `X high` and `X n`. The scores before training are
+    columns if they differ, except of methods.
     """
     scores = sweep.groups
     frame = _labels(sweep)
+    starts = [name for name in BEFORE if scores[name].round(sweep.decimals).nunique() > 1]
     for score in _OF_METHODS if sweep.compares_methods else sweep.scores:
         if score == "dev" or scores[f"{score} n"].any():
+            if f"{score} before" in starts and not sweep.compares_methods:
+                frame = frame.join(scores[f"{score} before"])
             frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
             if sweep.compares_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
                 frame = frame.join(_differences(sweep, score))
@@ -75,7 +79,7 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
 
 def seed_table(sweep: Sweep) -> pd.DataFrame:
     """Return the scores of each run in full precision, with what distinguishes it, for tests of one's own."""
-    runs = sweep.runs[[*sweep.keys, "seed", *sweep.scores]].replace("", pd.NA)
+    runs = sweep.runs[[*sweep.keys, "seed", *BEFORE, *sweep.scores]].replace("", pd.NA)
     return runs.dropna(axis="columns", how="all").rename(columns={"row": _rows_heading(sweep), "column": "setting"})
 
 
@@ -188,14 +192,15 @@ def _facts(sweep: Sweep) -> str:
     """Return what was trained, on which data, and for how long; without results of a fact, it is left out."""
     runs = sweep.results
     data = [without_folders(run.settings.get("data", "")) or run.choices.get("data") for run in runs]  # of older ones
-    before = pd.Series([run.score(run.before) for run in runs]).agg(["min", "max"]).dropna()
     facts = {
         "model": _or(run.choices.get("model") for run in runs),
         "data": _or(data),
         "steps": _or(run.steps for run in runs),
         "seeds": ", ".join(sorted({*sweep.runs["seed"]} - {""}, key=lambda seed: (len(seed), seed))),
-        "dev before training": " to ".join(dict.fromkeys(f"{end:.{sweep.decimals}f}" for end in before)),
     }
+    for name in BEFORE:
+        ends = sweep.runs[name].agg(["min", "max"]).dropna()
+        facts[f"{name} training"] = " to ".join(dict.fromkeys(f"{end:.{sweep.decimals}f}" for end in ends))
     return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
 
 

@@ -101,7 +101,7 @@ def test_the_scores_of_each_seed_give_the_mean_of_the_table(write_sweep):
     jobs = [job(0.7 + 0.01 * seed, seed, row=row) for row in ("0.0", "0.1") for seed in range(3)]
     sweep = group(write_sweep("s", *jobs, table="table_3_dropout"))
     frame = seed_table(sweep)
-    assert list(frame) == ["dropout", "seed", "dev", "test", "alignment", "uniformity"]
+    assert list(frame) == ["dropout", "seed", "dev before", "dev", "test", "alignment", "uniformity"]
     assert frame["seed"].tolist() == ["0", "1", "2"] * 2
     means = frame.groupby("dropout")[["dev", "test"]].mean()
     assert means.to_numpy().tolist() == sweep.groups[["dev", "test"]].to_numpy().tolist()
@@ -131,6 +131,22 @@ def test_the_star_of_sts_does_not_depend_on_whether_lower_is_better_on_dev(compa
     table = sweep_table(compare(*jobs("simcse", 1.0, 0.7), *jobs("mixcse", 0.9, 0.6), *jobs("pcl", 1.1, 0.8)))
     stars = {name: [row for row, cell in column(table, name).items() if "*" in cell] for name in shown(table)[0]}
     assert stars["difference on dev"] == ["mixcse"] and stars["difference on sts"] == ["pcl"]
+
+
+def test_scores_before_training_are_below_the_table_or_columns_if_rows_differ(write_sweep):
+    def of_starts(name, *starts):
+        jobs = [
+            job(0.7, options={"a": n}, before={"spearman": dev}, test_before={"spearman": test})
+            for n, (dev, test) in enumerate(starts)
+        ]
+        table = sweep_table(group(write_sweep(name, *jobs)))
+        return table, next(note.partition("dev before")[2] for note in table.notes if "dev before" in note)
+
+    table, facts = of_starts("equal", (0.6, 0.5), (0.6, 0.5))
+    assert facts == " training 60.00; test before training 50.00" and "dev before" not in shown(table)[0]
+    table, facts = of_starts("other", (0.6, 0.5), (0.4, 0.5))
+    assert facts == " training 40.00 to 60.00; test before training 50.00"
+    assert column(table, "dev before") == {"0": "60.00", "1": "40.00"} and "test before" not in shown(table)[0]
 
 
 def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep):
