@@ -60,9 +60,6 @@ def train_and_test(
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     warnings = [warning for rows in data.rows.values() for warning in rows.warnings]
-    new = [*_reasons_for_doubt(module.largest_norm, record.before, best.best_metrics, best.monitor, best.mode)]
-    for warning in new if is_first_process() else ():
-        log.warning(warning)
     # on rank 0, because other machines may not have the file
     weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
     strategy = sharding(trainer.strategy)
@@ -73,6 +70,10 @@ def train_and_test(
     test = _test(trainer, module, data)
     if strategy:
         strategy.gather()
+    after = {**best.best_metrics, **test}
+    new = [*_reasons_for_doubt(module.largest_norm, record.before, after, best.monitor, best.mode)]
+    for warning in new if is_first_process() else ():
+        log.warning(warning)
     module.encoder.to(trainer.strategy.root_device)  # Lightning moves it to the CPU after a test
     return {
         "validation": source_of(data.evaluators, VALIDATION),
@@ -127,13 +128,18 @@ def run_settings(
 
 
 def _reasons_for_doubt(
-    largest_norm: float, before: Mapping[str, float], best: Mapping[str, float], monitor: str, mode: str
+    largest_norm: float, before: Mapping[str, float], after: Mapping[str, float], monitor: str, mode: str
 ) -> Iterator[str]:
-    """Yield why the saved encoder may not be the wanted one."""
+    """Yield why the saved encoder may not be the wanted one, from its metrics `before` and `after` training."""
     if largest_norm == 0:
         yield "all gradients were 0, so training has changed nothing: check the weights of the objective"
-    if math.isnan(best[monitor]):
+    if math.isnan(after[monitor]):
         yield f"{monitor} was NaN at every validation, so it did not choose the saved checkpoint"
-    known = before.get(monitor, best[monitor])  # a run of version 0.3.0 may have had other evaluators
-    if known > best[monitor] if mode == "max" else known < best[monitor]:
-        yield f"training has changed {monitor} from {known:.4f} to {best[monitor]:.4f}: {_WORSE}"
+    fallen = []
+    for name in (monitor, logged(split_and_metric(monitor)[1], TEST)):
+        new = after.get(name, math.nan)
+        known = before.get(name, new)  # a run of version 0.3.0 may have had other evaluators
+        if known > new if mode == "max" else known < new:
+            fallen.append(f"{name} from {known:.4f} to {new:.4f}")
+    if fallen:
+        yield f"training has changed {' and '.join(fallen)}: {_WORSE}"

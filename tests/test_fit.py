@@ -22,6 +22,15 @@ def test_a_best_score_below_that_before_training_and_no_gradient_are_warnings(mo
     assert warning.startswith("all gradients were 0")
 
 
+@pytest.mark.parametrize(("dev", "test", "names"), [(0.9, 0.6, ["test/x"]), (0.7, 0.6, ["val/x", "test/x"])])
+def test_a_test_score_below_that_before_training_is_a_warning(dev, test, names):
+    before, after = {"val/x": 0.8, "test/x": 0.65}, {"val/x": dev, "test/x": test}
+    (warning,) = _reasons_for_doubt(1.0, before, after, "val/x", "max")
+    changes = [f"{name} from {before[name]:.4f} to {after[name]:.4f}" for name in names]
+    assert warning.startswith(f"training has changed {' and '.join(changes)}: the saved encoder scores worse")
+    assert not [*_reasons_for_doubt(1.0, before, {"val/x": 0.9}, "val/x", "max")]
+
+
 @pytest.mark.parametrize(
     ("lr", "warmup", "warnings"),
     [
