@@ -69,6 +69,13 @@ class Sweep:
         return f"{title}, size={self.size}" if self.size else title
 
     @property
+    def compared(self) -> str:
+        """What the groups differ in, or the labels of the folders that are compared."""
+        options = [] if self.has_rows else [name.rpartition(".")[2] for name in self.options]
+        name = self.paper.varied if self.paper else self.table or " and ".join(options)
+        return name.replace("_", " ") or self.label
+
+    @property
     def given(self) -> str:
         """The options that were given to all finished jobs, without those of logs and those that titles have.
 

@@ -15,7 +15,7 @@ from simcse_pl.lab.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.results import factor, heading
 from simcse_pl.utils.text import as_number
 
-_SHARED_WIDTH = 110  # characters of the line above the panels
+_TITLE_WIDTH = 85  # characters of a line
 _OUTLIER = 5  # times the median difference, or 1 point; other differences cannot be read beside a larger one
 
 
@@ -23,9 +23,9 @@ _OUTLIER = 5  # times the median difference, or 1 point; other differences canno
 def sweep_figure(sweep: Sweep) -> Figure | None:
     """Draw scores on dev by the varied option: means, error bars of one standard deviation, and a dot per seed.
 
-    The paper's numbers are in a second panel. Without a table, a line is the score before training, if it is that of
-    all runs. Of methods, the differences from SimCSE are shown with their t-intervals, and the published differences
-    beside them. Return None if no run has a score.
+    The paper's numbers are in a second panel. A line is the score before training, if it is that of all runs. Of
+    methods, the differences from SimCSE are shown with their t-intervals, and the published differences beside them.
+    Return None if no run has a score.
     """
     if not sweep.groups["dev n"].any():
         return None
@@ -34,8 +34,7 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
     if paper and sweep.has_rows and sweep.comparable and len(points := _papers(sweep, paper)):
         panels[f"paper, dev ({sweep.score_name})"] = points
-    varied = paper.varied if paper and sweep.has_rows else ""
-    return _panels(panels, sweep.given, varied, "bars: standard deviation", None if sweep.table else sweep.start)
+    return _panels(panels, sweep.compared, "bars: standard deviation", sweep.start)
 
 
 @matplotlib.rc_context(STYLE)
@@ -91,7 +90,7 @@ def _of_methods(sweep: Sweep) -> Figure | None:
     theirs = gains[["name"]].assign(series="published", mean=gains["published"]).dropna()
     if sweep.comparable and theirs["mean"].any():
         panels["published difference,\nSTS average on test"] = theirs
-    figure = _panels(panels, sweep.given)
+    figure = _panels(panels, sweep.compared)
     sizes = gains["mean"].abs()
     if sizes.max() > _OUTLIER * max(sizes.median(), 1):
         figure.axes[0].set_xscale("symlog", linthresh=1)  # linear from -1 to 1, then logarithmic
@@ -103,26 +102,25 @@ def _of_methods(sweep: Sweep) -> Figure | None:
 
 def _panels(
     panels: Mapping[str, pd.DataFrame],
-    given: str,
-    varied: str = "",
+    title: str,
     bars: str | None = None,
     start: float | None = None,
     same_rows: bool = True,
 ) -> Figure:
     """Draw panels side by side, by the label of their axis, with a line per name of what is varied.
 
-    The options that were given to all jobs are above them. `bars` says in the legend what the error bars are. `start`
-    is the score before training. Without `same_rows`, each panel has lines for its own names only.
+    `bars` says in the legend what the error bars are. `start` is the score before training. Without `same_rows`, each
+    panel has lines for its own names only.
     """
     drawn = list(panels.values())
     names = list(dict.fromkeys(name for points in drawn for name in points["name"]))
     if all(as_number(name.partition("=")[2]) is not None for name in names):
         names.sort(key=lambda name: float(name.partition("=")[2]))
     series = [points["series"].nunique() for points in drawn]
-    shared = textwrap.wrap(f"given: {given}", _SHARED_WIDTH) if given else []
-    height = max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.12 * len(shared) + 0.9
+    lines = textwrap.wrap(title, _TITLE_WIDTH)
+    height = max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.15 * len(lines) + 0.9
     figure = Figure((WIDTH, height), layout="constrained")
-    figure.suptitle("\n".join(shared), fontsize=6)
+    figure.suptitle("\n".join(lines), fontsize=8)
     (grid,) = figure.subplots(1, len(drawn), sharey=same_rows, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
         rows = names if same_rows else [name for name in names if name in {*points["name"]}]
@@ -131,7 +129,6 @@ def _panels(
         axes.set_xlabel(label)
         axes.set_yticks(range(len(rows)), [textwrap.fill(name, LEGEND_WIDTH) for name in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
-    grid[0].set_ylabel(varied)
     if start is not None:
         grid[0].axvline(start, color="0.4", linestyle="--", linewidth=0.8, zorder=0, label="before training")
     of_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)
@@ -139,8 +136,8 @@ def _panels(
         shown = {
             label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        title = bars if of_seeds else None
-        figure.legend([*shown.values()], [*shown], loc="outside lower center", ncols=2, title=title)
+        legend = bars if of_seeds else None
+        figure.legend([*shown.values()], [*shown], loc="outside lower center", ncols=2, title=legend)
     return figure
 
 

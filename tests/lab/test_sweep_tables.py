@@ -149,7 +149,7 @@ def test_scores_before_training_are_below_the_table_or_columns_if_rows_differ(wr
     assert column(table, "dev before") == {"0": "60.00", "1": "40.00"} and "test before" not in shown(table)[0]
 
 
-def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_sweep):
+def test_options_that_all_jobs_share_and_the_data_are_below_the_table_in_every_format(write_sweep):
     given = {"size": "mini", "optimizer.lr": "1e-6", "logger": "csv", "model.dropout": 0.1}
     settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
     jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
@@ -157,7 +157,7 @@ def test_options_that_all_jobs_share_and_the_data_are_in_every_format(write_swee
     table, note = sweep_table(groups), "given: optimizer.lr=1e-6 model.dropout=0.1"
     assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in latex(table)
     assert {row["given"] for row in data(table)} == {note.removeprefix("given: ")}
-    assert sweep_figure(groups).get_suptitle() == note
+    assert sweep_figure(groups).get_suptitle() == "dropout"
     assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
 
 
@@ -181,6 +181,10 @@ def test_means_deviations_and_seeds_are_beside_the_papers_numbers(write_sweep):
     seeds = [line.get_xdata() for line in ours.lines if line.get_marker() == "."]
     np.testing.assert_allclose(np.concatenate(seeds).astype(float), [83, 85, 85, 87])
     np.testing.assert_allclose(theirs.containers[0].lines[0].get_xdata().astype(float), [84.9, 86.2])
+    starts = [
+        [line.get_xdata() for line in axes.lines if line.get_label() == "before training"] for axes in (ours, theirs)
+    ]
+    assert starts == [[[60, 60]], []]
     assert sweep_figure(group(write_sweep("nan", job(float("nan"))))) is None
 
 
