@@ -7,6 +7,7 @@ sentence-transformers reads too. They need no transformer, so they encode much f
 import json
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from simcse_pl.utils.tensors import read_weights, to_device
 from simcse_pl.utils.terminal import tracked
 
 _BATCH_SIZE = 256
+_MAX_LENGTH = 512  # of model2vec, if a config names none
 _UNUSED = re.compile(r"\[unused\d+\]")  # tokens that BERT's vocabulary reserves
 
 
@@ -34,20 +36,33 @@ class StaticEmbeddings(AveragedVectors):
     Args:
         tokenizer: of the library `tokenizers`.
         vectors, normalize: see AveragedVectors.
-        known_only: as model2vec, leave unknown tokens out and truncate no text; sentence-transformers does neither.
+        known_only: as model2vec, leave unknown tokens out and truncate texts by `max_length` instead of by the
+            tokenizer's own truncation; sentence-transformers does neither.
+        max_length: maximum number of tokens per sentence, with `known_only`; None truncates no text.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vectors: Tensor, normalize: bool = True, known_only: bool = True) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        vectors: Tensor,
+        normalize: bool = True,
+        known_only: bool = True,
+        max_length: int | None = None,
+    ) -> None:
         super().__init__(vectors, normalize)
-        self.tokenizer, self._unknown = tokenizer, None
+        self.tokenizer, self._unknown, self._longest = tokenizer, None, None
         tokenizer.no_padding()
         if known_only:
             tokenizer.no_truncation()
+            if max_length is not None:
+                tokenizer.enable_truncation(max_length)
+                self._longest = max_length * int(median(map(len, tokenizer.get_vocab())))  # characters
             model = json.loads(tokenizer.to_str())["model"]
             self._unknown = model.get("unk_id", tokenizer.token_to_id(model.get("unk_token") or ""))
 
     def rows_of(self, sentences: list[str]) -> list[list[int]]:
         """Return the ids of the tokens that are averaged."""
+        sentences = [sentence[: self._longest] for sentence in sentences]
         encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         return [[row for row in encoding.ids if row != self._unknown] for encoding in encodings]
 
@@ -84,8 +99,10 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
             vectors = vectors[tensors["mapping"].long()]
         if "weights" in tensors:
             vectors = vectors * tensors["weights"].float().unsqueeze(1)
-        known_only = read_object(source, folder, "config.json").get("model_type") == "model2vec"
-        static = StaticEmbeddings(Tokenizer.from_file(str(file)), vectors, "Normalize" in kinds, known_only)
+        config = read_object(source, folder, "config.json")
+        known_only, max_length = config.get("model_type") == "model2vec", config.get("max_length", _MAX_LENGTH)
+        tokenizer = Tokenizer.from_file(str(file))
+        static = StaticEmbeddings(tokenizer, vectors, "Normalize" in kinds, known_only, max_length)
         static.prompts = prompts | {None: prompts.get(model.get("default_prompt_name")) or ""}
         return static
 

@@ -1,5 +1,7 @@
 """Static embeddings: values (transformers and numpy), and the same vectors in model2vec and sentence-transformers."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -61,6 +63,18 @@ def test_other_libraries_compute_the_same_vectors(folder):
     np.testing.assert_allclose(theirs, vectors[:-2], atol=2e-3)
     plain = load_encoder(str(folder), normalize=False, truncate_dim=3).encode(TEXTS)
     assert plain.shape == (len(TEXTS), 3) and not plain[-2].any()
+
+
+@pytest.mark.parametrize("max_length", [{}, {"max_length": 7}, {"max_length": None}])
+def test_texts_are_truncated_as_by_model2vec(max_length, folder):
+    """Models on the hub name no maximum; model2vec then cuts texts to 512 tokens, and before that to characters."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["max_length"]
+    path.write_text(json.dumps(config | max_length))
+    texts = [*TEXTS, "the dog " + "word " * 600, "word " * 511 + "the dog runs", "internationalization " * 400 + "dog"]
+    expected = StaticModel.from_pretrained(folder).encode(texts)
+    np.testing.assert_allclose(load_encoder(str(folder)).encode(texts), expected, atol=2e-3)
 
 
 def test_shared_vectors_and_weights_of_a_quantized_vocabulary_are_read(folder):
