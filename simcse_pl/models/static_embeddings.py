@@ -41,6 +41,8 @@ class StaticEmbeddings(AveragedVectors):
         max_length: maximum number of tokens per sentence, with `known_only`; None truncates no text.
     """
 
+    _longest: int | None = None  # characters of a sentence that are read
+
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -50,13 +52,13 @@ class StaticEmbeddings(AveragedVectors):
         max_length: int | None = None,
     ) -> None:
         super().__init__(vectors, normalize)
-        self.tokenizer, self._unknown, self._longest = tokenizer, None, None
+        self.tokenizer, self._unknown = tokenizer, None
         tokenizer.no_padding()
         if known_only:
             tokenizer.no_truncation()
             if max_length is not None:
                 tokenizer.enable_truncation(max_length)
-                self._longest = max_length * int(median(map(len, tokenizer.get_vocab())))  # characters
+                self._longest = max_length * int(median(map(len, tokenizer.get_vocab())))
             model = json.loads(tokenizer.to_str())["model"]
             self._unknown = model.get("unk_id", tokenizer.token_to_id(model.get("unk_token") or ""))
 
