@@ -124,14 +124,14 @@ def main(command: str = "train") -> None:
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
+    except BrokenPipeError:  # jobs report their own
+        end_quietly()
     except BaseException as error:
         if _is_interrupt(error):
             print("interrupted", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
         if not isinstance(error, Exception):
             raise
-        if isinstance(error, BrokenPipeError):  # jobs report their own
-            end_quietly()
         shown = readable(error, command, given=composed)
         sys.exit(report_error(shown, DEBUG_OPTION in sys.argv, DEBUG_OPTION))
 

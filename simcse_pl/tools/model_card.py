@@ -37,10 +37,10 @@ class Training(TrainingRun):
     @property
     def command(self) -> str:
         """The command or the call that trained the encoder."""
-        folder = self.config_dir
         if self.has_rows:
-            return f"simcse_pl.train({self.overrides}, {f'config_dir={folder!r}, ' if folder else ''}rows=rows)"
-        return shlex.join(["simcse", "train", *(["--config-dir", folder] if folder else []), *self.overrides])
+            return f"simcse_pl.train({self.overrides}, config_dir={self.config_dir!r}, rows=rows)"
+        configs = ["--config-dir", self.config_dir] if self.config_dir else []
+        return shlex.join(["simcse", "train", *configs, *self.overrides])
 
 
 def run_folder(encoder: str) -> Path | None:

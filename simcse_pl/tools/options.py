@@ -10,7 +10,7 @@ import shlex
 import shutil
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -192,7 +192,10 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
         place, _, last = name.rpartition(".")
         chosen = [own for own in values if own != place and not re.search(r"\.\d", own)]  # no positions of lists
         same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(name.partition(".")[0])]
-        of_class = _options_of_own_class(place, values)
+        target, of_class = values.get(f"{place}._target_", ""), []
+        if target and not target.startswith(LIBRARIES):  # the user's class; + adds what its file does not have
+            arguments = (f"{place}.{argument}" for argument in inspect.signature(locate(target)).parameters)
+            of_class = [own if own in values else f"+{own}" for own in arguments]
         near = same[:2] or difflib.get_close_matches(name, dict.fromkeys([*of_class, *chosen]), 2, 0.8) or of_class
     owners = dict.fromkeys(_source(entry) for entry in known if entry.name == name)
     if owners and not near:
@@ -200,15 +203,6 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
     found = (entry.name for entry in search(name, known, command)[:2])
     near = near or sorted(found, key=lambda own: not name.endswith(own.rpartition(".")[2]))
     return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
-def _options_of_own_class(place: str, values: Mapping[str, str]) -> list[str]:
-    """Return the options of the user's class at a place of the config; + adds those that its file does not have."""
-    target = values.get(f"{place}._target_", "")
-    if not target or target.startswith(LIBRARIES):
-        return []
-    names = [f"{place}.{argument}" for argument in inspect.signature(locate(target)).parameters]
-    return [name if name in values else f"+{name}" for name in names]
 
 
 def _nearest(word: str, spellings: Sequence[str]) -> str:
