@@ -96,7 +96,7 @@ def _labels(sweep: Sweep) -> pd.DataFrame:
     if scores["column"].nunique() > 1:
         frame["setting"] = scores["column"]
     frame[sweep.options] = scores[sweep.options]
-    if sweep.compares_methods:
+    if sweep.compares_methods and scores["setting"].nunique() > 1:
         frame["setting"] = scores["setting"]
     return frame.fillna("–").replace("", "–") if len(frame.columns) else scores[["label"]].set_axis(["runs"], axis=1)
 
@@ -193,6 +193,7 @@ def _facts(sweep: Sweep) -> str:
     runs = sweep.results
     data = [without_folders(run.settings.get("data", "")) or run.choices.get("data") for run in runs]  # of older ones
     facts = {
+        "setting": _or(sweep.runs["setting"]) if sweep.compares_methods else "",
         "model": _or(run.choices.get("model") for run in runs),
         "data": _or(data),
         "steps": _or(run.steps for run in runs),

@@ -123,6 +123,11 @@ def test_methods_have_differences_from_simcse_with_a_star_for_gains_and_publishe
     assert shown(sweep_table(found)) == [[*row, row[3].replace("on dev", "on test")] for row in rows]
 
 
+def test_a_setting_that_all_methods_have_is_below_the_table(compare):
+    table = sweep_table(compare(*of_seeds({"simcse": [0.8, 0.81], "mixcse": [0.82, 0.8]})))
+    assert "setting" not in table.frame and any(note.startswith("setting unsupervised; ") for note in table.notes)
+
+
 def test_the_star_of_sts_does_not_depend_on_whether_lower_is_better_on_dev(compare):
     def jobs(name, loss, sts):
         scores = {"best": {"loss": loss}, "before": {"loss": 2.0}, "test": {}, "test_before": {}, "sts": {"STS12": sts}}
