@@ -5,7 +5,7 @@ checkpoints and W&B have the stage before it: `val/spearman`.
 """
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -24,6 +24,7 @@ _SHARES = (
     *("map", "mrr", "ndcg", "precision", "recall"),
 )
 _LOWER = ("alignment", "uniformity", "loss", "perplexity")
+_MOST_DECIMALS = 6
 _HEADINGS = {"spearman": "Spearman", "pearson": "Pearson"}
 Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]  # null is NaN
 
@@ -74,9 +75,12 @@ def factor(metric: str) -> int:
     return 100 if _kind(metric) in _SHARES else 1
 
 
-def decimals(metric: str) -> int:
-    """Return the number of decimals to show."""
-    return 2 if factor(metric) == 100 else 3
+def decimals(metric: str, values: Iterable[float] = ()) -> int:
+    """Return the number of decimals to show; two digits of the smallest of `values`, unless they are shown x 100."""
+    if factor(metric) == 100:
+        return 2
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    return min(max(3, 1 - math.floor(math.log10(min(sizes)))), _MOST_DECIMALS) if sizes else 3
 
 
 def lower_is_better(metric: str) -> bool:

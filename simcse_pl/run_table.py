@@ -62,5 +62,5 @@ def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> 
 def metric_frame(rows: Sequence[Mapping[str, float]], metrics: Sequence[str]) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return the metrics of each row as tables show them, mostly x 100, and the decimals of each column."""
     frame = pd.DataFrame(rows).reindex(columns=metrics).astype(float) * [factor(metric) for metric in metrics]
-    digits = {heading(metric, direction=True): decimals(metric) for metric in metrics}
+    digits = {heading(metric, direction=True): decimals(metric, frame[metric]) for metric in metrics}
     return frame.set_axis([*digits], axis=1), digits

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text += "folders of the same sweep are combined"
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help=text)
     parser.add_argument("--labels", nargs="+", metavar="LABEL", help="one label per folder, in the same order")
-    text = "output folder for tables and figures (default: FOLDER if it is the only one, else outputs/report)"
+    text = "output folder for tables and figures (default: FOLDER if it is the only one, else outputs/report/TIME)"
     parser.add_argument("--output", metavar="DIR", help=text)
     text = "how to combine the subsets of an STS task: all pairs together, their mean, or a mean by size (default: all)"
     parser.add_argument("--aggregation", choices=AGGREGATIONS, default=AGGREGATIONS[0], help=text)
@@ -98,7 +99,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.wandb and not any(map(is_sweep, arguments.folders)):
         raise UserError(f"--wandb: no sweep among {', '.join(arguments.folders)}: give the folder of one")
     alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
-    sweeps = write_report(folders, arguments.output or alone or "outputs/report", arguments.aggregation)
+    own = f"outputs/report/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
+    sweeps = write_report(folders, arguments.output or alone or own, arguments.aggregation)
     if arguments.wandb:
         from simcse_pl.lab.dashboards import sweep_report  # W&B is an extra
 

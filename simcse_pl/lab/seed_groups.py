@@ -70,10 +70,10 @@ class Sweep:
 
     @property
     def compared(self) -> str:
-        """What the groups differ in, or the labels of the folders that are compared."""
+        """What the groups differ in, for titles of figures and captions."""
         options = [] if self.has_rows else [name.rpartition(".")[2] for name in self.options]
         name = self.paper.varied if self.paper else self.table or " and ".join(options)
-        return name.replace("_", " ") or self.label
+        return name.replace("_", " ") or "runs"
 
     @property
     def given(self) -> str:
@@ -105,7 +105,7 @@ class Sweep:
     @property
     def decimals(self) -> int:
         """The number of decimals of these scores."""
-        return max(decimals(run.monitor) for run in self.results)
+        return max(decimals(run.monitor, [run.best_score]) for run in self.results)
 
     @property
     def has_rows(self) -> bool:

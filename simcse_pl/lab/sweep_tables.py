@@ -39,9 +39,11 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
         if sweep.paper and sweep.comparable:
             frame = frame.join(_papers_figures(sweep, score))
     known = dict.fromkeys(("dev", "test", "difference"), sweep.decimals) | _DECIMALS
-    kinds = {name: name.split(" ")[0] for name in frame}
-    digits = {name: known.get(kind, decimals(kind)) * (not name.endswith(" n")) for name, kind in kinds.items()}
-    table = Table(name, f"{sweep.title}: {sweep.score_name}", frame, digits, sweep_notes(sweep))
+    known |= {metric: decimals(metric, frame[metric]) for metric in sweep.scores[3:-1] if metric in frame}
+    digits = {name: 0 if name.endswith(" n") else known.get(name.split(" ")[0], 0) for name in frame}
+    table = Table(
+        name, f"{sweep.title}: {sweep.score_name}", frame, digits, sweep_notes(sweep), caption=_caption(sweep)
+    )
     return replace(table, frame=frame.assign(given=sweep.given), cells=_with_spread(sweep, table))
 
 
@@ -131,6 +133,14 @@ def _papers_figures(sweep: Sweep, score: str) -> pd.DataFrame:
     return figures.dropna(axis="columns", how="all")
 
 
+def _caption(sweep: Sweep) -> str:
+    """Return what is compared, by which score, and what the numbers mean."""
+    what = f"{sweep.compared[:1].upper()}{sweep.compared[1:]}: {sweep.score_name}"
+    shown = sweep.paper and sweep.paper.rows and sweep.comparable
+    paper = [_about_paper(sweep, sweep.paper)] if sweep.paper and shown else []
+    return "; ".join([what, _spread(sweep), *_about_differences(sweep), *paper])
+
+
 def sweep_notes(sweep: Sweep) -> list[str]:
     """Return the notes below a sweep's table: what was run, the paper's setting, warnings, and what failed."""
     return [
@@ -146,13 +156,17 @@ def sweep_notes(sweep: Sweep) -> list[str]:
     ]
 
 
+def _spread(sweep: Sweep) -> str:
+    """Return what stands beside a score."""
+    if sweep.groups["dev n"].max() < 2:
+        return "one seed per row"
+    best = "; *: the best mean, if all rows have the same number of seeds; no test of significance"
+    return f"mean ± standard deviation over seeds (number of seeds){'' if sweep.compares_methods else best}"
+
+
 def _scores(sweep: Sweep) -> Iterator[str]:
     """Yield what each score is measured on."""
-    best = ""
-    if sweep.groups["dev n"].max() > 1 and not sweep.compares_methods:
-        best = "; *: the best mean, if all rows have the same number of seeds; no test of significance"
-    selects = f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint"
-    yield f"{selects}; mean ± standard deviation over seeds (number of seeds){best}"
+    yield f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint; {_spread(sweep)}"
     if scale := scale_note(*sweep.scores[3:-1]):
         yield f"other metrics: on dev ({scale})"
     if tasks := sweep.tasks["sts"]:

@@ -17,7 +17,7 @@ from simcse_pl.evaluation.results import (
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import PaperRow, find_row, row_of_run
 from simcse_pl.lab.runs import keys_of
-from simcse_pl.results import TrainingRun, by_file, scale_note
+from simcse_pl.results import TrainingRun, by_file, decimals, scale_note
 from simcse_pl.run_table import metric_frame
 from simcse_pl.utils.tables import Table
 
@@ -184,7 +184,7 @@ def geometry_tables(results: Sequence[Result]) -> list[Table]:
     tables = []
     share = "share >= 0: fraction of entries of WW^T"
     for name, measures, own in (("geometry", _GEOMETRY, []), ("spectrum", _SPECTRUM, [share])):
-        digits = dict(measures.values())
+        digits = {name: least if least < 3 else decimals(name, values[own]) for own, (name, least) in measures.items()}
         frame = values[[*measures]].set_axis([*digits], axis=1)
         frame.insert(0, "encoder", list(measured))
         tables.append(Table(name, f"{name.capitalize()}{where}", frame, digits, [*own, *notes]))

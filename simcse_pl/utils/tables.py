@@ -23,6 +23,7 @@ class Table:
     decimals: int | Mapping[str, int] = 2  # shown, for all columns of numbers or by column
     notes: list[str] = field(default_factory=list)
     cells: pd.DataFrame | None = None  # what is shown, if it is not the frame with rounded numbers
+    caption: str = ""  # in LaTeX, if it is not the title
     best: Literal["column", "row"] | None = None  # in bold in LaTeX: the highest number of each column or of each row
 
     def numeric(self, column: str) -> bool:

@@ -52,7 +52,7 @@ def test_sweeps_and_runs_are_rows_of_one_table_and_one_figure(command, retrieval
     assert [label.get_text() for label in axes.get_yticklabels()] == [*MRR]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one seed", "before training", "measured"]
     assert next(line for line in axes.lines if line.get_label() == "before training").get_xdata() == [40, 40]
-    assert figure.get_suptitle() == "a, b, c"
+    assert figure.get_suptitle() == "runs"
 
 
 def test_an_evaluation_on_the_dev_set_is_a_row_and_rows_with_other_numbers_of_seeds_have_no_best(

@@ -166,6 +166,21 @@ def test_options_that_all_jobs_share_and_the_data_are_below_the_table_in_every_f
     assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
 
 
+def test_the_caption_says_what_the_numbers_mean_without_folders_and_options(write_sweep):
+    jobs = [job(0.7 + 0.1 * n, seed, options={"model.dropout": n, "size": "mini"}) for n in (0, 1) for seed in (0, 1)]
+    table = sweep_table(group(write_sweep("s", *jobs, size="mini")))
+    caption, *explained = table.caption.split("; ")
+    assert caption == "Dropout: Spearman x 100"
+    assert explained[0] == "mean ± standard deviation over seeds (number of seeds)" and "size" not in table.caption
+    assert "difference: from model.dropout=0 with the same seed, mean [95% t-interval]" in explained
+
+
+def test_small_alignments_have_two_digits(write_sweep):
+    best = {"spearman": 0.7, "alignment": 0.00042, "uniformity": -0.5}
+    table = sweep_table(group(write_sweep("s", job(0.7, best=best, before=best))))
+    assert shown(table)[1][-2:] == ["0.00042", "-0.500"]
+
+
 def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep):
     other = {"validation": "sample", "monitor": "mrr", "best": {"mrr": 0.5}}
     jobs = [job(0.7, options={"a": 1}), job(0.7, options={"a": 2}, **other)]
