@@ -101,6 +101,7 @@ EXPLAINED = {
     "data.batch_size": ["number of rows in a contrastive batch", "default: 64", "simcse train data.batch_size=128"],
     "patience": ["default: 5, with callbacks=early_stopping", "simcse train callbacks=early_stopping callbacks.early"],
     "callbacks": ["default: default", "\n    early_stopping ", "options: callbacks.", "train callbacks=early_stopping"],
+    "sweep.row": ["name of a row", "a wrong name lists them", "simcse train sweep=table_3_dropout sweep.row=0.1"],
     "table_3_dropout": ["Table 3: dropout probabilities", "example: simcse train -m sweep=table_3_dropout"],
     "method=diffcse": ["DiffCSE (Chuang et al. 2022)", "example: simcse train method=diffcse"],
     "fit_on": ["the sentences that a post-processing is fitted on", "simcse evaluate encoder=FOLDER fit_on="],
