@@ -82,21 +82,22 @@ def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
 def seed_table(sweep: Sweep) -> pd.DataFrame:
     """Return the scores of each run in full precision, with what distinguishes it, for tests of one's own."""
     runs = sweep.runs[[*sweep.keys, "seed", *BEFORE, *sweep.scores]].replace("", pd.NA)
-    return runs.dropna(axis="columns", how="all").rename(columns={"row": _rows_heading(sweep), "column": "setting"})
+    return runs.dropna(axis="columns", how="all").rename(columns=_headings(sweep))
 
 
-def _rows_heading(sweep: Sweep) -> str:
-    return sweep.paper.varied if sweep.paper else "row" if sweep.table else "run"
+def _headings(sweep: Sweep) -> dict[str, str]:
+    """Return the headings of the columns that are no options."""
+    return {"row": sweep.paper.varied if sweep.paper else "row" if sweep.table else "run", "column": "setting"}
 
 
 def _labels(sweep: Sweep) -> pd.DataFrame:
     """Return the columns that say what each row is."""
-    scores = sweep.groups
+    scores, headings = sweep.groups, _headings(sweep)
     frame = pd.DataFrame(index=scores.index)
     if sweep.has_rows:
-        frame[_rows_heading(sweep)] = scores["row"]
+        frame[headings["row"]] = scores["row"]
     if scores["column"].nunique() > 1:
-        frame["setting"] = scores["column"]
+        frame[headings["column"]] = scores["column"]
     frame[sweep.options] = scores[sweep.options]
     if sweep.compares_methods and scores["setting"].nunique() > 1:
         frame["setting"] = scores["setting"]
@@ -242,8 +243,8 @@ def _about_differences(sweep: Sweep) -> Iterator[str]:
     if differences(sweep, "dev")["count"].max() > (0 if sweep.compares_methods else 1):
         compared = METHOD if sweep.compares_methods else "row" if sweep.has_rows else "label"
         baselines, chance = _or(sweep.groups[compared][sweep.groups["is_baseline"]]), 1 / (1 - CONFIDENCE)
-        same = [name.replace("column", "setting") for name in sweep.alike if sweep.groups[name].nunique() > 1]
-        often = f"its interval excludes 0 for about 1 in {chance:.0f} without any effect"
+        same = [_headings(sweep).get(name, name) for name in sweep.alike if sweep.groups[name].nunique() > 1]
+        often = f"without any effect, about 1 interval in {chance:.0f} excludes 0"
         if sweep.compares_methods:
             often = f"*: a gain whose interval excludes 0, as about 1 in {2 * chance:.0f} does without any effect"
         alike = " and ".join([*same, "seed"])
