@@ -1,5 +1,6 @@
 """The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text import without_folders
 
 _OF_METHODS = ("dev", "test", "sts")  # the others have no room beside the differences
+_CHANGE = re.compile(r" from -?[\d.]+ to -?[\d.]+")  # in warnings, which differ in it alone
 _DECIMALS = {"sts": 2, "transfer": 2, "paper": 1, "paper,": 1, "published": 2}
 
 
@@ -180,7 +182,12 @@ def _scores(sweep: Sweep) -> Iterator[str]:
 
 def _warnings(sweep: Sweep) -> Iterator[str]:
     """Yield why scores of the sweep may not be comparable, or are too high."""
-    yield from dict.fromkeys(warning for run in sweep.results for warning in run.warnings)
+    labels: dict[str, list[str]] = {}
+    for job in sweep.jobs:
+        for warning in job.results.warnings if job.results else ():
+            labels.setdefault(_CHANGE.sub("", warning), []).append(job.label)
+    for warning, of_jobs in labels.items():
+        yield warning + f" (jobs {', '.join(of_jobs)})" * (len(of_jobs) < len(sweep.results))
     validations = {run.validation for run in sweep.results}
     if len(validations) > 1:
         yield f"validated on different data: {', '.join(sorted(validations))}"

@@ -166,6 +166,14 @@ def test_options_that_all_jobs_share_and_the_data_are_below_the_table_in_every_f
     assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
 
 
+def test_equal_warnings_of_several_jobs_are_one_line(write_sweep):
+    texts = [f"training has changed val/x from 0.7{n} to -0.6{n}: lower optimizer.lr" for n in range(2)]
+    warnings = [[texts[0], "overlap"], [texts[1], "overlap"], ["overlap"]]
+    jobs = [job(0.7, seed=n, warnings=own) for n, own in enumerate(warnings)]
+    notes = [note for note in sweep_notes(group(write_sweep("s", *jobs))) if note.startswith("warning")]
+    assert notes == ["warning: training has changed val/x: lower optimizer.lr (jobs 0, 1)", "warning: overlap"]
+
+
 def test_the_caption_says_what_the_numbers_mean_without_folders_and_options(write_sweep):
     jobs = [job(0.7 + 0.1 * n, seed, options={"model.dropout": n, "size": "mini"}) for n in (0, 1) for seed in (0, 1)]
     table = sweep_table(group(write_sweep("s", *jobs, size="mini")))
