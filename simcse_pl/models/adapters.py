@@ -47,6 +47,7 @@ def load_adapter(backbone: Backbone, source: str) -> None:
         for prefix in ("base_model.model.", f"{backbone.base_model_prefix}."):
             if all(name.startswith(prefix) for name in weights):
                 weights = {name.removeprefix(prefix): weight for name, weight in weights.items()}
+        weights = {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}  # as the base
         info: Any = set_peft_model_state_dict(backbone, weights, _NAME)
     missing = adapter_parameters(backbone).intersection(info.missing_keys)
     if unfit := sorted(missing.union(info.unexpected_keys)):

@@ -95,6 +95,18 @@ def test_a_loaded_adapter_can_be_trained_further_and_saved_again(saved, tmp_path
     close(SentenceEncoder.from_pretrained(tmp_path / "again").encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
+@pytest.mark.parametrize("options", [{"target_modules": ["dense"]}, {"target_modules": ["query"], "bias": "all"}])
+def test_an_adapter_that_changes_a_pooler_too_is_loaded_without_it(options, make_model, tmp_path):
+    """sentence-transformers keeps BERT's pooler, which mean pooling does not read (its issue 2979)."""
+    library = SentenceTransformer(str(make_model("bert")), device="cpu")
+    library.add_adapter(peft.LoraConfig(r=4, init_lora_weights=False, **options))
+    library.save_pretrained(str(tmp_path))
+    loaded = SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES)
+    torch.testing.assert_close(loaded, torch.tensor(library.encode(SENTENCES)), atol=1e-5, rtol=0)
+    base = SentenceEncoder.from_pretrained(make_model("bert"), "mean").encode(SENTENCES)
+    assert (loaded - base).abs().max() > 1e-3
+
+
 def test_an_adapter_replaces_whole_weights_of_any_format(make_model, tmp_path):
     (tmp_path / "pytorch_model.bin").touch()  # a folder that has them is loaded without its adapter
     encoder = changed(make_model("llama"))
