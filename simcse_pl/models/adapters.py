@@ -43,10 +43,10 @@ def load_adapter(backbone: Backbone, source: str) -> None:
 
         config, weights = PeftConfig.from_pretrained(source), load_peft_weights(source, device="cpu")
         add_adapter(backbone, config)
-        # An adapter of a model with a language-model head has one more prefix.
-        for prefix in ("base_model.model.", f"{backbone.base_model_prefix}."):
-            if all(name.startswith(prefix) for name in weights):
-                weights = {name.removeprefix(prefix): weight for name, weight in weights.items()}
+        weights = {name.removeprefix("base_model.model."): weight for name, weight in weights.items()}
+        inner = f"{backbone.base_model_prefix}."  # of a model with a head; only the adapter's part below it is needed
+        if any(name.startswith(inner) for name in weights):
+            weights = {name.removeprefix(inner): x for name, x in weights.items() if name.startswith(inner)}
         weights = {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}  # as the base
         info: Any = set_peft_model_state_dict(backbone, weights, _NAME)
     missing = adapter_parameters(backbone).intersection(info.missing_keys)

@@ -6,6 +6,7 @@ import shutil
 import peft
 import pytest
 import torch
+import transformers
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, BitsAndBytesConfig
 
@@ -105,6 +106,30 @@ def test_an_adapter_that_changes_a_pooler_too_is_loaded_without_it(options, make
     torch.testing.assert_close(loaded, torch.tensor(library.encode(SENTENCES)), atol=1e-5, rtol=0)
     base = SentenceEncoder.from_pretrained(make_model("bert"), "mean").encode(SENTENCES)
     assert (loaded - base).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("architecture", "head", "options"),
+    [
+        ("llama", "CausalLM", {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}),
+        ("llama", "SequenceClassification", {"target_modules": "all-linear", "task_type": "SEQ_CLS"}),
+        ("bert", "MaskedLM", {"target_modules": ["dense"]}),
+    ],
+)
+def test_an_adapter_of_a_model_with_a_head_is_loaded_without_that(architecture, head, options, make_model, tmp_path):
+    model = getattr(transformers, f"AutoModelFor{head}").from_pretrained(make_model(architecture)).eval()
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, init_lora_weights=False, **options))
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            weight.mul_(1 + weight.requires_grad)
+    adapted.save_pretrained(tmp_path)
+    shutil.copy(make_model(architecture) / "tokenizer.json", tmp_path)
+    encoder = SentenceEncoder.from_pretrained(tmp_path, "last_token")
+    ids = encoder.tokenizer(SENTENCES[0], return_tensors="pt")["input_ids"]
+    expected = model.base_model(ids).last_hidden_state[:, -1]
+    close(encoder.encode(SENTENCES[:1]), expected)
+    encoder.save_pretrained(tmp_path / "again")
+    close(torch.tensor(SentenceTransformer(str(tmp_path / "again"), device="cpu").encode(SENTENCES[:1])), expected)
 
 
 def test_an_adapter_replaces_whole_weights_of_any_format(make_model, tmp_path):
