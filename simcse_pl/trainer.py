@@ -29,6 +29,9 @@ _REFUSED = {  # callbacks, and arguments of the trainer
     "trainer.fast_dev_run": "it saves no encoder: set trainer.max_steps=1 instead",
     "trainer.overfit_batches": "set experiment=overfit instead",
     "trainer.limit_train_batches": "set data.limit or trainer.max_steps instead",
+    "trainer.limit_val_batches": "the evaluators need all sentences of the file",
+    "trainer.limit_test_batches": "the evaluators need all sentences of the file",
+    "trainer.check_val_every_n_epoch": "last steps may be neither validated nor saved: set val_every instead",
     "trainer.max_epochs=-1": "the schedule needs a last step: set trainer.max_steps",
 }
 
@@ -93,11 +96,14 @@ def check_trainer(trainer: Trainer) -> None:
     """Raise UserError if a trainer cannot train SimCSE."""
     best = trainer.checkpoint_callback
     used = {kind.__name__ for callback in trainer.callbacks for kind in type(callback).__mro__}  # type: ignore[attr-defined]
-    usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0, "limit_train_batches": 1.0}
+    usual = {"accumulate_grad_batches": 1, "fast_dev_run": False, "overfit_batches": 0, "check_val_every_n_epoch": None}
     used |= {f"trainer.{name}" for name, value in usual.items() if getattr(trainer, name) != value}
+    limits = ("limit_train_batches", "limit_val_batches", "limit_test_batches")
+    used |= {f"trainer.{name}" for name in limits if str(getattr(trainer, name)) != "1.0"}  # 1 is a single batch
     used |= {"trainer.max_epochs=-1"} if trainer.max_epochs == trainer.max_steps == -1 else set()
-    for name in sorted(used & _REFUSED.keys()):
-        raise UserError(f"{name}: {_REFUSED[name]}")
+    for name, reason in _REFUSED.items():
+        if name in used:
+            raise UserError(f"{name}: {reason}")
     if not isinstance(best, BestCheckpoint):
         raise UserError("callbacks: the first checkpoint must be a BestCheckpoint, which is tested at the end")
     if best.mode == "max" and lower_is_better(best.monitor or ""):

@@ -83,7 +83,12 @@ def test_the_options_in_the_documentation_reach_ddp():
         ({"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches: it adds no negatives"),
         ({"fast_dev_run": True}, "trainer.fast_dev_run: it saves no encoder"),
         ({"overfit_batches": 1}, "trainer.overfit_batches: set experiment=overfit"),
+        ({"overfit_batches": 2}, "trainer.overfit_batches: set experiment=overfit"),
         ({"limit_train_batches": 2}, "trainer.limit_train_batches: set data.limit"),
+        ({"limit_train_batches": 1}, "trainer.limit_train_batches: set data.limit"),  # 1.0 is all
+        ({"limit_val_batches": 0}, "trainer.limit_val_batches: the evaluators need all"),
+        ({"limit_test_batches": 0}, "trainer.limit_test_batches: the evaluators need all"),
+        ({"check_val_every_n_epoch": 1}, "trainer.check_val_every_n_epoch: last steps may be neither"),
         ({"max_epochs": -1, "max_time": {"seconds": 1}}, "trainer.max_epochs=-1: the schedule needs a last step"),
         ({}, "callbacks: the first checkpoint must be a BestCheckpoint"),
         (
@@ -94,7 +99,7 @@ def test_the_options_in_the_documentation_reach_ddp():
 )
 def test_what_of_lightning_does_not_work_is_refused(options, line):
     with pytest.raises(UserError, match=f"^{line}"):
-        check_trainer(quiet_trainer(**{"max_epochs": 1} | options))
+        check_trainer(quiet_trainer(**{"max_epochs": 1, "check_val_every_n_epoch": None} | options))
 
 
 @pytest.mark.parametrize(
