@@ -192,10 +192,7 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
     if paper and runs["row"].any():
         groups = _in_papers_order(groups, paper)
     if METHOD not in options:
-        trained = groups[groups["seed"] != ""]
-        if paper:
-            trained = trained.sort_values("row", key=lambda rows: rows != paper.baseline, kind="stable")
-        groups["is_baseline"] = groups.index.isin(trained.drop_duplicates(alike).index)
+        groups["is_baseline"] = _is_baseline(groups, alike, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
     about = ", ".join(labels), place.table, place.size, jobs, [*evaluated], paper
     return Sweep(*about, options, keys, alike, runs, groups, scores, tasks)
@@ -256,6 +253,14 @@ def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
     rows, columns = [*paper.rows, *groups["row"]], [*paper.settings, *groups["column"]]
     order = sorted(groups.index, key=lambda i: (rows.index(groups["row"][i]), columns.index(groups["column"][i])))
     return groups.loc[order].reset_index(drop=True)
+
+
+def _is_baseline(groups: pd.DataFrame, alike: Sequence[str], paper: Ablation | None) -> pd.Series:
+    """Return whether a group is the paper's baseline, or else the first one that was trained, of those that are alike."""
+    trained = groups[groups["seed"] != ""]
+    if paper:
+        trained = trained.sort_values("row", key=lambda rows: rows != paper.baseline, kind="stable")
+    return groups.index.to_series().isin(trained.drop_duplicates(alike).index)
 
 
 def _label(group: Mapping[Any, Any], options: Sequence[str]) -> str:

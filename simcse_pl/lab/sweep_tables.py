@@ -139,8 +139,7 @@ def _papers_figures(sweep: Sweep, score: str) -> pd.DataFrame:
 def _caption(sweep: Sweep) -> str:
     """Return what is compared, by which score, and what the numbers mean."""
     what = f"{sweep.compared[:1].upper()}{sweep.compared[1:]}: {sweep.score_name}"
-    shown = sweep.paper and sweep.paper.rows and sweep.comparable
-    paper = [_about_paper(sweep, sweep.paper)] if sweep.paper and shown else []
+    paper = [_about_paper(sweep, sweep.paper)] if sweep.paper and sweep.comparable and sweep.has_rows else []
     return "; ".join([what, _spread(sweep), *_about_differences(sweep), *paper])
 
 
