@@ -256,7 +256,7 @@ def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
 
 
 def _is_baseline(groups: pd.DataFrame, alike: Sequence[str], paper: Ablation | None) -> pd.Series:
-    """Return whether a group is the paper's baseline, or else the first one that was trained, of those that are alike."""
+    """Return which groups are baselines: of those that are alike, the paper's row or the first one that was trained."""
     trained = groups[groups["seed"] != ""]
     if paper:
         trained = trained.sort_values("row", key=lambda rows: rows != paper.baseline, kind="stable")
