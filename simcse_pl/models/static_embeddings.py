@@ -36,31 +36,25 @@ class StaticEmbeddings(AveragedVectors):
     Args:
         tokenizer: of the library `tokenizers`.
         vectors, normalize: see AveragedVectors.
-        known_only: as model2vec, leave unknown tokens out and truncate texts by `max_length` instead of by the
-            tokenizer's own truncation; sentence-transformers does neither.
-        max_length: maximum number of tokens per sentence, with `known_only`; None truncates no text.
+        known_only: as model2vec, leave unknown tokens out and ignore the tokenizer's truncation; sentence-transformers
+            does neither.
     """
 
     _longest: int | None = None  # characters of a sentence that are read
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        vectors: Tensor,
-        normalize: bool = True,
-        known_only: bool = True,
-        max_length: int | None = None,
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, vectors: Tensor, normalize: bool = True, known_only: bool = True) -> None:
         super().__init__(vectors, normalize)
         self.tokenizer, self._unknown = tokenizer, None
         tokenizer.no_padding()
         if known_only:
             tokenizer.no_truncation()
-            if max_length is not None:
-                tokenizer.enable_truncation(max_length)
-                self._longest = max_length * int(median(map(len, tokenizer.get_vocab())))
             model = json.loads(tokenizer.to_str())["model"]
             self._unknown = model.get("unk_id", tokenizer.token_to_id(model.get("unk_token") or ""))
+
+    def truncate(self, max_length: int) -> None:
+        """Read no more than so many tokens of a sentence and, as model2vec, so many characters as they usually have."""
+        self.tokenizer.enable_truncation(max_length)
+        self._longest = max_length * int(median(map(len, self.tokenizer.get_vocab())))
 
     def rows_of(self, sentences: list[str]) -> list[list[int]]:
         """Return the ids of the tokens that are averaged."""
@@ -103,8 +97,9 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
             vectors = vectors * tensors["weights"].float().unsqueeze(1)
         config = read_object(source, folder, "config.json")
         known_only, max_length = config.get("model_type") == "model2vec", config.get("max_length", _MAX_LENGTH)
-        tokenizer = Tokenizer.from_file(str(file))
-        static = StaticEmbeddings(tokenizer, vectors, "Normalize" in kinds, known_only, max_length)
+        static = StaticEmbeddings(Tokenizer.from_file(str(file)), vectors, "Normalize" in kinds, known_only)
+        if known_only and max_length is not None:
+            static.truncate(max_length)
         static.prompts = prompts | {None: prompts.get(model.get("default_prompt_name")) or ""}
         return static
 
