@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
@@ -42,6 +42,7 @@ _NOT_DECIDING = {
     *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
 }
 _NAME_OF_SET = re.compile(r"^data\.sets\.[^.]+\.")
+_OTHER_TIMES = {"every_n_train_steps", "train_time_interval", "every_n_epochs", "save_on_train_epoch_end"}
 _NEW = (  # what checkpoints of version 0.3.0 do not have
     *("segmenter", "the content", "the prompts", "the scores", "module.half_weights", "trainer", "monitor"),
     *("data.positives", "objective.mask_positives"),
@@ -50,10 +51,21 @@ _REMOVED = {"streaming": "False", "shuffled_rows": "10000", "new_layers": "0"}  
 
 
 class BestCheckpoint(ModelCheckpoint):
-    """Lightning's ModelCheckpoint, which also stores the step and the metrics of the best checkpoint."""
+    """Lightning's ModelCheckpoint, which also stores the step and the metrics of the best checkpoint.
+
+    It is saved after validations only, because the metrics of other times are those of earlier weights. UserError is
+    raised for options that set another time, or save none.
+    """
 
     best_step: int = 0
     best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced as a whole, never changed
+
+    def __init__(self, **options: Annotated[Any, ModelCheckpoint]) -> None:
+        for name in options.keys() & _OTHER_TIMES:
+            raise UserError(f"{name}: the best checkpoint is saved after validations: set val_every instead")
+        if options.get("save_top_k") == 0:
+            raise UserError("save_top_k=0: the run ends with its best checkpoint, which must be saved")
+        super().__init__(**options, save_on_train_epoch_end=False)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save a checkpoint if this validation is the best one."""

@@ -29,6 +29,7 @@ from simcse_pl.callbacks import (
     mean_similarities,
     share_of_duplicates,
 )
+from simcse_pl.checkpoints import BestCheckpoint
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.metrics import gram_bound
@@ -42,6 +43,7 @@ from simcse_pl.speed.cpu import CpuSpeed, Speed
 from simcse_pl.speed.dropout import FastDropout
 from simcse_pl.step import TrainingStep
 from simcse_pl.trainer import make_trainer
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role, default_roles
 from tests.conftest import SENTENCES, adamw, quiet_trainer, ready_data
 from tests.helpers import composed
@@ -76,7 +78,7 @@ def fit(folder, scores, steps=6, every=2, resume=None, further=(), **options):
     config = composed(f"run_dir={folder}").callbacks
     made = [*(instantiate(config[name]) for name in ("steps", "best", "last")), *further]
     intervals = {"max_steps": steps, "val_check_interval": every, "check_val_every_n_epoch": None}
-    trainer = make_trainer(accelerator="cpu", callbacks=made, **intervals, **QUIET | options)
+    trainer = make_trainer(accelerator="cpu", callbacks=made, **intervals | QUIET | options)
     written, save = [], trainer.save_checkpoint
 
     def recorded(path, *more):
@@ -93,6 +95,17 @@ def fit(folder, scores, steps=6, every=2, resume=None, further=(), **options):
 
 def checkpoint(folder, name):
     return torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)
+
+
+@pytest.mark.parametrize("option", [{"every_n_train_steps": 3}, {"every_n_epochs": 2}, {"save_top_k": 0}])
+def test_a_best_checkpoint_that_is_not_saved_after_each_validation_is_an_error(option):
+    with pytest.raises(UserError, match=f"^{next(iter(option))}"):
+        BestCheckpoint(monitor="val/spearman", **option)
+
+
+def test_best_is_also_found_if_validations_are_at_the_ends_of_epochs(tmp_path):
+    best, _ = fit(tmp_path, [0.9, 0.25, 0.5], 8, every=1.0, check_val_every_n_epoch=1)
+    assert best.best_step == 8 and best.best_metrics["val/spearman"] == 0.5
 
 
 @pytest.mark.parametrize(("scores", "best_step"), [([0.25, 0.5, 0.5], 4), ([0.1, 0.2, 0.5], 6)])
