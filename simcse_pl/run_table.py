@@ -42,11 +42,9 @@ def run_table(run: TrainingRun) -> Table:
 
 def printed_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a run with hashes of files as short as that of the commit."""
-    hashes = {"content": "data hash", "models": "model hash", "measured on": "dev/test hash"}
-    return {
-        hashes.get(name, name): re.sub(r"\b(\w{12})\w+", r"\1", value) if name in hashes else value
-        for name, value in settings.items()
-    }
+    names = {"content": "data hash", "models": "model hash", "measured on": "dev/test hash"}
+    short = {name: re.sub(r"\b(\w{12})\w+", r"\1", settings.get(name, "")) for name in names}
+    return {names.get(name, name): short.get(name, value) for name, value in settings.items()}
 
 
 def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
