@@ -143,7 +143,7 @@ def check_options(config: DictConfig) -> None:
     values = OmegaConf.to_container(config, resolve=True)
     for option, annotation in _root_types().items():
         if option in config and (expected := expected_instead(config[option], annotation)):
-            raise UserError(f"{option}={config[option]}: it should be {expected}")
+            raise UserError(f"{option}={config[option]!r}: it should be {expected}")
     for place, node in walk(values):
         if isinstance(node, dict) and "_target_" in node:
             check_arguments(_located(place, node["_target_"]), node, place, functools.partial(as_written, config))
@@ -153,8 +153,9 @@ def _root_types() -> dict[str, Any]:
     """Return the annotations of options that no class or function takes."""
     from pydantic import PositiveInt  # slow, and not for --help
 
-    tasks = str | list[str]
-    return {"debug": bool, "jobs": PositiveInt | None, "keep_checkpoints": bool, "tasks": tasks, "test_tasks": tasks}
+    of_tests = str | list[str]
+    types = {"debug": bool, "jobs": PositiveInt | None, "keep_checkpoints": bool, "test_tasks": of_tests}
+    return {**types, "tasks": of_tests | None}
 
 
 def check_arguments(
@@ -175,7 +176,7 @@ def check_arguments(
         if name in parameters:
             option, value, annotation = f"{place}.{name}", values[name], parameters[name].annotation
             given = value is not None or parameters[name].default is not Parameter.empty  # the command may set it
-            if given and (expected := expected_instead(value, annotation)):
+            if given and (expected := expected_instead(value, annotation, taker)):
                 raise UserError(f"{as_written(option)}={value}: it should be {expected}")
             for nested in _passed_on(annotation, value, option):
                 check_arguments(*nested, as_written)

@@ -282,7 +282,7 @@ MISTAKES = {  # the command's options, and what the line says
     "objective=matryoshka objective.mask_duplicates=true": "; did you mean objective.objective.mask_duplicates? (",
     "objective.margin=1": "; objective=angular_margin or objective=gist has it, and is not chosen",
     "monitor=spearman": "monitor=spearman: it is not measured in validations, as val/spearman is",
-    "keep_checkpoints=maybe": "keep_checkpoints=maybe: it should be a valid boolean",
+    "keep_checkpoints=maybe": "keep_checkpoints='maybe': it should be a valid boolean",
     "debug=1": "debug=1: it should be a valid boolean",
     "jobs=0": "jobs=0: it should be greater than 0",
     "test_tasks=null": "test_tasks=None: it should be ",

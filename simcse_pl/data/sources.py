@@ -107,7 +107,7 @@ def files_of(source: Source) -> list[Path] | str:
         UserError: no file fits a pattern, or a folder has none that can be read.
     """
     if not source or not str(source).strip():  # an empty variable of the shell; a path would be the current folder
-        raise UserError("the name of a file is empty: give data.train=FILE")
+        raise UserError("the name of a file is empty: is a variable of the shell not set?")
     if not isinstance(source, str | Path):
         several = [files_of(each) for each in source]
         if any(isinstance(place, str) for place in several):

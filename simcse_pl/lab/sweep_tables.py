@@ -1,7 +1,7 @@
 """The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -42,11 +42,17 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
             frame = frame.join(_papers_figures(sweep, score))
     known = dict.fromkeys(("dev", "test", "difference"), sweep.decimals) | _DECIMALS
     known |= {metric: decimals(metric, frame[metric]) for metric in sweep.scores[3:-1] if metric in frame}
-    digits = {name: 0 if name.endswith(" n") else known.get(name.split(" ")[0], 0) for name in frame}
+    digits = {name: 0 if name.endswith(" n") else _of_column(name, known) for name in frame}
     table = Table(
         name, f"{sweep.title}: {sweep.score_name}", frame, digits, sweep_notes(sweep), caption=_caption(sweep)
     )
     return replace(table, frame=frame.assign(given=sweep.given), cells=_with_spread(sweep, table))
+
+
+def _of_column(name: str, known: Mapping[str, int]) -> int:
+    """Return the decimals of a column of a score, such as `dev` or `dev std`; the name of a score may have spaces."""
+    scores = [score for score in known if f"{name} ".startswith(f"{score} ")]
+    return known[max(scores, key=len)] if scores else 0
 
 
 def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:

@@ -195,8 +195,9 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
         same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(name.partition(".")[0])]
         target, of_class = values.get(f"{place}._target_", ""), []
         if target and not target.startswith(LIBRARIES):  # the user's class; + adds what its file does not have
-            arguments = (f"{place}.{argument}" for argument in inspect.signature(locate(target)).parameters)
-            of_class = [own if own in values else f"+{own}" for own in arguments]
+            arguments = inspect.signature(locate(target)).parameters.values()
+            names = [f"{place}.{x.name}" for x in arguments if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
+            of_class = [own if own in values else f"+{own}" for own in names]
         near = same[:2] or difflib.get_close_matches(name, dict.fromkeys([*of_class, *chosen]), 2, 0.8) or of_class
     owners = dict.fromkeys(_source(entry) for entry in known if entry.name == name)
     if owners and not near:

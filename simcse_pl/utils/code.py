@@ -46,8 +46,11 @@ def optional(name: str) -> Any:
     return getattr(importlib.import_module(f"simcse_pl.{module}"), attribute)
 
 
-def expected_instead(value: Any, annotation: Any) -> str:
-    """Return what a value should be; nothing if it fits an annotation, is an object, or pydantic cannot read it."""
+def expected_instead(value: Any, annotation: Any, taker: Any = None) -> str:
+    """Return what a value should be; nothing if it fits an annotation, is an object, or pydantic cannot read it.
+
+    Numbers must be finite, unless the user's class or function takes them.
+    """
     from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError  # slow, and not for --help
 
     # In JSON a list can be a tuple, and a string a path.
@@ -55,7 +58,8 @@ def expected_instead(value: Any, annotation: Any) -> str:
     if '"_target_":' in as_json:
         return ""
     try:
-        rules = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+        is_users = taker is not None and not taker.__module__.startswith(LIBRARIES)
+        rules = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=is_users)
         TypeAdapter(annotation, config=rules).validate_json(as_json, strict=True)
     except (PydanticUserError, NameError):
         return ""

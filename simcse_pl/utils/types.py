@@ -85,7 +85,7 @@ def checked(function: Callable[..., None]) -> Callable[..., None]:
     def checking(*given: Any, **named: Any) -> None:
         for name, value in signature.bind(*given, **named).arguments.items():
             plain = isinstance(value, int | float | str | list | tuple)
-            if plain and (expected := expected_instead(value, signature.parameters[name].annotation)):
+            if plain and (expected := expected_instead(value, signature.parameters[name].annotation, function)):
                 raise UserError(f"{name}={value}: it should be {expected}")
         function(*given, **named)
 

@@ -35,7 +35,7 @@ def test_a_list_a_pattern_and_a_folder_are_the_rows_of_all_files(folder):
     with pytest.raises(UserError, match="0.tsv has 2 columns .*, but the first file has 1 column without names"):
         read_rows([folder / "a.txt", folder / "0.tsv"])
     for empty in (None, " ", []):
-        with pytest.raises(UserError, match="^the name of a file is empty: give data.train=FILE"):
+        with pytest.raises(UserError, match="^the name of a file is empty: is a variable"):
             read_rows(empty)
     with pytest.raises(UserError, match="no files .*[*].csv"):
         read_rows(str(folder / "*.csv"))

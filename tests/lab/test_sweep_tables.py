@@ -2,13 +2,17 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from simcse_pl.lab.latex import latex
+from simcse_pl.lab.published import ablation
+from simcse_pl.lab.seed_groups import _is_baseline
 from simcse_pl.lab.sweep_figure import sweep_figure
-from simcse_pl.lab.sweep_tables import seed_table, sweep_notes, sweep_table
+from simcse_pl.lab.sweep_tables import _of_column, seed_table, sweep_notes, sweep_table
 from tests.lab.invented import group, job, of_seeds
 
 
@@ -95,6 +99,19 @@ def test_rows_are_compared_with_the_baseline_of_the_paper_or_the_first_one_over_
     jobs = [job(dev, seed, options={"a": a, "b": b}) for (a, b), own in grid.items() for seed, dev in own.items()]
     gains = ["–", "+1.00 (1)", "+3.00 [+3.00, +3.00]"]
     assert compared(*jobs) == (gains, ["difference: from a=1, b=x with the same seed"])
+
+
+def test_a_setting_without_the_papers_row_is_compared_with_no_other():
+    groups = pd.DataFrame({"row": ["a", "SimCSE", "a"], "column": ["one", "one", "two"], "seed": ["0", "0", "0"]})
+    paper = replace(ablation("table_2_objective"), baseline="SimCSE")
+    assert _is_baseline(groups, ["column"], paper).tolist() == [False, True, False]
+    assert _is_baseline(groups[groups["row"] == "a"], ["column"], paper).tolist() == [True, True]
+
+
+def test_metrics_with_spaces_in_their_names_have_their_own_decimals():
+    known = {"dev": 2, "top": 3, "my file/top 1": 4}
+    columns = ("dev std", "dev before", "top", "my file/top 1", "my file/top 1 std", "seed")
+    assert [_of_column(name, known) for name in columns] == [2, 2, 3, 4, 4, 0]
 
 
 def test_the_scores_of_each_seed_give_the_mean_of_the_table(write_sweep):

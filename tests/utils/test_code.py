@@ -1,11 +1,13 @@
-"""Names of classes and functions in the current folder."""
+"""Names of classes and functions in the current folder, and values that do not fit."""
 
+import math
 import sys
 from collections import OrderedDict
 
 import pytest
 
-from simcse_pl.utils.code import locate
+from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.utils.code import expected_instead, locate
 
 
 def test_a_name_is_found_in_the_current_folder_which_is_on_the_path_only_meanwhile(tmp_path, monkeypatch):
@@ -17,3 +19,13 @@ def test_a_name_is_found_in_the_current_folder_which_is_on_the_path_only_meanwhi
     with pytest.raises(ModuleNotFoundError):
         locate("other.Loss")
     assert sys.path == before
+
+
+def test_numbers_must_be_finite_but_those_of_a_users_own_class():
+    assert expected_instead(math.inf, float) == "a finite number"
+    assert expected_instead(math.inf, float, ContrastiveLoss) == "a finite number"
+    assert expected_instead(math.inf, float, expected_of_users) == ""
+
+
+def expected_of_users(cap: float) -> None:
+    """Stand for a function of a user."""
