@@ -141,11 +141,15 @@ def test_a_tokenizer_of_another_kind_than_its_file_is_a_warning(named, make_mode
     assert same == (named == "PreTrainedTokenizerFast") == ("but tokenizer.json makes" not in caplog.text)
 
 
-@pytest.mark.parametrize("part", ["pre_tokenizer", "post_processor"])
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "post_processor"])
 def test_a_tokenizer_of_its_named_kind_that_splits_or_ends_otherwise_is_a_warning(part, make_model, tmp_path, caplog):
-    """Numbers, as in OLMo 2 and Granite (issues 45812 and 45920 of transformers), and tokens at the end."""
+    """Ligatures, numbers as in OLMo 2 and Granite (issues 45812 and 45920 of transformers), and tokens at the end."""
     shutil.copytree(make_model("bert"), tmp_path, dirs_exist_ok=True)
-    if part == "pre_tokenizer":
+    if part == "normalizer":
+        words = train_tokenizers(SENTENCES * 3, 300)["byte-level BPE"].backend_tokenizer
+        words.normalizer, words.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.ByteLevel(False)
+        named = "GPT2Tokenizer"
+    elif part == "pre_tokenizer":
         words = train_tokenizers(["In 1998 and 2023."] * 5, 300)["byte-level BPE"].backend_tokenizer
         digits = pre_tokenizers.Digits(individual_digits=True)
         words.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(False)])
@@ -159,7 +163,7 @@ def test_a_tokenizer_of_its_named_kind_that_splits_or_ends_otherwise_is_a_warnin
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": named}))
     loaded = load_tokenizer(str(tmp_path))
-    assert loaded("In 1998")["input_ids"] != words.encode("In 1998").ids
+    assert loaded("In 1998, ﬁsh")["input_ids"] != words.encode("In 1998, ﬁsh").ids
     assert f"{named} makes [" in caplog.text and "but tokenizer.json makes [" in caplog.text
 
 
