@@ -110,8 +110,9 @@ def local_files(name: str) -> list[Path]:
     if os.path.isdir(name):  # os.path takes any string, such as a long prompt
         folder = Path(name)
         is_task, is_model = (folder / "queries.jsonl").is_file(), any(folder.glob("*config*.json"))
-        files = filter(Path.is_file, folder.rglob("*") if is_task or is_model else ())
-        return sorted(file for file in files if is_task or file.suffix in (".safetensors", ".bin"))
+        patterns = ["**/*"] if is_task else ["*", "[0-9]*_*/*"] if is_model else []  # a model's modules are numbered
+        files = sorted(file for pattern in patterns for file in folder.glob(pattern) if file.is_file())
+        return [file for file in files if is_task or file.suffix in (".safetensors", ".bin")]
     found = glob.glob(name, recursive=True) if glob.has_magic(name) and not os.path.exists(name) else [name]
     return sorted(Path(path) for path in found if os.path.isfile(path))
 

@@ -214,3 +214,7 @@ def test_the_contents_are_those_of_all_sets_and_of_the_files_that_measure(tmp_pa
         before = contents(config)
         file.write_text("new")
         assert {name for name, now in contents(config).items() if before[name] != now} == {"models"}
+    before, run = contents(config), tmp_path / "model" / "run" / "encoder"
+    run.mkdir(parents=True)
+    (run / "model.safetensors").write_text("of another encoder")
+    assert contents(config) == before

@@ -256,11 +256,11 @@ def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
 
 
 def _is_baseline(groups: pd.DataFrame, alike: Sequence[str], paper: Ablation | None) -> pd.Series:
-    """Return which groups are baselines: of those that are alike, the first one that was trained.
+    """Return which groups are baselines: of those that are alike, the first one that was trained and has a score.
 
     If the paper's row was trained with any setting, only that row is one.
     """
-    trained = groups[groups["seed"] != ""]
+    trained = groups[(groups["seed"] != "") & (groups["dev n"] > 0)]
     if paper and paper.baseline in {*trained["row"]}:
         trained = trained[trained["row"] == paper.baseline]
     return groups.index.to_series().isin(trained.drop_duplicates(alike).index)

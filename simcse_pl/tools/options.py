@@ -101,7 +101,8 @@ def group_files() -> dict[str, dict[str, str]]:
 def entries() -> list[Entry]:
     """Return all groups, choices and options."""
     result = [entry for command in HYDRA_COMMANDS for part in command_file(command) for entry in part]
-    result += options((CONF / "sweep" / "base" / "rows.yaml").read_text(encoding="utf-8"), "sweep", "table_3_dropout")
+    of_rows = options((CONF / "sweep" / "base" / "rows.yaml").read_text(encoding="utf-8"), "sweep", "table_3_dropout")
+    result += (entry for entry in of_rows if entry.name == "sweep.row")  # the others are for configs
     for group, texts in group_files().items():
         for choice, text in texts.items():
             result += [Entry(f"{group}={choice}", "", header(text), group, choice), *options(text, group, choice)]
