@@ -101,11 +101,14 @@ def test_an_adapter_that_changes_a_pooler_too_is_loaded_without_it(options, make
     """sentence-transformers keeps BERT's pooler, which mean pooling does not read (its issue 2979)."""
     library = SentenceTransformer(str(make_model("bert")), device="cpu")
     library.add_adapter(peft.LoraConfig(r=4, init_lora_weights=False, **options))
+    with torch.no_grad():
+        for name, weight in library.named_parameters():
+            weight.mul_(1 + 9 * ("lora_B" in name))  # so that vectors change whatever the random weights are
     library.save_pretrained(str(tmp_path))
     loaded = SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES)
     torch.testing.assert_close(loaded, torch.tensor(library.encode(SENTENCES)), atol=1e-5, rtol=0)
     base = SentenceEncoder.from_pretrained(make_model("bert"), "mean").encode(SENTENCES)
-    assert (loaded - base).abs().max() > 1e-3
+    assert (loaded - base).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize(
