@@ -117,16 +117,16 @@ class WordVectors(AveragedVectors):
     def from_file(cls, path: str | Path, normalize: bool = False) -> "WordVectors":
         """Read a text file of word vectors: GloVe's, or word2vec's with `count dim` in its first line.
 
-        Words may contain spaces, as in GloVe's 840B. If a word occurs twice, its first vector counts. A
+        Words may contain spaces, as in GloVe's 840B. Tabs may separate, too. If a word occurs twice, its first vector counts. A
         terminal shows a progress bar.
 
         Args:
             path: a file with `word v1 v2 ...` per line, in UTF-8; gzipped if its name ends in .gz.
             normalize: see AveragedVectors.
         """
-        lines = (line.rstrip(" ") for line in read_lines(Path(path)))
+        lines = (line.replace("\t", " ").rstrip(" ") for line in read_lines(Path(path)))
         line = next(lines, "")
-        if announced := re.fullmatch(r"([0-9]+)[ \t]+([0-9]+)", line):  # word2vec's first line
+        if announced := re.fullmatch(r"([0-9]+) +([0-9]+)", line):  # word2vec's first line
             line = next(lines, "")
         dim = line.count(" ")  # the first word contains no space
         rows: dict[str, int] = {}

@@ -69,10 +69,12 @@ def test_a_vector_is_the_mean_of_its_words_in_any_batch(write):
         load_encoder(str(write(lines())), truncate_dim=4)
 
 
+@pytest.mark.parametrize("tab", [0, 1, -1], ids=["spaces", "a tab", "tabs"])
 @pytest.mark.parametrize(("name", "end"), [("v.txt.gz", "\n"), ("v.txt", " \n"), ("v.txt", "\r\n")])
 @pytest.mark.parametrize("header", [[], [f"{len(WORDS)} 3"]], ids=["GloVe's", "word2vec's"])
-def test_all_forms_of_files_are_read(header, name, end, write):
-    vectors = WordVectors.from_file(write([*header, *lines()], name, end))
+def test_all_forms_of_files_are_read(header, name, end, tab, write):
+    written = [line.replace(" ", "\t", tab) for line in [*header, *lines()]]
+    vectors = WordVectors.from_file(write(written, name, end))
     assert list(vectors.rows) == list(WORDS)
     np.testing.assert_array_equal(vectors.vectors.numpy(), np.array(list(WORDS.values()), dtype=np.float32))
 
