@@ -31,7 +31,7 @@ _REFUSED = {  # callbacks, and arguments of the trainer
     "trainer.limit_train_batches": "set data.limit or trainer.max_steps instead",
     "trainer.limit_val_batches": "the evaluators need all sentences of the file",
     "trainer.limit_test_batches": "the evaluators need all sentences of the file",
-    "trainer.check_val_every_n_epoch": "last steps may be neither validated nor saved: set val_every instead",
+    "trainer.check_val_every_n_epoch": "last steps may be neither validated nor saved: set it to null, and val_every",
     "trainer.max_epochs=-1": "the schedule needs a last step: set trainer.max_steps",
 }
 
@@ -67,6 +67,8 @@ def make_trainer(
     """
     if (options.get("max_steps") or -1) > 0:
         options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
+    if isinstance(val_check_interval, int):  # of steps, which count across epochs
+        options.setdefault("check_val_every_n_epoch", None)
     if precision == "auto":
         precision = "bf16-mixed" if has_bf16(accelerator) else "32-true"
     if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004

@@ -28,6 +28,11 @@ def test_a_cpu_has_bf16_with_avx512_or_amx(avx512, amx, monkeypatch):
     assert make_trainer("64-true", "cpu", logger=False).precision == "64-true"
 
 
+def test_steps_between_validations_count_across_epochs():
+    assert make_trainer("32-true", "cpu", logger=False, val_check_interval=3).check_val_every_n_epoch is None
+    assert make_trainer("32-true", "cpu", logger=False).check_val_every_n_epoch == 1
+
+
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}
 SLURM = {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
 

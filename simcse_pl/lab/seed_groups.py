@@ -23,6 +23,7 @@ ROW = "sweep.row"
 CONFIDENCE = 0.95  # of intervals
 METHOD = "method"
 BEFORE = ("dev before", "test before")  # training
+_OF_SCORES = ("monitor", "evaluators", "data.validation")  # scores of others cannot be compared
 _IN_TITLES = ("sweep", "sweep.table", ROW, "size", "seed")
 _OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints")
 
@@ -186,7 +187,7 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
         keys += ["setting"] * ("setting" not in keys)
         varied = [METHOD]
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
-    alike = [name for name in keys if name not in varied]
+    alike = [name for name in keys if name not in varied or name in _OF_SCORES]
     scores = ["dev", "test", "sts", *others, "transfer"]
     groups = _over_seeds(runs, keys, scores)
     if paper and runs["row"].any():

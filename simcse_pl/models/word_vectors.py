@@ -117,8 +117,8 @@ class WordVectors(AveragedVectors):
     def from_file(cls, path: str | Path, normalize: bool = False) -> "WordVectors":
         """Read a text file of word vectors: GloVe's, or word2vec's with `count dim` in its first line.
 
-        Words may contain spaces, as in GloVe's 840B. Tabs may separate, too. If a word occurs twice, its first vector counts. A
-        terminal shows a progress bar.
+        Words may contain spaces, as in GloVe's 840B; tabs may separate, too. If a word occurs twice, its first
+        vector counts. A terminal shows a progress bar.
 
         Args:
             path: a file with `word v1 v2 ...` per line, in UTF-8; gzipped if its name ends in .gz.

@@ -45,7 +45,10 @@ def is_terminal(console: Console) -> bool:
 def show(what: Group | Text) -> None:
     """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
     console = Console(width=None if is_terminal(Console()) else 100)
-    console.print(what, crop=False, soft_wrap=isinstance(what, Text))
+    with contextlib.suppress(
+        SystemExit
+    ):  # rich's, if nobody reads the output any more; a run still has results to write
+        console.print(what, crop=False, soft_wrap=isinstance(what, Text))
 
 
 def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress:

@@ -8,11 +8,12 @@ import signal
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from rich.text import Text
 
 from simcse_pl.__main__ import run
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.terminal import hydra_option, positive, real, report_error, tracked
+from simcse_pl.utils.terminal import hydra_option, positive, real, report_error, show, tracked
 
 
 def raised(error, cause=None):
@@ -94,3 +95,12 @@ def test_a_bar_does_not_pass_the_write_of_standard_error_which_wandb_records(mon
         shown = os.read(owner, 100_000).decode()
     os.close(owner)
     assert "a bar" in shown and "\x1b[2K" in shown
+
+
+def test_a_pipe_that_nobody_reads_does_not_end_a_run(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr("sys.stdout", pipe)
+        show(Text("a table"))
+        show(Text("another one"))
