@@ -40,10 +40,12 @@ def describe_job(config: "DictConfig", hydra: Any) -> dict[str, Any]:
     sweep = config.get("sweep") or {}
     place = {name: sweep.get(name) for name in ("table", "column", "row")}
     choices = {group: choice for group, choice in hydra.runtime.choices.items() if "hydra" not in group}
+    given = (own for own in hydra.runtime.config_sources if "command-line" in own.provider)
+    folders = (own.path for own in given if own.schema == "file")
     return {
         "choices": {group: choice for group, choice in choices.items() if choice and group not in OF_TWO_GROUPS},
         "overrides": list(hydra.overrides.task),
-        "config_dir": next((own.path for own in hydra.runtime.config_sources if "command-line" in own.provider), None),
+        "config_dir": next(folders, None),
         "seed": config.seed,
         "sweep": place | {"size": config.get("size")} if sweep else None,
     }

@@ -72,7 +72,8 @@ class Sweep:
     @property
     def compared(self) -> str:
         """What the groups differ in, for titles of figures and captions."""
-        options = [] if self.has_rows else [name.rpartition(".")[2] for name in self.options]
+        last = [name.rpartition(".")[2] for name in self.options]
+        options = [] if self.has_rows else last if len({*last}) == len(last) else self.options
         name = self.paper.varied if self.paper else self.table or " and ".join(options)
         return name.replace("_", " ") or "runs"
 

@@ -166,7 +166,7 @@ def sweep_notes(sweep: Sweep) -> list[str]:
 
 def _spread(sweep: Sweep) -> str:
     """Return what stands beside a score."""
-    if sweep.groups["dev n"].max() < 2:
+    if sweep.runs.groupby(sweep.keys)["seed"].nunique().max() < 2:
         return "one seed per row"
     best = "; *: the best mean, if all rows have the same number of seeds; no test of significance"
     return f"mean ± standard deviation over seeds (number of seeds){'' if sweep.compares_methods else best}"

@@ -42,9 +42,11 @@ def load_adapter(backbone: Backbone, source: str) -> None:
         from peft.utils import load_peft_weights, set_peft_model_state_dict
 
         config, weights = PeftConfig.from_pretrained(source), load_peft_weights(source, device="cpu")
+        inner = f"{backbone.base_model_prefix}."  # of a model with a head; only the adapter's part below it is needed
+        if isinstance(targets := getattr(config, "target_modules", None), set):
+            config.target_modules = {name.removeprefix(inner) for name in targets}
         add_adapter(backbone, config)
         weights = {name.removeprefix("base_model.model."): weight for name, weight in weights.items()}
-        inner = f"{backbone.base_model_prefix}."  # of a model with a head; only the adapter's part below it is needed
         if any(name.startswith(inner) for name in weights):
             weights = {name.removeprefix(inner): x for name, x in weights.items() if name.startswith(inner)}
         weights = {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}  # as the base

@@ -82,10 +82,10 @@ def _named_cells(row: Any) -> dict[Any, Any]:
 
 
 def _number(cell: Any) -> Any:
-    """Return the number of a scalar of NumPy or PyTorch; raise UserError for another object."""
-    if not hasattr(cell, "item"):
+    """Return the number or list of a scalar or array of NumPy or PyTorch; raise UserError for another object."""
+    if not hasattr(cell, "tolist"):
         raise UserError(f"rows: the cell {cell!r} is a {type(cell).__name__}: give a text or a number")
-    return cell.item()
+    return cell.tolist()
 
 
 def read_json(path: Path) -> Any:

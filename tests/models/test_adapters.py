@@ -116,6 +116,7 @@ def test_an_adapter_that_changes_a_pooler_too_is_loaded_without_it(options, make
     [
         ("llama", "CausalLM", {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}),
         ("llama", "SequenceClassification", {"target_modules": "all-linear", "task_type": "SEQ_CLS"}),
+        ("bert", "SequenceClassification", {"target_modules": "all-linear", "task_type": "SEQ_CLS"}),
         ("bert", "MaskedLM", {"target_modules": ["dense"]}),
     ],
 )
