@@ -168,8 +168,10 @@ def _spread(sweep: Sweep) -> str:
     """Return what stands beside a score."""
     if sweep.runs.groupby(sweep.keys)["seed"].nunique().max() < 2:
         return "one seed per row"
-    best = "; *: the best mean, if all rows have the same number of seeds; no test of significance"
-    return f"mean ± standard deviation over seeds (number of seeds){'' if sweep.compares_methods else best}"
+    spread = "mean ± standard deviation over seeds (number of seeds)"
+    if sweep.compares_methods or len(sweep.groups) == 1:
+        return spread
+    return f"{spread}; *: the best mean, if all rows have the same number of seeds; no test of significance"
 
 
 def _scores(sweep: Sweep) -> Iterator[str]:
