@@ -61,7 +61,7 @@ class BestCheckpoint(ModelCheckpoint):
     best_metrics: dict[str, float] = {}  # noqa: RUF012 - replaced as a whole, never changed
 
     def __init__(self, **options: Annotated[Any, ModelCheckpoint]) -> None:
-        for name in options.keys() & _OTHER_TIMES:
+        for name in sorted(options.keys() & _OTHER_TIMES):
             raise UserError(f"{name}: the best checkpoint is saved after validations: set val_every instead")
         if options.get("save_top_k") == 0:
             raise UserError("save_top_k=0: the run ends with its best checkpoint, which must be saved")

@@ -69,7 +69,7 @@ def cached_rows(rows: Iterable[str | Sequence[Any]]) -> Path:
     Raises:
         UserError: a row or a cell is of a type that no file has.
     """
-    text, name = "".join(json.dumps(_named_cells(row), default=_number) + "\n" for row in rows), "rows.jsonl"
+    text, name = "".join(json.dumps(_named_cells(row), default=_plain_cell) + "\n" for row in rows), "rows.jsonl"
     return cached("rows", text, name, lambda new: write_text(new / name, text)) / name
 
 
@@ -81,7 +81,7 @@ def _named_cells(row: Any) -> dict[Any, Any]:
     return dict(enumerate([row] if isinstance(row, str) else row))
 
 
-def _number(cell: Any) -> Any:
+def _plain_cell(cell: Any) -> Any:
     """Return the number or list of a scalar or array of NumPy or PyTorch; raise UserError for another object."""
     if not hasattr(cell, "tolist"):
         raise UserError(f"rows: the cell {cell!r} is a {type(cell).__name__}: give a text or a number")

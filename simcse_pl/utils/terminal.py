@@ -45,9 +45,8 @@ def is_terminal(console: Console) -> bool:
 def show(what: Group | Text) -> None:
     """Print to the terminal, or 100 characters wide to a file. Text is not wrapped."""
     console = Console(width=None if is_terminal(Console()) else 100)
-    with contextlib.suppress(
-        SystemExit
-    ):  # rich's, if nobody reads the output any more; a run still has results to write
+    # rich ends the process if nobody reads the output any more; a run still has results to write
+    with contextlib.suppress(SystemExit):
         console.print(what, crop=False, soft_wrap=isinstance(what, Text))
 
 
