@@ -205,7 +205,7 @@ class ContrastiveLoss(Loss):
         if not k or self.hard_negative_weight == 1.0:
             return logits
         log_alpha = math.log(self.hard_negative_weight) if self.hard_negative_weight > 0 else -math.inf
-        own = batch.is_itself().repeat_interleave(k, dim=1)
+        own = batch.is_itself().repeat(1, k)
         m = len(batch.gathered)
         return torch.where(F.pad(own, (m, logits.shape[1] - m - m * k)), logits + log_alpha, logits)
 
@@ -220,16 +220,13 @@ class ContrastiveLoss(Loss):
                 end.
 
         Returns:
-            [n, m + m k + q]: the columns of the m positives, the hard negatives row by row, and the queue. The column
-            of a row's own positive is in `batch.targets`.
+            [n, m + m k + q]: the columns of the m positives, those of each further view, and the queue. The column of a
+            row's own positive is in `batch.targets`.
         """
-        anchor, positive, *negatives = views
-        keys = [batch.gathered[:, positive]]
-        if negatives:
-            keys.append(select_views(batch.gathered, negatives).flatten(0, 1))
+        keys = [batch.gathered[:, view] for view in views[1:]]
         if batch.queue is not None:
             keys.append(batch.queue)
-        return similarity_matrix(batch.embeddings[:, anchor], torch.cat(keys), self.similarity)
+        return similarity_matrix(batch.embeddings[:, views[0]], torch.cat(keys), self.similarity)
 
     def false_negatives(
         self, batch: EmbeddedBatch, comparisons: Sequence[Sequence[int]]
@@ -271,5 +268,4 @@ def _negative_mask(
     if copies is not None:
         false = {view: mask | copies[:, view] for view, mask in false.items()}
     masks = [false[positive] & ~itself, *(false[view] | itself if view in of_row else false[view] for view in others)]
-    by_view = torch.stack(masks, dim=2)
-    return torch.cat([by_view[:, :, 0], by_view[:, :, 1:].flatten(1)], dim=1)
+    return torch.cat(masks, dim=1)

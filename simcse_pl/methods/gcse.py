@@ -46,8 +46,8 @@ class GaussianDecayLoss(ContrastiveLoss, TaughtLoss):
         hard = [view for view in views[2:] if batch.roles[view] == Role.NEGATIVE]
         if not hard:  # the other direction of a symmetric loss
             return similarities
-        first = sum(batch.split.rows) + views.index(hard[0]) - 2
-        columns = first + batch.targets[:, None] * len(views[2:]) + torch.arange(len(hard), device=similarities.device)
+        first, m = views.index(hard[0]) - 1, len(batch.gathered)  # each view but the anchor has m columns
+        columns = batch.targets[:, None] + m * (first + torch.arange(len(hard), device=similarities.device))
         guided = self.guide.embed(batch)
         taught = paired_similarity(guided[:, views[0], None], select_views(guided, hard))
         similarity = similarities.detach().gather(1, columns)
