@@ -37,11 +37,10 @@ _DECIDING = (
     *("optimizer", "scheduler", "seed", "segmenter", "speed", "monitor"),
 )
 _OF_TRAINER = ("precision", "gradient_clip_val", "gradient_clip_algorithm")
-_NOT_DECIDING = {
-    *("model.name", "train", "validation", "test"),
-    *("num_workers", "tokenizing_processes", "chunk_size", "gradient_checkpointing", "compile", "cuda_graph"),
-}
-_NAME_OF_SET = re.compile(r"^data\.sets\.[^.]+\.")
+_NOT_DECIDING = re.compile(
+    r"(model\.name|data\.(sets\.[^.]+\.)?(train|validation|test|num_workers|tokenizing_processes)"
+    r"|module\.(chunk_size|gradient_checkpointing|compile|cuda_graph))(\..*)?"
+)
 _OTHER_TIMES = {"every_n_train_steps", "train_time_interval", "every_n_epochs", "save_on_train_epoch_end"}
 _NEW = (  # what checkpoints of version 0.3.0 do not have
     *("segmenter", "the content", "the prompts", "the scores", "module.half_weights", "trainer", "monitor"),
@@ -107,7 +106,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class RunMetadata(Callback):
-    """Store what a run trains with and its metrics before training in checkpoints.
+    """Store in checkpoints what the run trains with, and the metrics before training.
 
     Args:
         config: the config of the run, resolved; None for a run without one.
@@ -126,13 +125,13 @@ class RunMetadata(Callback):
         self.trained_with = {
             name: str(value)
             for name, value in pd.json_normalize(deciding).iloc[0].items()
-            if _NOT_DECIDING.isdisjoint([name, *_NAME_OF_SET.sub("", str(name)).split(".")])
+            if not _NOT_DECIDING.fullmatch(str(name))
         }
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Add the fingerprints of the data, which are read by then, and of what else checkpoints do not have.
 
-        Raise UserError if ranks train with others.
+        Raise UserError if they, or the options, differ between ranks.
         """
         data: Any = getattr(trainer, "datamodule", None)
         if evaluators := getattr(data, "evaluators", None):  # whose scores choose the checkpoint
@@ -177,7 +176,10 @@ class RunMetadata(Callback):
         self.before = state_dict["before"]
 
     def check(self, trained_with: Mapping[str, str], options_only: bool = False) -> None:
-        """Raise UserError if a checkpoint was trained with others; before `setup`, only options are known."""
+        """Raise UserError if a checkpoint was trained with other options or data.
+
+        With `options_only`, data are not compared, because they are not read yet.
+        """
         from simcse_pl.moved import present_name  # for a checkpoint of version 0.3.0
 
         known = (
@@ -261,8 +263,6 @@ def find_start(given: str | None, folder: Path, search: bool = False) -> Start:
     Raises:
         UserError: if the checkpoint is missing or damaged, or the folder holds another run.
     """
-    if not isinstance(given, str | None):
-        raise UserError(f"resume={given}: it is auto, or the path of a last.ckpt")
     resume, last = resume_option(given), folder / LAST_CHECKPOINT
     interrupted = last.is_file() and not search and not (folder / RESULTS_FILE).exists()
     if resume == "auto":

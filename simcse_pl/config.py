@@ -14,7 +14,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -141,21 +141,53 @@ def check_options(config: DictConfig) -> None:
     if config.get("auxiliary") and "_target_" in config.auxiliary:
         raise UserError("auxiliary: its file must begin with `# @package auxiliary.NAME`, as losses are added by name")
     values = OmegaConf.to_container(config, resolve=True)
-    for option, annotation in _root_types().items():
-        if option in config and (expected := expected_instead(config[option], annotation)):
-            raise UserError(f"{option}={config[option]!r}: it should be {expected}")
-    for place, node in walk(values):
-        if isinstance(node, dict) and "_target_" in node:
-            check_arguments(_located(place, node["_target_"]), node, place, functools.partial(as_written, config))
+    types = types_without_taker()
+    for place, value in walk(values):
+        if place in types and (expected := expected_instead(value, types[place])):
+            raise UserError(f"{place}={value!r}: it should be {expected}")
+        if isinstance(value, dict) and "_target_" in value:
+            check_arguments(_located(place, value["_target_"]), value, place, functools.partial(as_written, config))
 
 
-def _root_types() -> dict[str, Any]:
-    """Return the annotations of options that no class or function takes."""
-    from pydantic import PositiveInt  # slow, and not for --help
+def types_without_taker() -> dict[str, Any]:
+    """Return the annotations of the options that no class or function takes."""
+    from pydantic import NonNegativeInt, PositiveInt  # slow, and not for --help
 
-    of_tests = str | list[str]
-    types = {"debug": bool, "jobs": PositiveInt | None, "keep_checkpoints": bool, "test_tasks": of_tests}
-    return {**types, "tasks": of_tests | None}
+    of_both = {
+        "debug": bool,
+        "monitor": str,
+        "seed": NonNegativeInt,
+        "senteval_dir": str | None,
+        "transfer.classifier": Literal["scikit-learn", "pytorch", "pytorch_fast"],
+    }
+    of_train = {
+        "encoders": Literal["one", "two"],
+        "jobs": PositiveInt | None,
+        "keep_checkpoints": bool,
+        "resume": str | None,
+        "run_name": str | int,
+        "test_tasks": str | list[str],
+    }
+    of_evaluate = {
+        "aggregation": Literal["all", "mean", "wmean"],
+        "batch_size": PositiveInt | None,
+        "bf16": bool,
+        "data.test": str | list[Any] | dict[str, Any] | None,
+        "dims": list[PositiveInt],
+        "fit_columns": int | str | list[int | str] | None,
+        "fit_limit": PositiveInt | None,
+        "fit_on": str,
+        "geometry.split": Literal["all", "dev", "test"],
+        "label": str | int | None,
+        "mteb.languages": list[str] | None,
+        "mteb.prompts": dict[str, str] | None,
+        "nli": str,
+        "paper": dict[Literal["table", "row"], str] | None,
+        "prompt_name": str | None,
+        "split": Literal["dev", "test"],
+        "tasks": str | list[str] | None,
+    }
+    return of_both | of_train | of_evaluate
 
 
 def check_arguments(

@@ -134,6 +134,8 @@ def test_scores_and_grades_are_compared_and_data_of_other_kinds_are_not(pairs, t
         ("monitor=val/uniformity", "monitor is val/uniformity, and was val/spearman"),
         ("segmenter=icu", "data.views.mlm.segment._target_ is simcse_pl.data.words.icu"),
         ("data.num_workers=2", None),
+        ("module.compile=true", None),
+        ("+views.mlm.test=2", "data.views.mlm.test is 2, and was None"),  # of a class of the user's
     ],
 )
 def test_what_decides_the_weights_must_be_that_of_the_checkpoint(option, message):

@@ -8,7 +8,7 @@ import torch
 from omegaconf import OmegaConf
 from pydantic import Field, PositiveFloat
 
-from simcse_pl.config import check_options
+from simcse_pl.config import check_options, types_without_taker, walk
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.messages import name_in_full
 from simcse_pl.models.encoder import SentenceEncoder
@@ -116,6 +116,18 @@ def test_the_options_of_another_class_are_left():
     given = f"objective._target_={__name__}.Loss"
     with pytest.raises(UserError, match=f"^{given}: it has no option .* my_conf/objective/NAME.yaml"):
         check_options(composed(given))
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_every_option_has_a_type(command):
+    """It is an argument of a class or function, or refers to one; or it has an entry in the table of the others."""
+    every = dict(walk(OmegaConf.to_container(composed(config=command))))
+    taken = {name for name, value in every.items() if isinstance(value, dict) and "_target_" in value}
+    referred = {name for value in every.values() for name in re.findall(r"\$\{([\w.]+)\}", str(value))}
+    checked = taken | referred | types_without_taker().keys()
+    for name, value in every.items():
+        whole = [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 2)]
+        assert isinstance(value, dict | list) or not checked.isdisjoint(whole), name
 
 
 def test_a_new_option_at_the_top_of_the_config_is_an_error():

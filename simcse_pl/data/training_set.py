@@ -100,7 +100,9 @@ class TrainingSet:
     def __post_init__(self) -> None:
         if self.label_column is not None and self.score_column is not None:
             raise UserError("a row has a class or a score: set label_column or score_column to null")
-        if self.documents and any((self.hold_out, self.columns, self.labels, self.prompt_column)):
+        if self.positives > 1 and self.negatives is None:
+            raise UserError(f"positives={self.positives}: rows are drawn only if negatives is set, such as negatives=0")
+        if self.documents and any((self.hold_out, self.columns, self.labels, self.prompt_column is not None)):
             raise UserError(
                 "a view uses the next sentences of a text file, which has no columns, and whose rows cannot be held out"
             )

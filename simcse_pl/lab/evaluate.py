@@ -87,9 +87,8 @@ def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, 
     encoder: Encoder = instantiate(config.model)
     if isinstance(encoder, torch.nn.Module):
         encoder.to(_device())
-    fit = OmegaConf.is_list(config.dims) and all(dim in range(1, encoder.dim + 1) for dim in config.dims)
-    if config.dims and (postprocess or not fit):
-        numbers = f"give a list of numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
+    if config.dims and (postprocess or max(config.dims) > encoder.dim):
+        numbers = f"give numbers from 1 to {encoder.dim}, without a post-processing, which has its own"
         raise UserError(f"dims={config.dims}: {numbers}")
     if postprocess:
         postprocess.check_width(encoder.dim)

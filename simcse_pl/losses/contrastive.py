@@ -107,8 +107,8 @@ class ContrastiveLoss(Loss):
         hard_negative_weight: alpha of equation 8, the factor of exp(sim(h_i, h_i-) / t), a row's own hard negatives.
         similarity: `cosine` or `dot`.
         hardness: beta; each negative's term x of a sum is multiplied by x^beta, divided by the mean of x^beta over the
-            negatives of this sum (Robinson et al. 2021, without the correction for false negatives). As in their
-            released code, the gradient includes these weights.
+            negatives of this sum, with `joint` of the same direction (Robinson et al. 2021, without the correction for
+            false negatives). As in their released code, the gradient includes these weights.
         mask_duplicates: leave out negatives of the batch that repeat one of the row's own sentences
             (see `duplicate_negatives`). It does not apply to a queue, which stores embeddings only.
         symmetric: average with the loss of each positive against the anchors of all rows, and the queue; `joint` adds

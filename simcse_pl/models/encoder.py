@@ -22,7 +22,7 @@ from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.processes import onednn_is_faster
-from simcse_pl.utils.tensors import evaluation_mode, to_device, unit_vectors
+from simcse_pl.utils.tensors import checked_batch_size, evaluation_mode, to_device, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
 from simcse_pl.utils.types import Backbone, Batch
@@ -219,7 +219,7 @@ class SentenceEncoder(nn.Module):
             prompt_name: the name of the prompt of the sentences; None for the template, or none.
         """
         self.templates.check_prompt(prompt_name)
-        batch_size = batch_size or (32 if self.device.type == "cpu" else 128)
+        batch_size = checked_batch_size(batch_size, 32 if self.device.type == "cpu" else 128)
         sentences = checked_sentences(sentences)
         max_length = self.max_length if max_length is None else self.templates.checked_length(max_length, self.backbone)
         vectors = torch.empty(len(sentences), self._encoded_dim)

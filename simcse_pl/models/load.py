@@ -44,7 +44,8 @@ def load_encoder(
             sentence-transformers, or any name that SentenceEncoder.from_pretrained takes.
         normalize: scale vectors to length 1; None keeps the encoder's own setting.
         truncate_dim: how many of the first dimensions to keep.
-        pooling, options: those of SentenceEncoder.from_pretrained, which replace a transformer's own settings.
+        pooling, options: those of SentenceEncoder.from_pretrained, which replace a transformer's own settings. It is
+            a UserError to give them for another encoder.
     """
     averaged: AveragedVectors | None = None
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")) and not Path(name).is_dir():
@@ -52,8 +53,11 @@ def load_encoder(
     elif not Path(name).is_file():
         averaged = read_static_embeddings(resolve(name))
     if averaged:
+        given = {"pooling": pooling, **options}
+        for option in (option for option, value in given.items() if value is not None):
+            raise UserError(f"{option}={given[option]}: {name} has no transformer, which this option is for")
         averaged.normalize = averaged.normalize if normalize is None else normalize
-        if truncate_dim and truncate_dim > averaged.dim:
+        if truncate_dim is not None and not 1 <= truncate_dim <= averaged.dim:
             raise UserError(f"truncate_dim={truncate_dim}: the vectors of {name} have {averaged.dim} dimensions")
         averaged.vectors = averaged.vectors[:, :truncate_dim].contiguous()
         return averaged

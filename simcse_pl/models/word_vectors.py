@@ -13,7 +13,7 @@ from torch import Tensor
 
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import checked_batch_size, unit_vectors
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
 
@@ -75,9 +75,12 @@ class AveragedVectors(ABC):
     ) -> Tensor:
         """Return vectors [n, dim] for sentences in order, as SentenceEncoder.encode does. A batch has 1024 by default.
 
-        Vectors are averaged in float32, also with `bf16`. A prompt that is not in `prompts` is ignored.
+        Vectors are averaged in float32, also with `bf16`. Without any `prompts`, a prompt's name is ignored.
         """
-        batch_size = 1024 if batch_size is None else batch_size
+        batch_size = checked_batch_size(batch_size, 1024)
+        if self.prompts and prompt_name not in {None, *self.prompts}:
+            names = ", ".join(filter(None, self.prompts))
+            raise UserError(f"prompt_name={prompt_name}: the encoder has no such prompt; it has {names}")
         sentences = [self.prompts.get(prompt_name, "") + text for text in checked_sentences(sentences)]
         vectors = torch.empty(len(sentences), self.dim)
         for start in tracked(range(0, len(sentences), batch_size), "averaging", shown=progress):

@@ -43,6 +43,13 @@ def with_prompt(encode: Encode, name: str | None) -> Encode:
     return encode.of_prompts.get(name, encode) if isinstance(encode, PromptedEncode) else encode
 
 
+def checked_batch_size(given: int | None, default: int) -> int:
+    """Return the number of sentences of a batch; raise UserError if it is below 1."""
+    if given is not None and given < 1:
+        raise UserError(f"batch_size={given}: it should be greater than 0")
+    return given or default
+
+
 def to_device(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
     """Copy tensors of the CPU to a device. A GPU copies them while the host goes on."""
     if device.type == "cuda":

@@ -13,6 +13,7 @@ import torch
 from simcse_pl.data import training_set
 from simcse_pl.data import words as segmenters
 from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.documents import OneOfNextSentences
 from simcse_pl.data.rows import rows_of
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.view import Dropout, View
@@ -99,6 +100,19 @@ def test_a_batch_of_one_row_needs_hard_negatives(read):
     read(3, batch_size=1)
     with pytest.raises(UserError, match="a batch of one row without hard negatives has no negatives"):
         read(2, batch_size=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"positives": 2}, "positives=2: rows are drawn only if negatives is set"),
+        ({"views": OneOfNextSentences(), "prompt_column": 0}, "a view uses the next sentences of a text file"),
+        ({"score_column": 1, "label_column": 0}, "a row has a class or a score"),
+    ],
+)
+def test_options_without_effect_beside_others_are_errors(options, message, tokenizer):
+    with pytest.raises(UserError, match=message):
+        TrainingSet("rows.txt", **options)
 
 
 def test_held_out_rows_are_not_trained_on(read):

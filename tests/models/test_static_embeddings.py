@@ -65,6 +65,24 @@ def test_other_libraries_compute_the_same_vectors(folder):
     assert plain.shape == (len(TEXTS), 3) and not plain[-2].any()
 
 
+@pytest.mark.parametrize("option", [{"pooling": "cls"}, {"num_layers": 3}, {"truncate_dim": 0}, {"truncate_dim": 9}])
+def test_an_option_without_effect_is_an_error(option, folder):
+    ((name, value),) = option.items()
+    with pytest.raises(UserError, match=f"^{name}={value}: "):
+        load_encoder(str(folder), **option)
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"batch_size": -1}, {"prompt_name": "other"}])
+def test_a_wrong_argument_of_encode_is_an_error_for_every_encoder(wrong, folder, make_model):
+    static = load_encoder(str(folder))
+    static.prompts = {None: "", "query": "query: "}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", prompts={"query": "query: "})
+    ((name, value),) = wrong.items()
+    for own in (static, encoder):
+        with pytest.raises(UserError, match=f"^{name}={value}: "):
+            own.encode(["a dog"], **wrong)
+
+
 @pytest.mark.parametrize("max_length", [{}, {"max_length": 7}, {"max_length": None}])
 def test_texts_are_truncated_as_by_model2vec(max_length, folder):
     """Models on the hub name no maximum; model2vec then cuts texts to 512 tokens, and before that to characters."""
