@@ -15,8 +15,8 @@ import yaml
 from icu4py.breakers import WordBreaker
 
 from simcse_pl.data.rows import read_rows
-from simcse_pl.data.view import ViewInput
-from simcse_pl.data.words import icu, jieba, spaces, tokenize_words
+from simcse_pl.data.view import ViewInput, spaces
+from simcse_pl.data.words import icu, jieba, tokenize_words
 from simcse_pl.methods.augmentations import Crop, DeleteOneWord, WordDeletion
 from simcse_pl.methods.esimcse import WordRepetition
 from simcse_pl.models.masked_lm import begins_word

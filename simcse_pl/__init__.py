@@ -1,11 +1,6 @@
 """SimCSE: contrastive learning of sentence embeddings (Gao, Yao and Chen, EMNLP 2021)."""
 
 import importlib
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,17 +37,6 @@ _MODULES = {
     "train": "cli",
 }
 __all__ = [*_MODULES]
-
-
-class _OldNames(MetaPathFinder):
-    """Find the modules of version 0.3.0, after all other finders."""
-
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        return importlib.import_module(f"{__name__}.moved").find(name) if name.startswith(f"{__name__}.") else None
-
-
-sys.meta_path.append(_OldNames())
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,6 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from inspect import Parameter
@@ -222,15 +221,7 @@ def _located(place: str, name: str) -> Callable[..., Any]:
     try:
         target = locate(name)
     except Exception as error:  # any code of the user's
-        from simcse_pl.moved import present_name
-
-        present, near = present_name(name), ""
-        if isinstance(error, AttributeError):
-            near = did_you_mean(str(error.name), dir(error.obj))
-        if present != name:
-            with suppress(Exception):  # there was no such class
-                locate(present)
-                near = f"; it is now {present}"
+        near = did_you_mean(str(error.name), dir(error.obj)) if isinstance(error, AttributeError) else ""
         raise UserError(f"{option}: {type(error).__name__}: {first_line(error)}{near}") from error
     if not callable(target):
         raise UserError(f"{option}: it must be a class or a function")

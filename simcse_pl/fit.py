@@ -138,7 +138,7 @@ def _reasons_for_doubt(
     fallen = []
     for name in (monitor, logged(split_and_metric(monitor)[1], TEST)):
         new = after.get(name, math.nan)
-        known = before.get(name, new)  # a run of version 0.3.0 may have had other evaluators
+        known = before.get(name, new)
         if known > new if mode == "max" else known < new:
             fallen.append(f"{name} from {known:.4f} to {new:.4f}")
     if fallen:

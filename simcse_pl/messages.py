@@ -10,12 +10,31 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.config import as_written, walk
-from simcse_pl.moved import replacement
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import UserError, did_you_mean, exception_chain, first_line, name_columns
 from simcse_pl.utils.terminal import hydra_option
 
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
+_REPLACED = (  # options of earlier versions and of other libraries, as regular expressions
+    (r"experiment=unsup_minilm", "data=wiki_sample trainer.max_steps=105"),
+    (r"experiment=unsup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=wiki"),
+    (r"experiment=sup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=nli"),
+    (r"experiment=syncse_partial_roberta(?:_base|(_large))", r"experiment=syncse_partial model=roberta\1"),
+    (
+        r"experiment=sncse_(roberta|bert)(?:_base|(_large))",
+        r"method=sncse model=\1\2 views.negation.spacy_model=en_core_web_sm data.num_workers=4",
+    ),
+    (r"experiment=(\w+)_(roberta|bert)(?:_base|(_large))", r"method=\1 model=\2\3"),
+    (r"experiment=(prompteol)_opt_125m|experiment=(llm2vec)_mistral_7b", r"experiment=\1\2"),
+    (r"experiment=prompteol_.*", "experiment=prompteol model.name=NAME model/quantization=nf4_double"),
+    (r"experiment=llm2vec_.*", "experiment=llm2vec model.name=NAME"),
+    (r"size=paper", "model=bert"),
+    (r"setting=mlm", "experiment=mlm"),
+    (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
+    (r"supervised_head", "model.head"),
+    (r"(?:trainer\.)?accumulate_grad_batches", "module.chunk_size"),
+    (r"sweep\.(pairs|limit\.sampled)", "'sweep.row=ROW, sampled' or sweep.sampled"),
+)
 
 
 def message_of_class(error: Exception, config: DictConfig | None) -> str | None:
@@ -50,11 +69,11 @@ def message_of_hydra(error: Exception, command: str, given: Sequence[str]) -> st
         return f"{lacking[2]}: it has the value of {lacking[1]}, which this run does not have: give {lacking[2]}=VALUE"
     if missing := re.search(r"Could not find '([\w/]+)/(\w+)' Available options in '\1': (.*)", text):
         option, names = f"{missing[1]}={missing[2]}", missing[3].split()
-        hint = replacement(option) or did_you_mean(missing[2], names)
+        hint = _replacement(option) or did_you_mean(missing[2], names)
         has = f"{missing[1]} has {', '.join(names)}; --config-dir FOLDER adds your own"
         return f"{option}: there is no such choice{hint} ({has})"
     if unknown := re.match(r"Could not override '([\w.]+)'", text):
-        hint = replacement(unknown[1]) or optional("tools.options.instead")(unknown[1], command, given)
+        hint = _replacement(unknown[1]) or optional("tools.options.instead")(unknown[1], command, given)
         return f"no option {unknown[1]}{hint} (simcse options {unknown[1]} finds more)"
     return text
 
@@ -72,3 +91,8 @@ def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
     if not name or len(options) != 1 or (not place and name in config):
         return message
     return as_written(config, options[0]) + message[len(name) :]
+
+
+def _replacement(option: str) -> str:
+    """Return what replaced an option, as the end of a message; empty if nothing did."""
+    return next((f"; write {re.sub(old, new, option)}" for old, new in _REPLACED if re.fullmatch(old, option)), "")

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.view import Segmenter
-from simcse_pl.data.view import spaces as spaces  # its name in 0.3.0
 from simcse_pl.models.tokenization import INSIDE_WORD
 from simcse_pl.utils.errors import UserError, reraise_as
 

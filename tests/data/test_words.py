@@ -5,7 +5,7 @@ import random
 import pytest
 
 from simcse_pl.data import words as segmenters
-from simcse_pl.data.view import ViewInput
+from simcse_pl.data.view import ViewInput, spaces
 from simcse_pl.methods.augmentations import Crop, DeleteOneWord, WordDeletion
 from simcse_pl.methods.esimcse import WordRepetition
 
@@ -13,7 +13,7 @@ CHINESE, JAPANESE, THAI = "“一个男人”在弹吉他。", "男性がギタ�
 KHMER, GERMAN, KOREAN = "បុរសម្នាក់កំពុងលេងហ្គីតា", "Ein Mann, der tanzt, lacht.", "한 남자가 기타를 치고 있다."
 
 
-@pytest.mark.parametrize("segment", [segmenters.spaces, segmenters.icu, segmenters.jieba])
+@pytest.mark.parametrize("segment", [spaces, segmenters.icu, segmenters.jieba])
 @pytest.mark.parametrize("text", [CHINESE, JAPANESE, THAI, KHMER, GERMAN, KOREAN, "", "。。", "one"])
 def test_joined_words_are_the_sentence(segment, text):
     words = segment(text)
@@ -24,7 +24,7 @@ def test_joined_words_are_the_sentence(segment, text):
 @pytest.mark.parametrize(
     ("segment", "text", "words"),
     [
-        (segmenters.spaces, GERMAN, ["Ein ", "Mann, ", "der ", "tanzt, ", "lacht. "]),
+        (spaces, GERMAN, ["Ein ", "Mann, ", "der ", "tanzt, ", "lacht. "]),
         (segmenters.icu, GERMAN, ["Ein ", "Mann, ", "der ", "tanzt, ", "lacht."]),
         (segmenters.icu, CHINESE, ["“一个", "男人”", "在", "弹", "吉他。"]),
         (segmenters.jieba, "他来到了网易。", ["他", "来到", "了", "网易。"]),
