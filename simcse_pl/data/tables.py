@@ -15,7 +15,7 @@ from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.text import as_number
 
 log = logging.getLogger(__name__)
-# The rows with their places, the number of columns, their names, if any, and how the file was read, in words.
+# What an OpenedTable has beside its source: records, width, header and layout.
 Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None, str]
 
 NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI

@@ -17,6 +17,8 @@ def as_number(value: str | float) -> float | None:
         (0.5, 1234.5, 1234.5, None)
     """
     if isinstance(value, str):
+        if "_" in value:  # Python reads an id such as 2021_10 as 202110
+            return None
         thousands = "," if value.rfind(",") < value.rfind(".") else "."
         if re.fullmatch(rf"[+-]?\d{{1,3}}([{thousands}]\d{{3}})+[.,]\d+", value):
             value = value.replace(thousands, "")

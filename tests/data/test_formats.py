@@ -246,6 +246,7 @@ def test_backslashes_that_pandas_wrote_before_quotation_marks_are_warned_of(tmp_
         ("a dog\ta cat\nthe dog\tthe cat\n", False),
         ("Hello\tWorld\nYes\tNo\n", False),
         ("A\tB\t4.2\nC\tD\t1.0\n", False),
+        ("dog\tcat\nruns\t20_10\n", False),
     ],
 )
 def test_a_header_is_found(text, header, write_file, caplog):

@@ -66,7 +66,7 @@ def test_words_of_ones_own(write_file):
     assert [pair.score for pair in BinaryPairs({"de": file}).sets["validation"]["de"]] == [0, 1]
 
 
-@pytest.mark.parametrize("cell", ["maybe", "nan", "1e39"])
+@pytest.mark.parametrize("cell", ["maybe", "nan", "1e39", "4_5"])
 def test_a_score_that_is_neither_a_finite_number_nor_a_known_word_is_an_error(cell, write_file):
     with pytest.raises(UserError, match=f"line 2: column y holds '{cell}', not a finite number or .*label_names"):
         list(iterate_rows(write_file(["yes", cell]), score_column="y"))
