@@ -159,6 +159,8 @@ def load_stsb(
             for split, task in tasks.items():
                 log.info("%s: %d English scored pairs from %s", split, len(task.pairs), name)
             return tasks
+    if not failures:
+        raise UserError(f"data.validation=[]: choose some of {', '.join(load)}")
     raise UserError(f"data.validation: STS-B is not available ({'; '.join(failures)})")
 
 
@@ -177,7 +179,7 @@ def _stsb_of_the_hub(split: str) -> StsTask:
 
 
 def _pairs(rows: Iterable[tuple[str, Sequence[str]]], columns: tuple[int, int, int]) -> list[ScoredPair]:
-    """Return the pairs of rows with their places, given the columns of the two sentences and the score."""
+    """Return the pairs of rows, given the columns of the two sentences and the score. Each row follows its place."""
     pairs = []
     for place, cells in rows:
         first, second, text = (cells[i] if i < len(cells) else "" for i in columns)

@@ -108,6 +108,8 @@ def load_suite(
     """
     if classifier not in CLASSIFIERS:
         raise UserError(f"transfer.classifier={classifier}: choose one of {', '.join(CLASSIFIERS)}")
+    if unknown := [name for name in names if name not in TASK_NAMES]:
+        raise UserError(f"test_tasks={unknown[0]}: no such task; choose among {', '.join(TASK_NAMES)}")
     if not senteval_dir:
         if needs_bundle := [name for name in names if name not in ("sts", GEOMETRY)]:
             raise UserError(f"{needs_bundle[0]} needs a SentEval bundle, and senteval_dir is not set")

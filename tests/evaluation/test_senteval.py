@@ -63,6 +63,11 @@ def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(m
         load_stsb(["senteval", "hub"], None)
 
 
+def test_an_empty_list_of_sources_is_an_error_with_their_names():
+    with pytest.raises(UserError, match=r"^data.validation=\[\]: choose some of senteval, hub, sample$"):
+        load_stsb([], None)
+
+
 def test_classes_are_numbered_and_pairs_are_read(bundle):
     assert load_transfer_task(bundle, "TREC").splits == {
         "train": [Example(("Who ?",), 3), Example(("How far is it ?",), 5)],

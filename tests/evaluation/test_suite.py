@@ -42,6 +42,14 @@ def test_the_sample_replaces_a_missing_bundle():
     assert load_suite(["sts", "geometry"], "", "dev", geometry_split="dev") == Suite([dev, GeometryTask(dev)])
     assert load_suite(["geometry"], None).tasks[0].sentences == dev.sentences + test.sentences
     assert load_suite([], None) == Suite()
+    with pytest.raises(UserError, match="^STS12 needs a SentEval bundle"):
+        load_suite(["sts", "STS12"], None)
+
+
+def test_an_unknown_task_is_an_error_with_the_names(bundle):
+    for folder in (bundle, None):
+        with pytest.raises(UserError, match="^test_tasks=STS17: no such task; choose among sts, transfer, .*, STS16"):
+            load_suite(["sts", "STS17"], folder)
 
 
 class Encoder:
