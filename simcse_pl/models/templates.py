@@ -1,8 +1,9 @@
 """Templates: prompts around a sentence, such as 'This sentence : "{sentence}" means [MASK] .' (PromptBERT, Jiang et al.
 2022). They are added after truncation, so that a long sentence never loses its prompt: to token ids, or to the text of
 these ids. A template may have the sentence twice, as in Echo (Springer et al. 2024): the second occurrence can attend
-to all of the first. Prompts with names, such as `query`, take the place of the template where they are asked for; one
-that has other ids with a sentence than apart is added to the text, as sentence-transformers does.
+to all of the first. Prompts with names, such as `query`, take the place of the template where they are asked for. If a
+tokenizer gives a prompt and a sentence other ids together than apart, the prompt is added to the text, as
+sentence-transformers does.
 """
 
 import functools
@@ -32,7 +33,7 @@ SENTENCE = "{sentence}"
 TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
 TemplateAsText = Literal["never", "test_only", "always"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
-_JOINED = 8  # tokens that a template and a sentence have more at most as one text than apart
+_JOINED = 8  # the most tokens that a template and a sentence have more as one text than apart
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
 
@@ -49,6 +50,21 @@ class _Template:
     def is_prefix(self) -> bool:
         return [*self.texts[1:]] == [""]
 
+    @property
+    def occurrences(self) -> int:
+        """How often the template has the sentence."""
+        return len(self.parts) - 1
+
+    @property
+    def length(self) -> int:
+        """The number of tokens, without those of the sentence."""
+        return sum(map(len, self.parts))
+
+    @property
+    def length_after(self) -> int:
+        """The number of tokens after the last occurrence of the sentence."""
+        return len(self.parts[-1])
+
     def joins(self, in_training: bool) -> bool:
         """Return whether template and sentence are tokenized as one text."""
         return self.as_text == "always" or (self.as_text == "test_only" and not in_training)
@@ -63,8 +79,8 @@ class Templates:
     Args:
         tokenizer: the encoder's tokenizer.
         template: a text with the placeholder {sentence}, once or several times; a list of such texts, one per view of a
-            training row, where further views take the last one; or None. Outside of training, it is the first one.
-            [MASK] and <mask> are the tokenizer's mask token.
+            training row; or None. Later views use the last text of the list, and sentences outside of training the
+            first. [MASK] and <mask> are the tokenizer's mask token.
         with_sentence_mask: whether all batches have a `sentence_mask`, of the last occurrence of the sentence. With
             several templates, batches of several views always have one.
         final_period: whether `tokens_of` appends a period to sentences that do not end in one (see `_ends`).
@@ -124,16 +140,16 @@ class Templates:
     def check_prompt(self, name: str | None) -> None:
         """Raise UserError unless a prompt has this name; None is the template, or none."""
         if name not in self._of_prompts:
-            names = ", ".join(self.prompts) or "none: set model.prompts={query: 'query: ', ...}"
+            names = ", ".join(self.prompts) or "none"
             raise UserError(f"prompt_name={name}: the encoder has no such prompt; it has {names}")
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
         """Raise UserError unless the templates have as many mask tokens as a pooling reads, and fit a template_bias."""
         mask = self.tokenizer.mask_token_id
         if masks > min(sum(np.count_nonzero(part == mask) for part in template.parts) for template in self._all):
-            given = f"template={self.texts or 'null'}"
-            raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {given}")
-        if bias != "none" and (not self.texts or any(len(template.parts) != 2 for template in self._all)):
+            option = f"template={self.texts or 'null'}"
+            raise UserError(f"pooling={pooling}: it needs {masks} [MASK] in every template, but {option}")
+        if bias != "none" and (not self.texts or any(template.occurrences != 1 for template in self._all)):
             raise UserError(f"template_bias={bias}: it needs a template that has the sentence once")
         if bias != "none" and not ignores_padding:
             raise UserError(f"template_bias={bias}: the model does not ignore masked tokens; set it to none")
@@ -150,28 +166,27 @@ class Templates:
         }
 
     def reads_text(self, prompts: Sequence[str | None]) -> bool:
-        """Return whether training with these prompts turns tokens into text again; without them, with the templates."""
+        """Return whether training decodes tokens to join them with these prompts, or without prompts with templates."""
         chosen = [self._of_prompts[name] for name in prompts] or self._of_views
         return any(one.joins(in_training=True) for one in chosen)
 
     @property
     def longest_around(self) -> int:
         """The most tokens of the first template or a prompt."""
-        return max(sum(map(len, template.parts)) for template in self._of_prompts.values())
+        return max(template.length for template in self._of_prompts.values())
 
     def most_kinds(self, sentences: int, width: int) -> int:
-        """Return the most pairs of a template and a length of the sentence in a batch [sentences, width]."""
+        """Return an upper bound of the distinct pairs (template, sentence length) in a batch [sentences, width]."""
         if any(one.as_text != "never" for one in self._all):  # a template's tokens depend on the sentence
             return sentences
-        longest = (width - sum(self.special) - sum(map(len, template.parts)) for template in self._all)
+        longest = (width - sum(self.special) - template.length for template in self._all)
         return min(sentences, sum(max(0, length + 1) for length in longest))
 
     def longest_sentence(self, limit: int) -> int:
-        """Return the most tokens of a sentence, special tokens included, that leaves place for every template."""
+        """Return the most tokens of a sentence, special tokens included, that leave room for every template."""
         special = sum(self.special)
         limit -= _JOINED * any(one.as_text != "never" and not one.is_prefix for one in self._all)
-        parts = (template.parts for template in self._all)
-        return special + min((limit - special - sum(map(len, tokens))) // (len(tokens) - 1) for tokens in parts)
+        return special + min((limit - special - one.length) // one.occurrences for one in self._all)
 
     def checked_length(self, max_length: int | None, backbone: Backbone) -> int:
         """Return the most tokens to read of a sentence, special tokens included; raise UserError if out of range.
@@ -208,8 +223,8 @@ class Templates:
         if template.is_prefix and template.joins(in_training=False):
             texts, spare = [template.texts[0] + sentence for sentence in sentences], self.longest_around
         else:
-            texts, parts = list(sentences), template.parts
-            spare = self.longest_around - sum(map(len, parts)) if len(parts) == 2 else 0
+            texts = list(sentences)
+            spare = self.longest_around - template.length if template.occurrences == 1 else 0
         return tokenize(self.tokenizer, texts, max_length + spare)
 
     def batch(
@@ -223,17 +238,16 @@ class Templates:
         Args:
             tokens: of each sentence, truncated, including special tokens. Sentence i is view i % views of its row.
             views: the number of views in a row of training; None for sentences of `tokens_of`.
-            prompts: the name of each view's prompt, or without `views` of each sentence's, in place of its template;
-                further ones have the last. A name None is the first template.
+            prompts: the name of each view's prompt, or without `views` of each sentence's, in place of its template.
+                Later ones use the last name. A name None is the first template.
         """
         if views and self.texts and not prompts:
             chosen = self._of_views
         else:
             chosen = [self._of_prompts[name] for name in prompts or [None]]
         which = np.minimum(np.arange(len(tokens)) % (views or len(tokens)), len(chosen) - 1)
-        # of each sentence's template: its tokens, those after the sentence, and how often it has the sentence
-        kinds = [(sum(map(len, one.parts)), len(one.parts[-1]), len(one.parts) - 1) for one in chosen]
-        around, after, times = np.array(kinds)[which].T
+        of_templates = [(template.length, template.length_after, template.occurrences) for template in chosen]
+        around, after, times = np.array(of_templates)[which].T  # of each sentence's template
         special, lengths = sum(self.special), np.array([*map(len, tokens)], np.int64)
         pieces: Sequence[Tokens | Sequence[int]] = tokens
         if chosen != [_PLAIN]:
@@ -245,8 +259,8 @@ class Templates:
                 pieces = [*itertools.chain.from_iterable(map(self._applied, tokens, templates))]
                 lengths = special + around + (lengths - special) * times
         longest = lengths.max(initial=1)  # a decoder's tokenizer makes no token of an empty sentence
-        places = np.arange(-(-longest // self.multiple_of) * self.multiple_of)
-        attended = places < lengths[:, None]
+        positions = np.arange(-(-longest // self.multiple_of) * self.multiple_of)
+        attended = positions < lengths[:, None]
         ids = np.full(attended.shape, self.tokenizer.pad_token_id, dtype=np.int64)
         ids[attended] = np.concatenate(pieces, dtype=np.int64, casting="unsafe")  # an empty list is of floats
         arrays = {"input_ids": ids, "token_type_ids": np.zeros_like(ids), "attention_mask": attended.astype(np.int64)}
@@ -254,7 +268,7 @@ class Templates:
         if self.with_sentence_mask or ((views or 1) > 1 and len(chosen) > 1):
             ends = lengths - self.special[1] - after
             starts = ends - (lengths - special - around) // times
-            of_sentence = (starts[:, None] <= places) & (places < ends[:, None])
+            of_sentence = (starts[:, None] <= positions) & (positions < ends[:, None])
             inputs[SENTENCE_MASK] = torch.from_numpy(of_sentence.astype(np.int64))
         return inputs
 
@@ -273,10 +287,10 @@ class Templates:
     def _joined(
         self, tokens: Sequence[Tokens | Sequence[int]], templates: Sequence[_Template], in_training: bool
     ) -> list[Tokens | Sequence[int]]:
-        """Return the tokens of sentences in their templates, of which some are tokenized with the sentence.
+        """Return the tokens of sentences in their templates. Some templates are tokenized with the sentence.
 
-        The text of a sentence is that of its tokens, without the space that some tokenizers add. The joined text of a
-        prefix is truncated as that of `tokens_of`, to which it has been added before.
+        The text of a sentence is that of its tokens, without the space that some tokenizers add. With a prefix, the
+        text is truncated as by `tokens_of`, which adds the prefix before.
         """
         (before, after), pieces = self.special, list(tokens)
         as_text = [i for i, one in enumerate(templates) if one.joins(in_training)]
@@ -295,7 +309,7 @@ class Templates:
 
 
 def with_newlines(given: Any) -> Any:
-    """Return a text, or those of a list or mapping, with a newline for each backslash and n, as commands have it."""
+    """Return a text, or those of a list or mapping, with a newline for each backslash and n of a command line."""
     if isinstance(given, Mapping):
         return {name: with_newlines(text) for name, text in given.items()}
     return given.replace(r"\n", "\n") if isinstance(given, str) else given and [*map(with_newlines, given)]
