@@ -1,7 +1,11 @@
 """Start `train` and `evaluate` with the options of the command line, or from Python with a list of options.
 
-This file imports neither torch nor Lightning, which take seconds: --help and most mistakes do without them. The jobs of
-a sweep and their ranks start as `python -m simcse_pl.cli --config-name COMMAND`.
+On the command line, `simcse_pl.__main__` runs this file as a script. `main` calls Hydra, which composes the config,
+makes the folder of each job, and calls `_run_job`. `_run_job` calls `_run`, and prints an error. `_run` checks the
+options, and calls the function of the command in `_WORK`. From Python, `_call` does what `main` and `_run_job` do, but
+raises an error. Jobs and ranks in processes of their own start as `python -m simcse_pl.cli --config-name COMMAND`.
+
+This file imports neither torch nor Lightning, which take seconds: --help and most mistakes do without them.
 """
 
 import atexit
@@ -80,7 +84,7 @@ def train(
     Raises:
         UserError: an option is wrong, or `rows` is one text or a data frame.
     """
-    if isinstance(rows, str) or hasattr(rows, "columns"):  # of them, it would read characters or names of columns
+    if isinstance(rows, str) or hasattr(rows, "columns"):  # iterating would give characters, or names of columns
         raise UserError("rows: give a list of sentences or of rows, such as frame.values; of a file, data.train=FILE")
     if rows is not None:
         options = ["data=text", *options, f"data.train={hydra_text(str(cached_rows(rows)))}"]
@@ -107,13 +111,13 @@ def main(command: str = "train") -> None:
     The exit status is 2 for a user's mistake, 1 for any other failure, and 130 for Ctrl-C.
     """
     if "LOCAL_RANK" in os.environ or any(word.startswith("hydra.job.num=") for word in sys.argv):
-        end_with_parent()  # but a run in the background outlives the shell that has started it
+        end_with_parent()  # only ranks and jobs do: a run in the background outlives its shell
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions rather than print them
     prepare_output()
     logging.raiseExceptions = False  # no traceback if the log cannot be written
     _ignore_expected_warnings()
     options, flags = _options_and_flags(command, sys.argv[1:])
-    sys.argv[1:] = ["--config-name", command, *flags, *options]  # the ranks get them, too
+    sys.argv[1:] = ["--config-name", command, *flags, *options]  # ranks start with the same arguments
     disable_hydra_output_on_other_ranks()
     composed = options
     try:
@@ -124,7 +128,7 @@ def main(command: str = "train") -> None:
             return
         hydra.main(config_path=str(CONF), config_name=command, version_base="1.3")(_run_job)()
         sys.stdout.flush()
-    except BrokenPipeError:  # jobs report their own
+    except BrokenPipeError:  # `_run_job` reports that of a job
         end_quietly()
     except BaseException as error:
         if _is_interrupt(error):
@@ -162,15 +166,15 @@ def _check_words(command: str, options: Sequence[str], flags: Sequence[str]) -> 
         raise UserError(f"{command} measures one encoder: write -m encoder={names}")
     for flag, value in pairwise([*flags, "VALUE"]):
         if flag.startswith("--") and flag not in _FLAGS:
-            known = [entry.name for entry in optional("tools.options.search")(flag, command=command)]
-            name = next((name for name in known if "=" not in name), "NAME")
+            similar = [entry.name for entry in optional("tools.options.search")(flag, command=command)]
+            name = next((name for name in similar if "=" not in name), "NAME")
             option = f"{name}={'VALUE' if value.startswith('-') else value}"
             raise UserError(f"{flag}: options have no dashes: write {option} (simcse options finds others)")
 
 
 def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) -> str | None:
     """Return what --help, --help-all, --version or `--cfg job` prints; None without them."""
-    if "--version" in flags:  # Hydra would print its own
+    if "--version" in flags:  # Hydra would print its own version
         return f"simcse_pl {__version__}"
     values = dict(pairwise(flags))
     if {"-h", "--help", "--help-all"} & {*flags}:
@@ -235,7 +239,7 @@ def _run_job(config: DictConfig) -> float | None:
     In a multirun, the other jobs still run, and MultirunReport lists the job as failed; but it ends at a SweepError, a
     mistake of the first job before training, and an error on one of several ranks, because the others would wait.
     """
-    _ignore_expected_warnings()  # before the filters of modules imported since
+    _ignore_expected_warnings()  # once more, because modules imported since have added filters
     if not is_first_process():
         logging.getLogger("simcse_pl").setLevel(logging.WARNING)
     runtime = HydraConfig.get()
@@ -276,13 +280,13 @@ def _is_readable(option: str) -> bool:
 
 
 def _quotings(choice: str) -> Iterator[str]:
-    """Yield a value, which YAML may read, with quotation marks: around its parts, or around one text."""
+    """Yield ways to quote a value for Hydra: each part of a list, a mapping or a sweep, then the whole text."""
     is_nested = choice[:1] in ("[", "{")
     with suppress(yaml.YAMLError):
         node = yaml.compose(choice if is_nested else f"[{choice}]", yaml.SafeLoader)
         if is_nested:
             yield _written(node)
-        elif all(isinstance(part, yaml.ScalarNode) for part in node.value):  # values of a sweep, or one
+        elif all(isinstance(part, yaml.ScalarNode) for part in node.value):  # one value, or those of a sweep
             yield ",".join(map(_written, node.value))
     if not is_nested:
         yield hydra_text(choice)
@@ -331,7 +335,7 @@ def readable(error: Exception, command: str, config: DictConfig | None = None, g
     from simcse_pl.messages import message_of_class, message_of_hydra  # only after an error
 
     shown: Exception
-    if is_one_of_several() and re.search("by peer|remote process exited", str(error)):  # of gloo and of NCCL
+    if is_one_of_several() and re.search("by peer|remote process exited", str(error)):  # as gloo and NCCL say
         where = "its own error is printed above, or in its log of torchrun or SLURM"
         shown = RuntimeError(f"another rank has ended; {where}: {first_line(error)}")
     elif text := message_of_class(error, config) or message_of_hydra(error, command, given):

@@ -1,9 +1,9 @@
 """The LightningDataModule: training batches of views, and the sentences of validation and test sets."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,14 +32,19 @@ _EVALUATED_AT_ONCE = 256  # sentences
 
 
 class EvaluationSentences:
-    """The distinct ones of `sentences`, which evaluators have by the names of their prompts, the longest first."""
+    """The distinct sentences of all evaluators with the names of their prompts, longest first.
+
+    Args:
+        sentences: sentences and the name of their prompt, several times. A prompt that the encoder lacks is left out.
+        templates: the encoder's.
+    """
 
     def __init__(self, sentences: Iterable[tuple[str | None, Sequence[str]]], templates: Templates) -> None:
-        known = ((name if name in templates.prompts else None, texts) for name, texts in sentences)
-        distinct = list(dict.fromkeys((text, name) for name, texts in known for text in texts))
+        by_prompt = ((name if name in templates.prompts else None, texts) for name, texts in sentences)
+        distinct = list(dict.fromkeys((text, name) for name, texts in by_prompt for text in texts))
         self._templates = templates
         tokens = list[list[int]]()
-        for name, pairs in groupby(distinct, key=lambda pair: pair[1]):
+        for name, pairs in itertools.groupby(distinct, key=lambda pair: pair[1]):
             tokens += templates.tokens_of([text for text, _ in pairs], templates.tokenizer.model_max_length, name)
         order = sorted(range(len(distinct)), key=lambda i: -len(tokens[i]))
         self._keys = [distinct[i] for i in order]
@@ -55,17 +60,20 @@ class EvaluationSentences:
         # a rank with one sentence less has as many batches as the others: sharded weights need it (see speed/fsdp.py)
         starts = range(0, -(-len(self) // world_size()), _EVALUATED_AT_ONCE)
         ends = [min(start, len(tokens) - 1) for start in starts[1:]]
-        batches = [list(range(start, end)) for start, end in pairwise([0, *ends, len(tokens)])]
+        batches = [list(range(start, end)) for start, end in itertools.pairwise([0, *ends, len(tokens)])]
         return DataLoader(tokens, batch_sampler=batches, collate_fn=self._collate, pin_memory=pin_memory)
 
     def _collate(self, rows: Sequence[tuple[Tokens, tuple[str, str | None]]]) -> Batch:
         return self._templates.batch([tokens for tokens, _ in rows], prompts=[name for _, (_, name) in rows])
 
     def encode(self, vectors: Tensor) -> Encode:
-        """Return a function from sentences to their `vectors`: those of `loader`, of all devices in order, [n, dim]."""
+        """Return a function from sentences to their vectors.
+
+        `vectors` [n, dim] are in the order of `loader`: first those of rank 0, then those of rank 1, and so on.
+        """
         ranks = world_size()
-        order = [place for device in range(ranks) for place in range(device, len(self), ranks)]
-        row = {self._keys[place]: number for number, place in enumerate(order)}
+        order = [index for device in range(ranks) for index in range(device, len(self), ranks)]
+        row = {self._keys[index]: number for number, index in enumerate(order)}
         return PromptedEncode(
             lambda name: lambda sentences: vectors[[row[sentence, name] for sentence in sentences]],
             self._templates.prompts,
@@ -81,8 +89,8 @@ class SentenceDataModule(LightningDataModule):
         sets: in place of `train`, the options of several training sets by name. An option that a set leaves out has
             the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see orders.mixed).
-        max_length: the number of tokens read of a training sentence, including special tokens but not the template's;
-            a list has that of each sentence of a row, such as [64, 512], of which further ones have the last.
+        max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
+            A list, such as [64, 512], has one number per sentence of a row; later sentences use the last.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
@@ -121,18 +129,18 @@ class SentenceDataModule(LightningDataModule):
         if not shortest <= min(lengths) <= max(lengths) <= longest:
             raise UserError(f"max_length={max_length}: it is {shortest} to {longest}, which is model.max_length")
         self.tokenizer = tokenizer
-        every: Mapping[str, Any] = sets or {"": {}}
+        options_of_sets: Mapping[str, Any] = sets or {"": {}}
         self.sets: dict[str, TrainingSet] = {}
-        for name, given in every.items():
+        for name, of_set in options_of_sets.items():
             with prefixed_by_dataset(name):
-                self.sets[name] = TrainingSet(**{**options, "train": train, **given, "name": name or None})
+                self.sets[name] = TrainingSet(**{**options, "train": train, **of_set, "name": name or None})
         self.sampling, self.max_length, self.num_workers, self.seed = sampling, max_length, num_workers, seed
         self.make_evaluators, self.validation, self.test = evaluators or {}, validation, test
         self.templates, self.segment = templates or Templates(tokenizer), segment
         self.evaluators: dict[str, Evaluator] = {}
         self.sentences: dict[str, EvaluationSentences] = {}
         self.rows: dict[str, TrainingRows] = {}
-        self._groups: dict[str, NDArray[np.integer]] = {}  # of the rows of each set that has a sampler
+        self._groups: dict[str, NDArray[np.integer]] = {}  # of each row, by set, where a set has a sampler
         self._start = (0, 0)  # the epoch and the batch of a resumed run
 
     def setup(self, stage: str | None = None) -> None:
@@ -140,19 +148,21 @@ class SentenceDataModule(LightningDataModule):
 
         Rank 0 makes the evaluators and sends them to the other ranks, so that all of them embed the same sentences.
         """
-        if not self.evaluators and (is_first_process() or self.templates.prompts):  # which training rows may share
+        # Other ranks get the evaluators by the broadcast. Before it, they need only prompts, which rows may share.
+        if not self.evaluators and (is_first_process() or self.templates.prompts):
             self.evaluators = make_evaluators(self.make_evaluators, validation=self.validation, test=self.test)
         if self.trainer is not None:
             self.evaluators = self.trainer.strategy.broadcast(self.evaluators)
-        if not self.sentences and (self.trainer is not None or is_first_process()):  # others get them by the broadcast
+        if not self.sentences and (self.trainer is not None or is_first_process()):
             for split in (VALIDATION, TEST):
-                sentences = [of for evaluator in self.evaluators.values() for of in evaluator.by_prompt(split).items()]
+                by_prompt = (evaluator.by_prompt(split).items() for evaluator in self.evaluators.values())
+                sentences = itertools.chain.from_iterable(by_prompt)
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation or evaluators is not set: give a file, or the sources of STS-B")
-        for split, known in self.sentences.items():
-            if 0 < len(known) < world_size():
-                raise UserError(f"data.{split}: it has {len(known)} sentences, fewer than there are devices")
+        for split, of_split in self.sentences.items():
+            if 0 < len(of_split) < world_size():
+                raise UserError(f"data.{split}: it has {len(of_split)} sentences, fewer than there are devices")
         self.rows = self.rows or dict(self._read())
 
     def _read(self) -> Iterator[tuple[str, TrainingRows]]:
@@ -166,15 +176,15 @@ class SentenceDataModule(LightningDataModule):
             }
             for split in self.sentences
         }
-        known = self.templates.prompts
+        prompts = self.templates.prompts
         of_evaluators = (
-            [name if name in known else None for name in evaluator.by_prompt(VALIDATION)]
+            [name if name in prompts else None for name in evaluator.by_prompt(VALIDATION)]
             for evaluator in self.evaluators.values()
         )
         validated = next(filter(any, of_evaluators), [])  # the prompts of the first evaluator that has some
-        for place, (name, dataset) in enumerate(self.sets.items()):
+        for number, (name, dataset) in enumerate(self.sets.items()):
             # PyTorch's generators use the low 32 bits of a seed only
-            seed = int(np.random.SeedSequence([self.seed, place]).generate_state(1)[0]) if place else self.seed
+            seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]) if number else self.seed
             with prefixed_by_dataset(name):
                 rows = dataset.read(
                     self.tokenizer, self.max_length, seed, evaluated, self.templates, self.segment, validated
@@ -219,8 +229,8 @@ class SentenceDataModule(LightningDataModule):
         """
         rows = replace(self.rows[name], chosen=self.rows[name].held_out)
         batches = ContrastiveBatches(len(rows.chosen), self.sets[name].batch_size, world_size(), rank(), self.seed)
-        for places, counts in batches.draw(0):
-            yield rows.batch([(0, place) for place in places]) | {"counts": counts}
+        for drawn, counts in batches.draw(0):
+            yield rows.batch([(0, row) for row in drawn]) | {"counts": counts}
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch and the number of its batches that are done."""

@@ -32,7 +32,9 @@ def train_and_test(
     record: RunMetadata,
     resume: Path | None = None,
 ) -> dict[str, Any]:
-    """Validate, train, and test the best checkpoint. Afterwards the module has its weights, if sharded on rank 0 only.
+    """Validate, train, and test the best checkpoint.
+
+    Afterwards, the module has the weights of the best checkpoint. If they were sharded, only rank 0 has them.
 
     Args:
         trainer, module, data: the trainer's first checkpoint callback must be a BestCheckpoint.
@@ -60,7 +62,7 @@ def train_and_test(
     if not best.best_metrics:
         raise UserError("no steps to train: increase trainer.max_epochs or trainer.max_steps")
     warnings = [warning for rows in data.rows.values() for warning in rows.warnings]
-    # on rank 0, because other machines may not have the file
+    # Only rank 0 reads the file: other machines may not have it.
     weights = read_torch_file(Path(best.best_model_path))["state_dict"] if trainer.is_global_zero else {}
     strategy = sharding(trainer.strategy)
     if strategy:
@@ -99,7 +101,10 @@ def _test(trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule) -
 def run_settings(
     trainer: pl.Trainer, module: SimCSEModule, data: SentenceDataModule, choices: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return what names, `auto` and -1 in the options became, and warn of useless values; `choices` are Hydra's."""
+    """Return the settings of a run, with values in place of `auto`, -1 and names; `choices` are Hydra's.
+
+    Warn if the learning rate is 0, or rises until the last step.
+    """
     encoder, config = module.encoder, module.encoder.backbone.config
     steps = (trainer.max_epochs or 0) * data.batches_of_epoch() if trainer.max_steps == -1 else trainer.max_steps
     parts = [choices.get("objective"), *module.auxiliary, choices.get("queue")]
@@ -117,7 +122,7 @@ def run_settings(
         "head": encoder.head,
         "objective": ", ".join(part for part in parts if part),
         "data": "; ".join(f"{rows.train}, {rows.size}" for rows in data.rows.values()),
-        "content": "; ".join(rows.cache.fingerprint for rows in data.rows.values()),  # of one file, its SHA-256
+        "content": "; ".join(rows.cache.fingerprint for rows in data.rows.values()),  # the SHA-256 of a single file
         "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in data.sets.values())),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),
@@ -138,8 +143,8 @@ def _reasons_for_doubt(
     fallen = []
     for name in (monitor, logged(split_and_metric(monitor)[1], TEST)):
         new = after.get(name, math.nan)
-        known = before.get(name, new)
-        if known > new if mode == "max" else known < new:
-            fallen.append(f"{name} from {known:.4f} to {new:.4f}")
+        old = before.get(name, new)
+        if old > new if mode == "max" else old < new:
+            fallen.append(f"{name} from {old:.4f} to {new:.4f}")
     if fallen:
         yield f"training has changed {' and '.join(fallen)}: {_WORSE}"

@@ -25,8 +25,8 @@ _STOPS = (signal.SIGTERM, signal.SIGUSR1)  # `#SBATCH --signal=USR1@90` sends th
 class Preemption(Callback):
     """On Ctrl-C, SIGTERM or SIGUSR1, write a checkpoint after the current batch and end all ranks.
 
-    A second Ctrl-C does not wait for the batch. On the others, a SLURM job is requeued. Submitit sends
-    its jobs another signal (SIGUSR2, or SUBMITIT_PREEMPT_SIGNAL) and requeues them itself.
+    A second Ctrl-C does not wait for the batch. SIGTERM and SIGUSR1 also requeue a SLURM job. Submitit
+    sends its jobs another signal (SIGUSR2, or SUBMITIT_PREEMPT_SIGNAL) and requeues them itself.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -86,7 +86,7 @@ class Preemption(Callback):
         self._stop(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Raise Stopped if a signal came after the last batch had begun. Its checkpoint is written; a test is left."""
+        """Raise Stopped if a signal came during the last batch. The last checkpoint is written; the test is missing."""
         if trainer.strategy.reduce_boolean_decision(self._received is not None, all=False):
             self._stop(trainer)
 

@@ -41,8 +41,13 @@ def split_and_metric(name: str) -> tuple[str | None, str]:
 
 
 def of_split(curves: Mapping[str, float], split: str = VALIDATION) -> dict[str, float]:
-    """Return the metrics of a split by their own names, from values by their names in curves."""
-    return {metric: value for name, value in curves.items() for own, metric in [split_and_metric(name)] if own == split}
+    """Return the metrics of one split: `{"spearman": ...}` from `{"val/spearman": ..., "test/spearman": ...}`."""
+    metrics = {}
+    for name, value in curves.items():
+        measured_on, metric = split_and_metric(name)
+        if measured_on == split:
+            metrics[metric] = value
+    return metrics
 
 
 def _kind(metric: str) -> str:
@@ -65,7 +70,7 @@ def by_file(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def is_of_file(metric: str, metrics: Container[str]) -> bool:
-    """Return whether a metric is that of one of several files: a metric without the name of the file is their mean."""
+    """Return whether a metric belongs to one of several files, so that `metrics` also has their mean without a name."""
     *names, kind = metric.split("/")
     return any("/".join([*names[:i], *names[i + 1 :], kind]) in metrics for i in range(len(names)))
 
@@ -180,5 +185,5 @@ def read_shape(shape: type[Content], file: Path) -> Content:
         return shape.model_validate(read_json(file))
     except ValidationError as error:
         problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"])) or "the file"
-        raise UserError(f"{file} is not a results file: {place}: {problem['msg']}") from error
+        value = ".".join(map(str, problem["loc"])) or "the file"
+        raise UserError(f"{file} is not a results file: {value}: {problem['msg']}") from error

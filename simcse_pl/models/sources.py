@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 PACKAGE = "package:"
 ADAPTER_FILE, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")  # a model is loaded without adapter
+# Where one of these files is, `base_of` ignores an adapter.
+WHOLE = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _TEXT = "Été 你好, nobody's told  the Sailor why 1998 ﬁsh had jumped."  # shows how a tokenizer splits
 # "owner/name" as an implementation, or a dict of them by sub-config, as json.dumps writes them
 _HUB_KERNEL = re.compile(r'"(\w*_implementation)": (?:"[^"]*/|\{[^}]*/)')

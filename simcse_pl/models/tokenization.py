@@ -14,7 +14,7 @@ from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokeni
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone, Batch
 
-MaxLength = int | Sequence[int]  # of a row: one for each sentence, of which further ones have the last
+MaxLength = int | Sequence[int]  # one length, or one per sentence of a row; later sentences use the last
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 BEGINS_WORD = "begins_word"  # in a batch: which tokens begin a word of a segmenter, if whole words are masked
 INSIDE_WORD = 1 << 30  # is added to the ids of the other tokens, before they are collated
@@ -40,12 +40,12 @@ def match_inputs(tokenizer: PreTrainedTokenizerBase, backbone: Backbone) -> None
 
 def append_end_token(tokenizer: PreTrainedTokenizerBase) -> None:
     """Append the end token to each sentence, unless its last token is a special one already."""
-    ids, own = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
+    ids, plain = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (True, False))
     if ids[-1] in tokenizer.all_special_ids:
         return
     if tokenizer.eos_token is None or not tokenizer.is_fast:
         raise UserError(f"end_token=true: the tokenizer of {tokenizer.name_or_path} has no end token, or is a slow one")
-    names = [*tokenizer.convert_ids_to_tokens(ids[: -len(own)]), tokenizer.eos_token]
+    names = [*tokenizer.convert_ids_to_tokens(ids[: -len(plain)]), tokenizer.eos_token]
     special = {name: tokenizer.convert_tokens_to_ids(name) for name in names}
     template = processors.TemplateProcessing([*names[:-1], "$A", names[-1]], special_tokens=[*special.items()])
     tokenizer.backend_tokenizer.post_processor = template
@@ -61,16 +61,16 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     return ids
 
 
-def length_at(max_length: MaxLength, place: int) -> int:
+def length_at(max_length: MaxLength, position: int) -> int:
     """Return the length of a sentence, given its position in its row."""
-    return max_length if isinstance(max_length, int) else max_length[min(place, len(max_length) - 1)]
+    return max_length if isinstance(max_length, int) else max_length[min(position, len(max_length) - 1)]
 
 
 def tokenize_rows(
     make: Callable[[list[str], int], list[list[int]]],
     sentences: list[str],
     max_length: MaxLength,
-    places: Iterable[int],
+    positions: Iterable[int],
 ) -> list[list[int]]:
     """Return the token ids of sentences, each truncated to the length of its position in its row.
 
@@ -78,13 +78,13 @@ def tokenize_rows(
         make: returns the token ids of sentences that have the same length.
         sentences: the sentences.
         max_length: the length, or that of each position.
-        places: the position of each sentence.
+        positions: the position of each sentence in its row.
     """
     if isinstance(max_length, int):
         return make(sentences, max_length)
-    lengths, tokens = [length_at(max_length, place) for place in places], [list[int]() for _ in sentences]
+    lengths, tokens = [length_at(max_length, position) for position in positions], [list[int]() for _ in sentences]
     for length in set(lengths):
-        chosen = [i for i, own in enumerate(lengths) if own == length]
+        chosen = [i for i, of_sentence in enumerate(lengths) if of_sentence == length]
         for i, ids in zip(chosen, make([sentences[i] for i in chosen], length), strict=True):
             tokens[i] = ids
     return tokens

@@ -182,7 +182,7 @@ class _Norm(nn.Module):
 def _without_bias_correction(step: int, lr: float) -> dict[str, float]:
     """Return the options with which a step of AdamW is one of BERT's optimizer: without bias correction.
 
-    Steps are so larger than with the correction: six times after 10 steps, and twice after 270.
+    Steps are thus larger than with the correction: six times after 10 steps, and twice after 270.
     """
     mean, deviation = 1 - 0.9**step, math.sqrt(1 - 0.999**step)  # the corrections
     return {"lr": lr * mean / deviation, "eps": 1e-6 / deviation, "weight_decay": 0.01 * deviation / mean}

@@ -18,8 +18,8 @@ LIBRARIES = ("simcse_pl.", "torch.", "transformers.", "peft.", "pytorch_lightnin
 def locate(name: str) -> Any:
     """Import a class or function by its dotted name, from an installed package or the current folder.
 
-    The folder is on Python's path only meanwhile: it may be that of a downloaded model, and libraries try to import
-    packages that are not installed.
+    The current folder is on Python's path only during the import: it may be a downloaded model's, and libraries try to
+    import packages that are not installed.
     """
     first, *attributes = name.split(".")
     before = [*sys.path]
@@ -70,7 +70,7 @@ def expected_instead(value: Any, annotation: Any, taker: Any = None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return the list of a sequence of Hydra, the number of one of NumPy, and the text of anything else."""
+    """Return the list of a Hydra sequence, the number of a NumPy one, and the text of anything else."""
     return [*value] if isinstance(value, Sequence) else value.item() if hasattr(value, "item") else str(value)
 
 
