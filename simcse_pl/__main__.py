@@ -78,8 +78,8 @@ def find_command(name: str) -> Any:
         return entry.load()
     if name in _CLASSES:
         return locate(f"simcse_pl.tools.{_CLASSES[name]}")
-    places = [f"simcse_pl.{folder}.{re.sub('[ -]', '_', name)}" for folder in ("tools", "lab")]
-    return importlib.import_module(next(filter(find_spec, places)))
+    modules = [f"simcse_pl.{folder}.{re.sub('[ -]', '_', name)}" for folder in ("tools", "lab")]
+    return importlib.import_module(next(filter(find_spec, modules)))
 
 
 def _installed() -> EntryPoints:

@@ -39,15 +39,15 @@ _REPLACED = (  # options of earlier versions and of other libraries, as regular 
 
 def message_of_class(error: Exception, config: DictConfig | None) -> str | None:
     """Return the message of an error of a class, with the full names of options; None for other errors."""
-    cause, place = error.__cause__, str(error).rpartition("full_key: ")[2]
-    if config is None and (known := next((own for own in exception_chain(error) if type(own) is UserError), None)):
-        return str(known)  # of a resolver
+    cause, path = error.__cause__, str(error).rpartition("full_key: ")[2]
+    if config is None and (first := next((each for each in exception_chain(error) if type(each) is UserError), None)):
+        return str(first)  # from a resolver
     if config is not None and type(error) is UserError:
         return name_in_full(str(error), config)
     if config is not None and isinstance(cause, UserError):
-        return name_in_full(str(cause), config, place)
+        return name_in_full(str(cause), config, path)
     if isinstance(error, InstantiationException) and "'simcse_pl." not in first_line(error):
-        return f"{place}: {first_line(cause or error)}"
+        return f"{path}: {first_line(cause or error)}"
     return None
 
 
@@ -78,17 +78,17 @@ def message_of_hydra(error: Exception, command: str, given: Sequence[str]) -> st
     return text
 
 
-def name_in_full(message: str, config: DictConfig, place: str = "") -> str:
+def name_in_full(message: str, config: DictConfig, class_path: str = "") -> str:
     """Return the message of a class that begins with an option, with its full name: `model.pooling=` for `pooling=`.
 
-    `place` is the path of the class in the config. If it is empty, the option of this name is meant, if only one class
+    `class_path` is where the config has the class. If it is empty, the option of this name is meant, if only one class
     and not the whole config has it.
     """
-    message = name_columns(message, f"{place}.column=NAME") if place else message
+    message = name_columns(message, f"{class_path}.column=NAME") if class_path else message
     name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
-    options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{place}.{name}")]
+    options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{class_path}.{name}")]
     options = [path for path in options if not path.startswith(("sweep.", "search."))]
-    if not name or len(options) != 1 or (not place and name in config):
+    if not name or len(options) != 1 or (not class_path and name in config):
         return message
     return as_written(config, options[0]) + message[len(name) :]
 

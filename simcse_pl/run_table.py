@@ -49,10 +49,10 @@ def printed_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
     """Return the time of a run, the paths of its files and `dashboards`, and code to use its encoder; never wrapped."""
-    places = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "figure": CURVES_FIGURE}
-    places["results"] = RESULTS_FILE
-    where = [f"{what:<13}{folder / path}" for what, path in places.items() if (folder / path).exists()]
-    where += [f"{'W&B':<13}{place}" for place in dashboards]
+    paths = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "figure": CURVES_FIGURE}
+    paths["results"] = RESULTS_FILE
+    where = [f"{what:<13}{folder / path}" for what, path in paths.items() if (folder / path).exists()]
+    where += [f"{'W&B':<13}{address}" for address in dashboards]
     code = f'from simcse_pl import SimCSE; vectors = SimCSE("{folder / "encoder"}").encode(["A sentence."])'
     return Text("\n".join([f"{'time':<13}{timedelta(seconds=round(seconds))}", *where, f"{'use':<13}{code}"]))
 

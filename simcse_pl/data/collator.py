@@ -59,12 +59,12 @@ class ViewCollator:
     def tokens_of(self, rows: Sequence[Sequence[Sentence]]) -> list[Tokens | list[int]]:
         """Return the tokens of the sentences of rows, in order, which are text or tokens."""
         make = partial(tokenize, self.tokenizer)
-        texts = [(text, place) for row in rows for place, text in enumerate(row) if isinstance(text, str)]
+        texts = [(text, column) for row in rows for column, text in enumerate(row) if isinstance(text, str)]
         if self.segment and texts:
             from simcse_pl.data.words import tokenize_words
 
             make = partial(tokenize_words, self.tokenizer, segment=self.segment)
-        new = iter(tokenize_rows(make, [text for text, _ in texts], self.max_length, [place for _, place in texts]))
+        new = iter(tokenize_rows(make, [text for text, _ in texts], self.max_length, [column for _, column in texts]))
         return [next(new) if isinstance(sentence, str) else sentence for row in rows for sentence in row]
 
 
@@ -114,11 +114,11 @@ class TrainingRows(RowKind):
 
     def batch(self, keys: Sequence[RowKey]) -> dict[str, Any]:
         """Return tensors [batch, views, tokens], and `labels`, `roles` and so on (see SimCSEModule.batch_of)."""
-        places = self._places(keys)
+        positions = self._positions(keys)
         rows = self.with_views(keys)
         batch: dict[str, Any] = self.collate(rows)
         if self.labels:
-            labels = [self.cache.label(place) for place in places]
+            labels = [self.cache.label(position) for position in positions]
             classes = self.labels == "classes"
             batch["labels"] = torch.tensor([self.class_numbers[label] for label in labels] if classes else labels)
         if self.drawn:  # a sentence that is drawn again is the same object
@@ -126,40 +126,40 @@ class TrainingRows(RowKind):
             copies = [[i in kept and any(row[i] is other for other in row[:i]) for i in range(views)] for row in rows]
             batch["copies"] = torch.tensor(copies)
         batch["roles"] = self.roles
-        batch["rows"] = np.array(places)
+        batch["rows"] = np.array(positions)
         if self.dataset:
             batch["dataset"] = self.dataset
         return batch
 
     def with_views(self, keys: Sequence[RowKey]) -> Sequence[tuple[Sentence, ...]]:
         """Return the rows of a batch, each with its views."""
-        places = self._places(keys)
-        rows = self._in_batch(keys, places)
+        positions = self._positions(keys)
+        rows = self._in_batch(keys, positions)
         if not self.views:
             return rows
         from simcse_pl.data.make_views import add_views
 
-        return add_views(self, keys, places, rows)
+        return add_views(self, keys, positions, rows)
 
-    def tokens(self, places: Sequence[int]) -> list[tuple[Tokens, ...]]:
+    def tokens(self, positions: Sequence[int]) -> list[tuple[Tokens, ...]]:
         """Return the tokens of rows by their positions, of which a segmenter marks the words."""
         if not self.collate.segment:
-            return [self.cache.tokens(place) for place in places]
-        rows = [self.cache[place] for place in places]
+            return [self.cache.tokens(position) for position in positions]
+        rows = [self.cache[position] for position in positions]
         marked = map(np.asarray, self.collate.tokens_of(rows))
         return [tuple(itertools.islice(marked, len(row))) for row in rows]
 
-    def _in_batch(self, keys: Sequence[RowKey], places: Sequence[int]) -> list[tuple[Tokens, ...]]:
+    def _in_batch(self, keys: Sequence[RowKey], positions: Sequence[int]) -> list[tuple[Tokens, ...]]:
         """Return the tokens of the rows of a batch, of which candidates are drawn if they are to be."""
-        rows = self.tokens(places)
+        rows = self.tokens(positions)
         if not self.drawn:
             return rows
         from simcse_pl.data.candidates import draw_candidates
 
-        for number, ((epoch, _), place, row) in enumerate(zip(keys, places, rows, strict=True)):
-            positives, seed = int(self.cache.label(place)), f"{self.seed}-{epoch}-{place}-drawn"
+        for number, ((epoch, _), position, row) in enumerate(zip(keys, positions, rows, strict=True)):
+            positives, seed = int(self.cache.label(position)), f"{self.seed}-{epoch}-{position}-drawn"
             rows[number] = tuple([row[i] for i in draw_candidates(len(row), positives, self.drawn, seed)])
         return rows
 
-    def _places(self, keys: Sequence[RowKey]) -> list[int]:
+    def _positions(self, keys: Sequence[RowKey]) -> list[int]:
         return [int(self.chosen[row]) for _, row in keys]

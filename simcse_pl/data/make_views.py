@@ -24,20 +24,20 @@ _FEWEST_CHANGED = 1 / 32  # of these
 
 
 def add_views(
-    rows: "TrainingRows", keys: "Sequence[RowKey]", places: Sequence[int], tokens: Sequence[tuple[Tokens, ...]]
+    rows: "TrainingRows", keys: "Sequence[RowKey]", positions: Sequence[int], tokens: Sequence[tuple[Tokens, ...]]
 ) -> "list[tuple[Sentence, ...]]":
-    """Return the rows of a batch, each with its views; `tokens` are those of the rows at `places`."""
+    """Return the rows of a batch, each with its views; `tokens` are those of the rows at `positions`."""
     tokenizer, templates = rows.collate.tokenizer, rows.collate.templates or Templates(rows.collate.tokenizer)
     limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
     made: list[Sequence[Sentence]] = []
     for number, view in enumerate(rows.views.values()):
         inputs = []
-        for (epoch, _), place, row in zip(keys, places, tokens, strict=True):
-            seed = f"{rows.seed}-{0 if view.once else epoch}-{place}"
+        for (epoch, _), position, row in zip(keys, positions, tokens, strict=True):
+            seed = f"{rows.seed}-{0 if view.once else epoch}-{position}"
             if number and not view.shared_random:
                 seed += f"-{number}"
-            following = next_sentences(rows.cache, place, view.num_following)
-            inputs.append(ViewInput(rows.cache[place][0], following, random.Random(seed), row[0], *limits))
+            following = next_sentences(rows.cache, position, view.num_following)
+            inputs.append(ViewInput(rows.cache[position][0], following, random.Random(seed), row[0], *limits))
         sentences: Sequence[Any] = view(inputs)
         made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
     return [(*row[: rows.width], *views) for row, *views in zip(tokens, *made, strict=True)]
@@ -47,16 +47,16 @@ def check_views(rows: "TrainingRows") -> None:
     """Raise UserError if a view changes hardly any sentence, or does not fit the text; try it on the first rows."""
     count = min(_TRIED, len(rows.chosen))
     keys = [divmod(i, count) for i in range(_TRIED)]  # a few rows are tried in several epochs
-    places = [int(rows.chosen[row]) for _, row in keys]
-    tried, anchors = rows.with_views(keys), [row[0] for row in rows.tokens(places)]
+    positions = [int(rows.chosen[row]) for _, row in keys]
+    tried, anchors = rows.with_views(keys), [row[0] for row in rows.tokens(positions)]
     after = rows.width
     for name, view in rows.views.items():
-        place, after = after, after + len(view.roles)
+        column, after = after, after + len(view.roles)
         if isinstance(view, Dropout):
             continue
         with prefixed(f"views.{name}"):
-            view.check_text([rows.cache[place][0] for place in places[:count]])
-            made = rows.collate.tokens_of([[row[place]] for row in tried])
+            view.check_text([rows.cache[position][0] for position in positions[:count]])
+            made = rows.collate.tokens_of([[row[column]] for row in tried])
             changed = sum(not np.array_equal(*both) for both in zip(anchors, made, strict=True))
             if changed < _FEWEST_CHANGED * len(made):
                 raise UserError(

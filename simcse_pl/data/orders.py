@@ -63,7 +63,7 @@ def grouped(groups: NDArray[np.integer], size: int, seed: int) -> NDArray[np.int
 
 
 def mixed(counts: Sequence[tuple[int, int]], sampling: str, seed: int) -> NDArray[np.integer]:
-    """Return the place of the set of each batch.
+    """Return the set of each batch by its position in `counts`.
 
     Args:
         counts: the number of batches of each set, for one rank and for the present ranks, which may be one less: then
@@ -79,7 +79,7 @@ def mixed(counts: Sequence[tuple[int, int]], sampling: str, seed: int) -> NDArra
         drawn = np.repeat(np.arange(len(counts)), of_one_rank)
     if sampling == "proportional":
         drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed)).numpy()]
-    for place, (_, count) in enumerate(counts):
-        if len(of_set := np.flatnonzero(drawn == place)) > count:
+    for position, (_, count) in enumerate(counts):
+        if len(of_set := np.flatnonzero(drawn == position)) > count:
             drawn = np.delete(drawn, of_set[-1])
     return drawn

@@ -98,7 +98,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
         self.epoch = epoch
 
     def _sets_drawn(self) -> NDArray[np.integer]:
-        """Return the place in `sets` of the set of each batch."""
+        """Return the position in `sets` of the set of each batch."""
         sets = list(self.sets.values())
         if len(sets) == 1:
             return np.zeros(sets[0].batches, dtype=np.int64)
@@ -113,9 +113,9 @@ class MixedBatchSampler(Sampler[BatchKey]):
         start = self.start[1] if epoch == self.start[0] else 0
         done = np.bincount(sets[:start], minlength=len(names))
         batches = [of_set.draw(epoch, int(first)) for of_set, first in zip(self.sets.values(), done, strict=True)]
-        for place in sets[start:]:
-            rows, counts = next(batches[place])
-            yield names[place], [(epoch, row) for row in rows], counts
+        for position in sets[start:]:
+            rows, counts = next(batches[position])
+            yield names[position], [(epoch, row) for row in rows], counts
 
 
 @dataclass

@@ -40,21 +40,21 @@ def open_source(
     Raises:
         UserError: the source does not exist or cannot be read; from the iterator, a file has other columns.
     """
-    place = files_of(source)
-    if isinstance(place, str):
+    found = files_of(source)
+    if isinstance(found, str):
         from simcse_pl.data.hub_datasets import load_hub_dataset, table_of
 
-        return table_of(load_hub_dataset(place, split).flatten(), str(source))  # the field b of a is the column a.b
+        return table_of(load_hub_dataset(found, split).flatten(), str(source))  # the field b of a is the column a.b
     layout = with_header(layout, columns)
-    first, *others = place
+    first, *others = found
     table = open_table(first, layout)
     if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
-        log.info("%s: %s%s", first, table.layout, f", in {len(place)} files" if others else "")
+        log.info("%s: %s%s", first, table.layout, f", in {len(found)} files" if others else "")
     if not others:
         return table
 
     records = itertools.chain(table.records, _records_of(others, layout, (table.width, table.header)))
-    return OpenedTable(f"{len(place)} files", records, table.width, table.header, table.layout)
+    return OpenedTable(f"{len(found)} files", records, table.width, table.header, table.layout)
 
 
 def _records_of(paths: Sequence[Path], layout: Layout, columns: tuple[int, list[str] | None]) -> Records:
@@ -80,15 +80,15 @@ def content_hash(source: Source, split: str = "train") -> str:
     The SHA-256 of a file is computed once and kept in the user's cache. It is computed again if the path, the size, the
     inode or a time of the file has changed.
     """
-    place = files_of(source)
-    if isinstance(place, str):
+    found = files_of(source)
+    if isinstance(found, str):
         from simcse_pl.data.hub_datasets import load_hub_dataset
 
-        return fingerprint_of(load_hub_dataset(place, split))
-    for path in place:
+        return fingerprint_of(load_hub_dataset(found, split))
+    for path in found:
         check_is_file(path)
-    checksums = [_checksum(path) for path in place]
-    return checksums[0] if len(place) == 1 else hashlib.sha256("".join(checksums).encode()).hexdigest()
+    checksums = [_checksum(path) for path in found]
+    return checksums[0] if len(found) == 1 else hashlib.sha256("".join(checksums).encode()).hexdigest()
 
 
 def _checksum(path: Path) -> str:
@@ -110,9 +110,9 @@ def files_of(source: Source) -> list[Path] | str:
         raise UserError("the name of a file is empty: is a variable of the shell not set?")
     if not isinstance(source, str | Path):
         several = [files_of(each) for each in source]
-        if any(isinstance(place, str) for place in several):
+        if any(isinstance(files, str) for files in several):
             raise UserError(f"{', '.join(source)}: a list of sources is a list of files")
-        return [path for place in several if not isinstance(place, str) for path in place]
+        return [path for files in several if not isinstance(files, str) for path in files]
     name = str(source)
     if name.startswith(HUB):
         owner, repository, file = [*name.removeprefix(HUB).split("/", 2), "", ""][:3]

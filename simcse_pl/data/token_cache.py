@@ -62,15 +62,16 @@ class Tokenize(Dataset[TokenizedBlock]):
 
     def __getitem__(self, block: Block) -> TokenizedBlock:
         sentences = [sentence for row, _ in block for sentence in row]
-        places = [place for row, _ in block for place in range(len(row))]
-        tokens = tokenize_rows(partial(tokenize, self.tokenizer), sentences, self.max_length, places)
+        positions = [position for row, _ in block for position in range(len(row))]
+        tokens = tokenize_rows(partial(tokenize, self.tokenizer), sentences, self.max_length, positions)
         left = iter(tokens)
         columns = [
             [row for row, _ in block],
             [[next(left) for _ in row] for row, _ in block],
             [label for _, label in block],
         ]
-        full = sum(len(ids) >= length_at(self.max_length, place) for ids, place in zip(tokens, places, strict=True))
+        limits = (length_at(self.max_length, position) for position in positions)
+        full = sum(len(ids) >= limit for ids, limit in zip(tokens, limits, strict=True))
         rows = pyarrow.record_batch(columns, schema=self.schema)
         return rows, len(tokens), full, unknown_text(self.tokenizer, tokens)
 

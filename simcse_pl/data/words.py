@@ -106,13 +106,13 @@ def tokenize_words(
 
 def _words_of_characters(sentence: str, segment: Segmenter) -> list[int]:
     """Return where the word of each character begins; white space, which tokens may include, is of the next word."""
-    begins, place = [*range(len(sentence))], 0
+    begins, end = [*range(len(sentence))], 0
     for word in map(strip_punctuation, segment(sentence)):
-        start = sentence.find(word, place)
+        start = sentence.find(word, end)
         if start < 0:
             raise UserError(f"segmenter: it must split {sentence!r} without changing it, but returns {word!r}")
-        place = start + len(word)
-        begins[start:place] = [start] * len(word)
+        end = start + len(word)
+        begins[start:end] = [start] * len(word)
     for i in reversed(range(len(sentence) - 1)):
         begins[i] = begins[i + 1] if sentence[i].isspace() else begins[i]
     return begins

@@ -97,28 +97,28 @@ class Ranking(FileEvaluator[Judgements]):
         row = {document: i for i, document in enumerate(dict.fromkeys(data.corpus.values()))}
         documents = unit_vectors(with_prompt(encode, DOCUMENT)(list(row)))
         rows = torch.tensor([row[document] for document in data.corpus.values()])  # equal ones have equal cosines
-        place, values = {document: i for i, document in enumerate(data.corpus)}, list[list[float]]()
+        index, values = {document: i for i, document in enumerate(data.corpus)}, list[list[float]]()
         for vectors in unit_vectors(queries).split(max(1, _COSINES // len(rows))):
             for cosines in (vectors @ documents.T)[:, rows]:
                 query, grades = data.grades[len(values)]
                 # ids may be numbers that mean nothing: a document is the query if it has its text, too
                 if query not in grades and data.queries[query] in data.corpus.get(query, ""):
-                    cosines[place[query]] = -math.inf
+                    cosines[index[query]] = -math.inf
                 if self.judged_only:
-                    judged = torch.tensor([place[document] for document in grades])
+                    judged = torch.tensor([index[document] for document in grades])
                     cosines = torch.full_like(cosines, -math.inf).scatter(0, judged, cosines[judged])
                 relevant = {document: grade for document, grade in grades.items() if grade > 0}
-                others = [place[one] for one in grades if one not in relevant] if self.judged_only else []
-                ranks = np.array([_rank(cosines, place[one], others) if one in place else math.inf for one in relevant])
+                others = [index[one] for one in grades if one not in relevant] if self.judged_only else []
+                ranks = np.array([_rank(cosines, index[one], others) if one in index else math.inf for one in relevant])
                 values.append([ranking_metric(name, ranks, np.array([*relevant.values()])) for name in self.metrics])
         return dict(zip(self.metrics, np.mean(values, axis=0).tolist(), strict=True))
 
 
-def _rank(cosines: torch.Tensor, place: int, others: Sequence[int] = ()) -> int:
-    """Return the rank, from 1, of the document at a place; of equal ones, `others` come first, then earlier ones."""
-    equal = cosines == cosines[place]
-    later = [other for other in others if other > place]
-    return 1 + int((cosines > cosines[place]).sum() + equal[:place].sum() + equal[later].sum())
+def _rank(cosines: torch.Tensor, index: int, others: Sequence[int] = ()) -> int:
+    """Return the rank, from 1, of the document at an index; of equal ones, `others` come first, then earlier ones."""
+    equal = cosines == cosines[index]
+    later = [other for other in others if other > index]
+    return 1 + int((cosines > cosines[index]).sum() + equal[:index].sum() + equal[later].sum())
 
 
 def ranking_metric(name: str, ranks: np.ndarray, grades: np.ndarray) -> float:

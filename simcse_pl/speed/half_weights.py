@@ -46,17 +46,17 @@ def _replace_weights(
     if not backbone.training:
         return None
     parts = [own_tensors(part)[0] for part in _all_modules(backbone)]
-    places = [(own, name) for own in parts for name in own]
-    places = [(own, name) for own, name in places if own[name] is not None and own[name].dtype == torch.float32]
-    weights = {id(own[name]): own[name] for own, name in places}  # one may be in several places
+    named = [(part, name) for part in parts for name in part]
+    named = [(part, name) for part, name in named if part[name] is not None and part[name].dtype == torch.float32]
+    weights = {id(part[name]): part[name] for part, name in named}  # parts may share a weight
     halves: dict[int, Tensor] = {}
     for trained, convert in ((True, _InBFloat16.apply), (False, partial(_converted, dtype=torch.bfloat16))):
-        some = {place: weight for place, weight in weights.items() if weight.requires_grad == trained}
+        some = {key: weight for key, weight in weights.items() if weight.requires_grad == trained}
         halves |= zip(some, convert(*some.values()), strict=True)  # type: ignore[no-untyped-call]
     device = backbone.device.type
-    vars(backbone)[_FLOAT32] = [(own, name, own[name]) for own, name in places], torch.is_autocast_enabled(device)
-    for own, name in places:
-        own[name] = halves[id(own[name])]
+    vars(backbone)[_FLOAT32] = [(part, name, part[name]) for part, name in named], torch.is_autocast_enabled(device)
+    for part, name in named:
+        part[name] = halves[id(part[name])]
     torch.set_autocast_enabled(device, False)
     return arguments, {name: _as(torch.bfloat16, x) for name, x in inputs.items()}
 
@@ -71,10 +71,10 @@ def _all_modules(backbone: Backbone) -> Iterator[nn.Module]:
 
 def _restore_weights(backbone: Backbone, arguments: tuple[Any, ...], inputs: dict[str, Any], output: Any) -> None:
     if replaced := vars(backbone)[_FLOAT32]:
-        places, autocast = replaced
+        weights, autocast = replaced
         vars(backbone)[_FLOAT32] = None
-        for own, name, weight in places:
-            own[name] = weight
+        for part, name, weight in weights:
+            part[name] = weight
         torch.set_autocast_enabled(backbone.device.type, autocast)
         for name in list(output or ()):  # None after an error
             output[name] = _as(torch.float32, output[name])

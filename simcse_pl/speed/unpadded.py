@@ -25,23 +25,23 @@ class Packing(NamedTuple):
     """Where the tokens of a packed batch are in the padded one.
 
     Attributes:
-        places: the index of each token in the flat padded batch, [tokens].
+        indices: the index of each token in the flat padded batch, [tokens].
         shape: sequences and tokens of the padded batch.
         ends: the cumulative lengths of the sequences, which begin with 0.
     """
 
-    places: Tensor
+    indices: Tensor
     shape: torch.Size
     ends: Tensor
 
     def pack(self, padded: Tensor) -> Tensor:
         """Return the tokens [1, tokens, ...] of a tensor [sequences, longest, ...]."""
-        return padded.flatten(0, 1).index_select(0, self.places).unsqueeze(0)
+        return padded.flatten(0, 1).index_select(0, self.indices).unsqueeze(0)
 
     def unpack(self, packed: Tensor) -> Tensor:
-        """Return a tensor [sequences, longest, ...], 0 in the place of padding, of tokens [1, tokens, ...]."""
+        """Return a tensor [sequences, longest, ...], 0 where padding is, of tokens [1, tokens, ...]."""
         padded = packed.new_zeros(self.shape.numel(), *packed.shape[2:])
-        return padded.index_copy_(0, self.places, packed[0]).view(*self.shape, *packed.shape[2:])
+        return padded.index_copy_(0, self.indices, packed[0]).view(*self.shape, *packed.shape[2:])
 
 
 def use_unpadded(backbone: Backbone, first_position: int) -> None:
@@ -79,7 +79,7 @@ def _pack(
         return None
     mask, ids = inputs["attention_mask"], inputs.get("input_ids")
     packing = Packing(mask.flatten().nonzero().squeeze(1), mask.shape, F.pad(mask.sum(1).cumsum(0), (1, 0)).int())
-    if len(packing.places) in (0, mask.numel()):
+    if len(packing.indices) in (0, mask.numel()):
         return None
     counted = torch.ones_like(mask)
     if first_position and ids is not None:  # RoBERTa does not count pad tokens, which a template may have inside
