@@ -56,7 +56,7 @@ OF_THE_PAPER = {
 @pytest.mark.parametrize(
     "other",
     [
-        {"model": "distilbert"},
+        {"model": "modernbert"},
         {"model": "bert_large"},  # Table 5 does not have it
         {"setting": "unsupervised"},
         {"data": "text"},
