@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from functools import partial, partialmethod
+from functools import cache, partial, partialmethod
 
 import pandas
 import peft
@@ -27,10 +27,14 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, ready_data
 
-STSB = ScoredPairs("sample")
-for own in STSB.sets.values():
-    own[""] = own[""][:128]
-PAIRS = STSB.sets["validation"][""]
+
+@cache
+def scored_pairs():
+    """Return an evaluator of the first 128 pairs of each set of the sample."""
+    evaluator = ScoredPairs("sample")
+    for files in evaluator.sets.values():
+        files[""] = files[""][:128]
+    return evaluator
 
 
 @pytest.fixture
@@ -52,13 +56,14 @@ def view_loader(encoder):
 
 
 def data(encoder):
-    return ready_data(encoder, STSB, view_loader(encoder))
+    return ready_data(encoder, scored_pairs(), view_loader(encoder))
 
 
 def spearman(encoder):
-    """Return scipy's correlation; rounding may change the places of a few pairs in ours."""
-    first, second = (encoder.encode([getattr(pair, side) for pair in PAIRS]) for side in ("first", "second"))
-    return spearmanr(F.cosine_similarity(first.double(), second.double()), [pair.score for pair in PAIRS]).statistic
+    """Return scipy's correlation; rounding may change the ranks of a few pairs in ours."""
+    pairs = scored_pairs().sets["validation"][""]
+    first, second = (encoder.encode([getattr(pair, side) for pair in pairs]) for side in ("first", "second"))
+    return spearmanr(F.cosine_similarity(first.double(), second.double()), [pair.score for pair in pairs]).statistic
 
 
 @pytest.mark.parametrize(
@@ -127,7 +132,7 @@ def test_validation_and_test_have_the_vectors_and_scores_of_encode(make_model, p
         def on_validation_end(self, trainer, pl_module, split="validation", name="val/spearman"):
             expected = encoder.encode(loaded.sentences[split].sentences)
             torch.testing.assert_close(pl_module.vectors(), expected, atol=rounding, rtol=0)
-            score = measure({"sts": STSB}, encoder.encode, split)["spearman"]
+            score = measure({"sts": scored_pairs()}, encoder.encode, split)["spearman"]
             assert trainer.callback_metrics[name].item() == pytest.approx(score, abs=rounding)
             compared.append(split)
 
@@ -311,7 +316,7 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
         hold_out=0.5,
         batch_size=3,
         max_length=16,
-        evaluators={"sts": lambda **files: STSB},
+        evaluators={"sts": lambda **files: scored_pairs()},
     )
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     (logged,) = trainer().validate(module, held, verbose=False)
