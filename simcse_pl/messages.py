@@ -29,6 +29,7 @@ _REPLACED = (  # options of earlier versions and of other libraries, as regular 
     (r"experiment=prompteol_.*", "experiment=prompteol model.name=NAME model/quantization=nf4_double"),
     (r"experiment=llm2vec_.*", "experiment=llm2vec model.name=NAME"),
     (r"size=paper", "model=bert"),
+    (r"model=distilbert", "model=bert model.name=distilbert-base-uncased"),
     (r"setting=mlm", "experiment=mlm"),
     (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
     (r"supervised_head", "model.head"),
