@@ -166,8 +166,7 @@ def _check_words(command: str, options: Sequence[str], flags: Sequence[str]) -> 
         raise UserError(f"{command} measures one encoder: write -m encoder={names}")
     for flag, value in pairwise([*flags, "VALUE"]):
         if flag.startswith("--") and flag not in _FLAGS:
-            similar = [entry.name for entry in optional("tools.options.search")(flag, command=command)]
-            name = next((name for name in similar if "=" not in name), "NAME")
+            name = next(iter(optional("tools.options.search")(flag, command)), "NAME")
             option = f"{name}={'VALUE' if value.startswith('-') else value}"
             raise UserError(f"{flag}: options have no dashes: write {option} (simcse options finds others)")
 

@@ -6,10 +6,8 @@ import functools
 import inspect
 import json
 import re
-import shlex
 import shutil
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -20,12 +18,11 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.__main__ import COMMANDS, HYDRA_COMMANDS
+from simcse_pl.__main__ import HYDRA_COMMANDS
 from simcse_pl.config import CONF, config_folders, walk, with_row, with_values
 from simcse_pl.runs import OF_TWO_GROUPS
 from simcse_pl.utils.code import LIBRARIES, locate
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.text import as_number
 
 _OPTION = re.compile(r"(?P<indent> *)(?P<name>[\w/]+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<comment>.*))?")
 _GROUP = re.compile(r"  - (?:optional )?(?P<name>[\w/]+): (?P<choice>[^#$]*?)(?:\s+# (?P<comment>.*))?")
@@ -87,51 +84,45 @@ def command_file(command: str) -> tuple[list[Entry], list[Entry]]:
 @functools.cache
 def group_files() -> dict[str, dict[str, str]]:
     """Return the text of each choice's file, by group and choice; first those that are not at the top of the config."""
-    files: dict[str, dict[str, str]] = {}
     folders = [CONF, *(Path(folder.removeprefix("file://")) for folder in config_folders())]
-    found = sorted((file.relative_to(folder), file) for folder in folders for file in folder.glob("*/**/*.yaml"))
-    texts = {name: file.read_text(encoding="utf-8") for name, file in reversed(found)}
-    for file in sorted(texts, key=lambda file: (file.parent, "# @package _global_" in texts[file], file)):
-        group = file.parent.as_posix()
+    found = [(file.relative_to(folder), file) for folder in folders for file in folder.glob("*/**/*.yaml")]
+    texts = [(name.parent.as_posix(), name.stem, file.read_text(encoding="utf-8")) for name, file in found]
+    files: dict[str, dict[str, str]] = {}
+    for group, choice, text in sorted(texts, key=lambda file: (file[0], "# @package _global_" in file[2], file[1])):
         if not group.startswith(("hydra", "local", "sweep/base", *OF_TWO_GROUPS)):
-            files.setdefault(group, {})[file.stem] = texts[file]
+            files.setdefault(group, {})[choice] = text
     return files
 
 
-def entries() -> list[Entry]:
-    """Return all groups, choices and options."""
-    result = [entry for command in HYDRA_COMMANDS for part in command_file(command) for entry in part]
-    of_rows = options((CONF / "sweep" / "base" / "rows.yaml").read_text(encoding="utf-8"), "sweep", "table_3_dropout")
-    result += (entry for entry in of_rows if entry.name == "sweep.row")  # the others are for configs
+@functools.cache
+def entries() -> dict[str, list[Entry]]:
+    """Return all groups, choices and options by name; several files may explain an option."""
+    every = [entry for command in HYDRA_COMMANDS for part in command_file(command) for entry in part]
     for group, texts in group_files().items():
         for choice, text in texts.items():
-            result += [Entry(f"{group}={choice}", "", header(text), group, choice), *options(text, group, choice)]
-    return result
+            every += [Entry(f"{group}={choice}", "", header(text), group, choice), *options(text, group, choice)]
+    of_rows = (CONF / "sweep" / "base" / "rows.yaml").read_text(encoding="utf-8")
+    by_name: dict[str, list[Entry]] = {}
+    for entry in [*every, *options(of_rows, "sweep", "table_3_dropout")]:
+        by_name.setdefault(entry.name, []).append(entry)
+    return by_name
 
 
 def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     """Return what --help prints, with the values of the chosen groups; `everything` is for --help-all."""
-    config = _compose(command, *given)
-    values, chosen = _values(config), dict(config.hydra.runtime.choices)
-    sample = chosen.get("data") == "nli_sample"
-    of_own_data = _values(_compose(command, *given, "data=text")) if sample else values
+    config, defaults = _compose(command, *given), _defaults(command, *given)
+    chosen = dict(config.hydra.runtime.choices)
     groups = {entry.name: entry for entry in command_file(command)[0]}
-    known = [entry for entry in entries() if entry.name in values and entry.group in (command, *groups)]
+    known = [entry for own in entries().values() for entry in own if entry.group in (command, *groups)]
     known.sort(key=lambda entry: str(chosen.get(entry.group)) != entry.choice)  # a chosen file explains its options
-    meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name not in group_files()}
-    names = [name for name in (values if everything else MOST_SET[command].split()) if name in meanings]
-
-    def default(name: str) -> str:
-        own, of_sample = of_own_data.get(name, "???"), values[name]
-        text = of_sample if own in ("???", of_sample) else f"{own}; the sample: {of_sample}"
-        return f" (default: {text})"
-
+    meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name in defaults.keys() - groups}
+    names = [name for name in (defaults if everything else MOST_SET[command].split()) if name in meanings]
     texts = [
         f"simcse {command} [group=choice ...] [option=value ...]\n",
         _fill(config.hydra.help.header),
         textwrap.indent(f"\n{config.hydra.help.footer}", "  "),
         "All options:" if everything else "The options that most people set:",
-        *(_line(name, meanings[name], default(name), not everything) for name in names),
+        *(_line(name, meanings[name], f" (default: {defaults[name]})", not everything) for name in names),
         "\nThe groups, with the choices that are loaded:",
         *(_line(f"{name}={chosen.get(name, group.value) or 'null'}", group.meaning) for name, group in groups.items()),
         f"\n{_fill(_FLAGS)}",
@@ -154,95 +145,75 @@ def config_text(command: str, given: Sequence[str], package: str | None, resolve
     return OmegaConf.to_yaml(shown, resolve=resolve).rstrip() if OmegaConf.is_config(shown) else str(shown)
 
 
-def search(text: str, known: Sequence[Entry] = (), command: str = "train") -> list[Entry]:
-    """Return the entries that a text names, or whose names and meanings have its words, the best first.
+def search(text: str, command: str | None = None) -> list[str]:
+    """Return the names of the entries that have the most words of a text in names and meanings, the best first.
 
-    A name counts more than a meaning, a rare word more than a common one, and all words in their order most. Options of
-    the other command, and those that the default groups do not have, come later.
+    A word may be the beginning of theirs, and one that no entry has stands for the nearest name or word. What the text
+    names exactly comes first. With `command`, its options alone are sought.
     """
-    known = known or entries()
-    words = {entry: (_words(entry.name), _words(entry.meaning)) for entry in known}
-    counts = Counter(word for name, meaning in words.values() for word in {*name, *meaning})
-    spellings = [*counts, *(entry.name.rpartition(".")[2] for entry in known)]
-    wanted = _words(" ".join(word if word in counts else _nearest(word, spellings) for word in _words(text)))
-    phrase, usual = f" {' '.join(wanted)} ", {*group_files(), *_values(_compose(command))}
+    texts = {}
+    for name, own in entries().items():
+        if not command or ("=" not in name and command in map(_command, own)):
+            texts[name] = _words(name), _words(" ".join(entry.meaning for entry in own))
+    everything = "".join(chain(*texts.values()))
+    spellings = dict.fromkeys([*(name.rpartition(".")[2] for name in texts), *everything.split()])
+    wanted = ""
+    for word in _words(text).split():
+        near = (difflib.get_close_matches(word, among, 1, 0.75) for among in (group_files(), spellings))
+        wanted += _words(word if f" {word}" in everything else next(chain.from_iterable(near), word))
+    usual = _values(_compose(command or "train"))
 
-    def score(entry: Entry) -> float:
-        name, meaning = words[entry]
-        result = sum((3 * (word in name) + (word in meaning)) / counts[word] for word in wanted)
-        for joined in (f" {' '.join(part)} " for part in (name, meaning)):
-            result += (phrase in joined) + joined.startswith(phrase)
-        if text == entry.name or wanted == name[-len(wanted) :]:
-            result += 2 if entry.name == _source(entry) else 9
-        if " " in entry.name:  # a command
-            return result
-        return result * (1 if entry.name in usual else 0.7) * (1 if _command(entry) == command else 0.1)
+    def found(part: str) -> int:
+        return sum(f" {word}" in part for word in wanted.split())
 
-    best = {entry.name: entry for entry in sorted(filter(score, known), key=score)}  # some files have the same option
-    return sorted(best.values(), key=score, reverse=True)
+    def rank(name: str) -> tuple[float, ...]:
+        own, meaning = texts[name]
+        share, place = found(own) / own.count(" "), meaning.index(wanted) if wanted in meaning else 999
+        return name == text, own.endswith(wanted), name in usual, share, -place, -len(name)
+
+    counts = {name: found(own + meaning) for name, (own, meaning) in texts.items()}
+    best = (name for name, count in counts.items() if count == max(counts.values()) > 0)
+    return sorted(best, key=rank, reverse=True)
 
 
 def instead(name: str, command: str, given: Sequence[str]) -> str:
     """Return which options an unknown one may mean, as the end of an error message.
 
-    They are those of the same last name that the other `given` options have, or near ones, or all of a user's class, or
-    who has the option.
+    They are near ones of those that the other `given` options have, or all of a user's class; or what has the option.
     """
-    known, near = entries(), list[str]()
+    near = list[str]()
     with suppress(Exception):  # there may be another mistake
         values = _values(_compose(command, *(option for option in given if option.partition("=")[0] != name)))
-        place, _, last = name.rpartition(".")
-        chosen = [own for own in values if own != place and not re.search(r"\.\d", own)]  # no positions of lists
-        same = [own for own in chosen if own.rpartition(".")[2] == last and own.startswith(name.partition(".")[0])]
-        target, of_class = values.get(f"{place}._target_", ""), []
+        place, of_class = name.rpartition(".")[0], []
+        target = values.get(f"{place}._target_", "")
         if target and not target.startswith(LIBRARIES):  # the user's class; + adds what its file does not have
             arguments = inspect.signature(locate(target)).parameters.values()
             names = [f"{place}.{x.name}" for x in arguments if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
             of_class = [own if own in values else f"+{own}" for own in names]
-        near = same[:2] or difflib.get_close_matches(name, dict.fromkeys([*of_class, *chosen]), 2, 0.8) or of_class
-    owners = dict.fromkeys(_source(entry) for entry in known if entry.name == name)
-    if owners and not near:
-        return f"; {' or '.join(owners)} has it, and is not chosen"
-    found = (entry.name for entry in search(name, known, command)[:2])
-    near = near or sorted(found, key=lambda own: not name.endswith(own.rpartition(".")[2]))
+        chosen = [own for own in values if own != place and not re.search(r"\.\d", own)]  # no positions of lists
+        near = difflib.get_close_matches(name, dict.fromkeys([*of_class, *chosen]), 2, 0.8) or of_class
+    if not near and name in entries():
+        return f"; {' or '.join(map(_source, entries()[name]))} has it, and is not chosen"
+    near = near or search(name, command)[:2]
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def _nearest(word: str, spellings: Sequence[str]) -> str:
-    """Return the group whose name is near to a word, or else the nearest spelling; empty if none is near."""
-    near = (difflib.get_close_matches(word, names, 1, 0.75) for names in (group_files(), spellings))
-    return next(chain.from_iterable(near), "")
-
-
-def explain(entry: Entry, known: Sequence[Entry]) -> str:
-    """Return the meaning, the default, the choices and an example of a group, a choice or an option."""
-    meanings = {entry.meaning: ""}
-    for other in (other for other in known if other.name == entry.name):
-        meanings.setdefault(other.meaning, f"with {_source(other)}: ")
-    texts = [entry.name, *(_fill(source + meaning, 2) for meaning, source in meanings.items())]
-    choices = [other for other in known if other.name.startswith(f"{entry.name}=")]
-    command = _command(entry)
-    call = f"simcse {command} " + "encoder=FOLDER " * (command == "evaluate" and entry.name != "encoder")
-    call += "data=text data.train=FILE " * (entry.group == "setting" or entry.name == "setting")
-    if " " in entry.name:  # a command
-        call = f"{entry.name} --help"
-    elif entry.name == _source(entry):
-        call += f"{'-m ' * (entry.group == 'sweep')}{entry.name}"
-    elif choices:
-        call += next(other.name for other in choices if other.choice != entry.value)
-        lines = [_line(f"  {choice.choice}", choice.meaning) for choice in choices]
-        texts += [f"  default: {entry.value}\n  choices:", *lines]
-    else:
-        default = _values(_compose(command)).get(entry.name)
-        call += f"{_source(entry)} " * (default is None)
-        call += shlex.quote(f"{entry.name}={_other_value(entry.meaning, default or entry.value)}")
-        overridden = entry.group == command and as_number(default or "") != as_number(entry.value)
-        otherwise = f", which a default choice of a group sets; otherwise {entry.value}" if overridden else ""
-        texts.append(f"  default: {default or f'{entry.value}, with {_source(entry)}'}{otherwise}")
-    options = [other for other in known if other.name != _source(other)]
-    inside = dict.fromkeys(option.name for option in options if entry.name in (option.group, _source(option)))
+def explain(name: str) -> str:
+    """Return the meaning, the default, the choices, the options and an example of a group, a choice or an option."""
+    entry, *others = entries()[name]
+    command, source, choices = _command(entry), _source(entry), group_files().get(name, {})
+    meanings = {other.meaning: f"with {_source(other)}: " for other in reversed(others)} | {entry.meaning: ""}
+    texts = [name, *(_fill(of + meaning, 2) for meaning, of in reversed(meanings.items()))]
+    given = name
+    if name != source:  # it is no choice
+        default = entry.value if choices else _defaults(command).get(name)
+        texts.append(f"  default: {default or f'{entry.value}, with {source}'}")
+        given = f"{name}=VALUE" if default else f"{source} {name}=VALUE"
+    texts += ["  choices:"] * bool(choices) + [_line(f"  {name}", header(text)) for name, text in choices.items()]
+    inside = [option for option, own in entries().items() if any(name in (x.group, _source(x)) for x in own)]
+    inside = [option for option in inside if "=" not in option]
     texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
-    return "\n".join([*texts, f"  example: {call}"])
+    return "\n".join([*texts, f"  example: simcse {command} {'-m ' * (entry.group == 'sweep')}{given}"])
 
 
 def _command(entry: Entry) -> str:
@@ -251,17 +222,6 @@ def _command(entry: Entry) -> str:
 
 def _source(entry: Entry) -> str:
     return f"{entry.group}={entry.choice}" if entry.choice else entry.group
-
-
-def _other_value(meaning: str, value: str) -> str:
-    """Return a value for an example: one that the comment names, the other boolean, or another number."""
-    if named := re.search(r"such as (\[.*?\]|\{.*?\}|'[^']*'|[^\s,;)]+)", meaning):
-        return named[1]
-    if value in ("true", "false"):
-        return "false" if value == "true" else "true"
-    if number := max(0, as_number(value) or 0):
-        return f"{number / 2 if number < 1 else number * 2:g}"
-    return next((word for word in re.findall(r"; ([a-z_]+):", meaning) if word != "null"), "VALUE")
 
 
 @functools.cache
@@ -278,8 +238,19 @@ def _values(config: DictConfig) -> dict[str, str]:
     return {name: x if isinstance(x, str) else json.dumps(x).replace('"', "") for name, x in walk(options)}
 
 
-def _words(text: str) -> list[str]:
-    return [word.rstrip("s") if len(word) > 3 else word for word in re.findall("[a-z0-9]+", text.lower())]
+def _defaults(command: str, *given: str) -> dict[str, str]:
+    """Return the default of each option as text; one of the sample, where it differs, follows that of other data."""
+    values, sample = _values(_compose(command, *given)), _compose(command, *given).hydra.runtime.choices.get("data")
+    of_own_data = _values(_compose(command, *given, "data=text")) if sample == "nli_sample" else {}
+    return {
+        name: value if (own := of_own_data.get(name, "???")) in ("???", value) else f"{own}; the sample: {value}"
+        for name, value in values.items()
+    }
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, with a space before each."""
+    return "".join(f" {word}" for word in re.findall("[a-z0-9]+", text.lower()))
 
 
 def _fill(text: str, indent: int = 0) -> str:
@@ -303,23 +274,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    known, text = entries(), " ".join(arguments.name)
+    text = " ".join(arguments.name)
     if not text:
         for command in HYDRA_COMMANDS:
             lines = [_line(entry.name, entry.meaning) for entry in command_file(command)[0]]
             print(f"simcse {command}:", *lines, sep="\n")
-        return
-    if arguments.yaml:
+    elif arguments.yaml:
         group, _, choice = text.partition("=")
         if (file := group_files().get(group, {}).get(choice)) is None:
             raise UserError(f"--yaml {text}: give a choice, such as data=text; `simcse options GROUP` lists them")
         print(file.rstrip())
-        return
-    known += [Entry(f"simcse {name}", "", meaning, name) for name, meaning in COMMANDS.items()]
-    if not (matches := search(text, known)[:6]):
-        raise UserError(
-            f"no option is about '{text}': `simcse options` lists the groups, `simcse train --help-all` all options"
-        )
-    print(explain(matches[0], known))
-    if matches[1:]:
-        print(_fill(f"see also: {', '.join(other.name for other in matches[1:])}"))
+    elif names := search(text):
+        print("\n".join([explain(names[0]), *([_fill(f"see also: {', '.join(names[1:6])}")] * (len(names) > 1))]))
+    else:
+        lists = "`simcse options` lists the groups, `simcse train --help-all` all options"
+        raise UserError(f"no option is about '{text}': {lists}")
