@@ -97,17 +97,18 @@ class Sweep:
     def start(self) -> float | None:
         """The score on dev before training, if it is that of all runs as tables show it; otherwise None."""
         starts = self.runs[BEFORE[0]].dropna()
-        return starts.iloc[0] if starts.round(self.decimals).nunique() == 1 else None
+        return starts.iloc[0] if starts.round(self.decimals()).nunique() == 1 else None
 
     @property
     def comparable(self) -> bool:
         """Whether the scores are of the paper's metric."""
         return all(run.monitor == SPEARMAN for run in self.results)
 
-    @property
-    def decimals(self) -> int:
-        """The number of decimals of these scores."""
-        return max(decimals(run.monitor, [run.best_score]) for run in self.results)
+    def decimals(self, score: str = "dev") -> int:
+        """Return the number of decimals of a score."""
+        if score in ("dev", "test"):
+            return max(decimals(run.monitor, [run.best_score]) for run in self.results)
+        return 2 if score in self.tasks else decimals(score, self.groups[score])
 
     @property
     def has_rows(self) -> bool:

@@ -1,8 +1,7 @@
 """The table of a sweep: scores over seeds in the layout of the paper's table, with the paper's numbers and notes."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
@@ -12,13 +11,12 @@ from simcse_pl.lab.published import Ablation, paper_file
 from simcse_pl.lab.runs import differing
 from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, METHOD, Sweep, differences
 from simcse_pl.lab.tables import failure_notes
-from simcse_pl.results import decimals, scale_note
+from simcse_pl.results import scale_note
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text import without_folders
 
 _OF_METHODS = ("dev", "test", "sts")  # the others have no room beside the differences
 _CHANGE = re.compile(r" from -?[\d.]+ to -?[\d.]+")  # in warnings, which differ in it alone
-_DECIMALS = {"sts": 2, "transfer": 2, "paper": 1, "paper,": 1, "published": 2}
 
 
 def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
@@ -28,63 +26,77 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
     `* +0.25 [+0.10, +0.40]` and saved as columns `X`, `X low`, `X high` and `X n`. The scores before training are
     columns if they differ, except of methods.
     """
-    scores = sweep.groups
-    frame = _labels(sweep)
-    starts = [name for name in BEFORE if scores[name].round(sweep.decimals).nunique() > 1]
-    for score in _OF_METHODS if sweep.compares_methods else sweep.scores:
-        if score == "dev" or scores[f"{score} n"].any():
-            if f"{score} before" in starts and not sweep.compares_methods:
-                frame = frame.join(scores[f"{score} before"])
-            frame = frame.join(scores[[score, f"{score} std", f"{score} n"]])
-            if sweep.compares_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
-                frame = frame.join(_differences(sweep, score))
+    parts = zip(*_columns(sweep), strict=True)
+    frame, cells = (pd.concat([_labels(sweep), *columns], axis="columns") for columns in parts)
+    title, caption = f"{sweep.title}: {sweep.score_name}", _caption(sweep)
+    return Table(name, title, frame.assign(given=sweep.given), notes=sweep_notes(sweep), cells=cells, caption=caption)
+
+
+def _columns(sweep: Sweep) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Yield columns of numbers, in full precision and as they are shown."""
+    groups, of_methods = sweep.groups, sweep.compares_methods
+    for score in _OF_METHODS if of_methods else sweep.scores:
+        if score == "dev" or groups[f"{score} n"].any():
+            digits = sweep.decimals(score)
+            before = groups.filter([f"{score} before"])
+            if not of_methods and before.round(digits).nunique().gt(1).any():
+                yield before, before.apply(_texts, digits=digits)
+            yield _means(sweep, score, digits)
+            if of_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
+                yield _differences(sweep, score)
+            if of_methods and score == "dev" and sweep.comparable:
+                published = groups[["published", "published difference"]]
+                yield published, published.apply(_texts, digits=2)
         if sweep.paper and sweep.comparable:
-            frame = frame.join(_papers_figures(sweep, score))
-    known = dict.fromkeys(("dev", "test", "difference"), sweep.decimals) | _DECIMALS
-    known |= {metric: decimals(metric, frame[metric]) for metric in sweep.scores[3:-1] if metric in frame}
-    digits = {name: 0 if name.endswith(" n") else _of_column(name, known) for name in frame}
-    table = Table(
-        name, f"{sweep.title}: {sweep.score_name}", frame, digits, sweep_notes(sweep), caption=_caption(sweep)
-    )
-    return replace(table, frame=frame.assign(given=sweep.given), cells=_with_spread(sweep, table))
+            figures = _papers_figures(sweep, sweep.paper, score)
+            yield figures, figures.apply(_texts, digits=1)
 
 
-def _of_column(name: str, known: Mapping[str, int]) -> int:
-    """Return the decimals of a column of a score, such as `dev` or `dev std`; the name of a score may have spaces."""
-    scores = [score for score in known if f"{name} ".startswith(f"{score} ")]
-    return known[max(scores, key=len)] if scores else 0
-
-
-def _with_spread(sweep: Sweep, table: Table) -> pd.DataFrame:
-    """Return the cells of a table with the spread of each score beside it, and the number of seeds unless as on dev.
+def _means(sweep: Sweep, score: str, digits: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the mean of a score over seeds, its standard deviation, and the number of seeds.
 
     A star marks the best mean on dev in each column, if all rows that ran have the same number of seeds, two or more:
-    the best of few seeds is better by chance. Of methods, it marks gains over SimCSE beyond the spread of seeds.
+    the best of few seeds is better by chance.
     """
-    cells, frame = table.shown(), table.frame
-    trained = sweep.groups["seed"] != ""
-    lower = sweep.results[0].mode == "min"
-    for name in [name for name in cells if "difference" in name]:
-        cells[name] = (frame[name] > 0).map({True: "+", False: ""}) + cells[name]
-    for score in [name for name in cells if f"{name} n" in cells]:
-        count = frame[f"{score} n"]
-        if f"{score} std" in cells:
-            spread, star = " ± " + cells[f"{score} std"], pd.Series(data=False, index=frame.index)
-        else:
-            spread = " [" + cells[f"{score} low"] + ", " + cells[f"{score} high"] + "]"
-            lower_score = lower and not score.endswith("sts")  # which has its own metric
-            gain = frame[f"{score} high"] < 0 if lower_score else frame[f"{score} low"] > 0
-            star = gain & sweep.compares_methods
-        if score == "dev" and not sweep.compares_methods:
-            column = sweep.groups["column"]
-            dev, seeds = frame[score].groupby(column), count.where(trained & (count > 0)).groupby(column)
-            star = (frame[score] == dev.transform("min" if lower else "max")) & (dev.transform("count") > 1)
-            star &= (seeds.transform("nunique") == 1) & (seeds.transform("min") > 1)
-        counted = (count > 0) & trained & ((score == "dev") | (count != frame["dev n"]))
-        cells[score] = star.map({True: "* ", False: ""}) + cells[score] + spread.where(count > 1, "")
-        cells[score] += (" (" + count.astype(str) + ")").where(counted, "")
-        cells = cells.drop(columns=[f"{score} {part}" for part in ("std", "low", "high", "n")], errors="ignore")
-    return cells
+    columns = sweep.groups[[score, f"{score} std", f"{score} n"]]
+    star = pd.Series(data=False, index=columns.index)
+    if score == "dev" and not sweep.compares_methods:
+        column, count = sweep.groups["column"], columns["dev n"]
+        dev, seeds = columns["dev"].groupby(column), count.where(_trained(sweep) & (count > 0)).groupby(column)
+        best = dev.transform("min" if sweep.results[0].mode == "min" else "max")
+        star = (columns["dev"] == best) & (dev.transform("count") > 1)
+        star &= (seeds.transform("nunique") == 1) & (seeds.transform("min") > 1)
+    return columns, _with_spread(sweep, columns, " ± " + _texts(columns[f"{score} std"], digits), star, digits)
+
+
+def _differences(sweep: Sweep, score: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the differences of a score from the baselines; of methods, a star marks gains beyond their interval."""
+    gains, name = differences(sweep, score), f"difference on {score}"
+    ends = {f"{name} low": gains["mean"] - gains["margin"], f"{name} high": gains["mean"] + gains["margin"]}
+    columns = pd.DataFrame({name: gains["mean"], **ends, f"{name} n": gains["count"]})
+    low, high = (_texts(columns[end], sweep.decimals()) for end in ends)
+    lower = sweep.results[0].mode == "min" and score != "sts"  # which has its own metric
+    star = (columns[f"{name} high"] < 0 if lower else columns[f"{name} low"] > 0) & sweep.compares_methods
+    return columns, _with_spread(sweep, columns, " [" + low + ", " + high + "]", star, sweep.decimals())
+
+
+def _with_spread(sweep: Sweep, columns: pd.DataFrame, spread: pd.Series, star: pd.Series, digits: int) -> pd.DataFrame:
+    """Return the first column with its spread if it has several seeds, and their number, the last, unless as on dev."""
+    name, count = columns.columns[0], columns.iloc[:, -1]
+    counted = (count > 0) & _trained(sweep) & ((name == "dev") | (count != sweep.groups["dev n"]))
+    text = star.map({True: "* ", False: ""}) + _texts(columns[name], digits) + spread.where(count > 1, "")
+    return pd.DataFrame({name: text + (" (" + count.astype(str) + ")").where(counted, "")})
+
+
+def _texts(values: pd.Series, digits: int) -> pd.Series:
+    """Return numbers as they are shown; the name of a column says whether they are differences, which have a sign."""
+    sign = "+" if "difference" in str(values.name) else ""
+    return values.map(lambda x: "–" if pd.isna(x) else f"{sign * (x > 0)}{x:.{digits}f}")
+
+
+def _trained(sweep: Sweep) -> pd.Series:
+    """Return which groups are of runs, and not of evaluations."""
+    return sweep.groups["seed"] != ""
 
 
 def seed_table(sweep: Sweep) -> pd.DataFrame:
@@ -112,25 +124,11 @@ def _labels(sweep: Sweep) -> pd.DataFrame:
     return frame.fillna("–").replace("", "–") if len(frame.columns) else scores[["label"]].set_axis(["runs"], axis=1)
 
 
-def _differences(sweep: Sweep, score: str) -> pd.DataFrame:
-    """Return the columns of the differences from the baselines; of methods beside dev, also the published averages."""
-    gains, name = differences(sweep, score), f"difference on {score}"
-    columns = {
-        name: gains["mean"],
-        f"{name} low": gains["mean"] - gains["margin"],
-        f"{name} high": gains["mean"] + gains["margin"],
-        f"{name} n": gains["count"],
-    }
-    of_methods = sweep.compares_methods and score == "dev" and sweep.comparable
-    return pd.DataFrame(columns).join(sweep.groups[["published", "published difference"] * of_methods])
-
-
-def _papers_figures(sweep: Sweep, score: str) -> pd.DataFrame:
+def _papers_figures(sweep: Sweep, paper: Ablation, score: str) -> pd.DataFrame:
     """Return the paper's columns to show beside one of our scores."""
-    assert sweep.paper is not None
-    settings, cells = sweep.paper.settings, sweep.groups
-    figures = pd.DataFrame([sweep.paper.rows.get(row, {}) for row in cells["row"]], dtype=float)
-    if not settings and score in sweep.paper.scores:
+    settings, cells = paper.settings, sweep.groups
+    figures = pd.DataFrame([paper.rows.get(row, {}) for row in cells["row"]], dtype=float)
+    if not settings and score in paper.scores:
         figures = figures.reindex(columns=[score]).set_axis(["paper" if score == "dev" else f"paper, {score}"], axis=1)
     elif score == "dev" and sweep.columns:
         of_column = [row.get(column) for row, column in zip(figures.to_dict("records"), cells["column"], strict=True)]
@@ -230,7 +228,7 @@ def _facts(sweep: Sweep) -> str:
     }
     for name in BEFORE:
         ends = sweep.runs[name].agg(["min", "max"]).dropna()
-        facts[f"{name} training"] = " to ".join(dict.fromkeys(f"{end:.{sweep.decimals}f}" for end in ends))
+        facts[f"{name} training"] = " to ".join(dict.fromkeys(f"{end:.{sweep.decimals()}f}" for end in ends))
     return "; ".join(f"{name} {value}" for name, value in facts.items() if value)
 
 

@@ -12,7 +12,7 @@ from simcse_pl.lab.latex import latex
 from simcse_pl.lab.published import ablation
 from simcse_pl.lab.seed_groups import _is_baseline
 from simcse_pl.lab.sweep_figure import sweep_figure
-from simcse_pl.lab.sweep_tables import _of_column, seed_table, sweep_notes, sweep_table
+from simcse_pl.lab.sweep_tables import seed_table, sweep_notes, sweep_table
 from tests.lab.invented import group, job, of_seeds
 
 
@@ -112,12 +112,6 @@ def test_a_setting_without_the_papers_row_is_compared_with_no_other():
     assert _is_baseline(groups[groups["row"] == "a"], ["column"], paper).tolist() == [True, True]
     groups["dev n"] = [0, 1, 1]  # the first one diverged
     assert _is_baseline(groups, ["column"], None).tolist() == [False, True, True]
-
-
-def test_metrics_with_spaces_in_their_names_have_their_own_decimals():
-    known = {"dev": 2, "top": 3, "my file/top 1": 4}
-    columns = ("dev std", "dev before", "top", "my file/top 1", "my file/top 1 std", "seed")
-    assert [_of_column(name, known) for name in columns] == [2, 2, 3, 4, 4, 0]
 
 
 def test_the_scores_of_each_seed_give_the_mean_of_the_table(write_sweep):
