@@ -23,7 +23,6 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from simcse_pl.data.labels import label_number
-from simcse_pl.data.rows import read_rows
 from simcse_pl.tools.common import add_column, add_encoder, load_simcse, read_sentences
 from simcse_pl.tools.conversion import USED, ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
@@ -33,8 +32,8 @@ from simcse_pl.utils.tensors import Encode, paired_similarity
 from simcse_pl.utils.terminal import positive, real, show, tracked
 
 POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
-_SHOTS = 5  # examples in a conversation
 _LIMIT, _MOST_CUT = 128, 8  # tokens of an answer; answers that may be cut before their share matters
+_LENGTH_RATIO = 3  # an answer may have as many times the characters of its sentence, or as few
 _THINKING = {"chat_template_kwargs": {"enable_thinking": False}}  # as vLLM, SGLang and transformers take it
 _MARKS = ' "“”«»*`'
 _AROUND = re.compile(  # numbers, bullets and labels, which models write before a sentence
@@ -63,8 +62,7 @@ class Synthesizer:
 
     model: Server | LocalModel
     prompts: Prompts
-    examples: Sequence[Triplet]  # up to five come before each question but CHECK, as if the model had answered so
-    seed: int  # determines, with the question, which examples and which instruction
+    seed: int  # determines, with the question, which instruction
     path: Path  # lines of JSON; the key of an answer is a hash of the model's settings and the conversation
     answers: dict[str, str] = field(default_factory=dict)  # by key
     left_out: Counter[str] = field(default_factory=Counter)  # sentences, by the reason
@@ -77,17 +75,11 @@ class Synthesizer:
                 self.answers[row["key"]] = row["answer"]
 
     def messages(self, question: Question) -> Messages:
-        """Return the conversation that ends with a question."""
-        kind, *texts = question
-        draw = random.Random(f"{self.seed} {question}")
-        instruction = draw.choice(getattr(self.prompts, kind))
-        shown = draw.sample(self.examples, 0 if kind == CHECK else min(_SHOTS, len(self.examples)))
-        turns = [(sentence, "", positive if kind == POSITIVE else negative) for sentence, positive, negative in shown]
-        messages = []
-        for sentence, hypothesis, answer in [*turns, (*texts, "")]:
-            text = instruction.replace("{hypothesis}", hypothesis).replace("{sentence}", sentence)
-            messages += [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
-        return messages[:-1]
+        """Return the conversation of a question."""
+        kind, sentence, hypothesis = question
+        instruction = random.Random(f"{self.seed} {question}").choice(getattr(self.prompts, kind))
+        text = instruction.replace("{hypothesis}", hypothesis).replace("{sentence}", sentence)
+        return [{"role": "user", "content": text}]
 
     def key(self, question: Question) -> str:
         """Return the key of a question in the file."""
@@ -137,11 +129,11 @@ class Synthesizer:
         written = sum(len(sentence.encode()) for kind, sentence, _ in missing if kind != CHECK)
         return len(questions) - len(missing), len(missing), read // 4, written // 4
 
-    def triplets(self, sentences: Sequence[str], length_ratio: float, check: bool) -> list[Triplet]:
+    def triplets(self, sentences: Sequence[str], check: bool) -> list[Triplet]:
         """Return the triplets of different sentences, in their order. `left_out` counts the others by reason.
 
-        An answer may have `length_ratio` times as many characters as its sentence, or as few. With `check`, the model
-        is asked again if the positive follows from the sentence, and if the negative contradicts it.
+        With `check`, the model is asked again if the positive follows from the sentence, and if the negative
+        contradicts it.
         """
         kinds = ([(kind, text, "") for text in sentences] for kind in (POSITIVE, NEGATIVE))
         positives, negatives = (map(self._sentence, self.ask(questions), sentences) for questions in kinds)
@@ -154,8 +146,8 @@ class Synthesizer:
                 self.left_out["no answer, or a refusal"] += 1
             elif len(letters) < 3 or letters & known:
                 self.left_out["an answer equal to the sentence or an earlier answer"] += 1
-            elif min(ratios) < 1 / length_ratio or max(ratios) > length_ratio:
-                self.left_out["an answer too short or too long (--length-ratio)"] += 1
+            elif min(ratios) < 1 / _LENGTH_RATIO or max(ratios) > _LENGTH_RATIO:
+                self.left_out["an answer too short or too long"] += 1
             else:
                 triplets.append(triplet)
                 known |= letters
@@ -209,11 +201,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=positive, default=8, metavar="N", help=text)
     text = "file of instructions, to be written like the default, simcse_pl/tools/prompts.yaml"
     parser.add_argument("--prompts", default=PROMPTS, metavar="FILE", help=text)
-    text = "file of triplets, of which five, drawn by --seed, show the model what is wanted (default: none)"
-    parser.add_argument("--examples", metavar="FILE", help=text)
-    parser.add_argument("--seed", type=int, default=42, help="seed of instructions and examples (default: %(default)s)")
-    text = "leave out answers with X times as many characters as the sentence, or as few (default: %(default)s)"
-    parser.add_argument("--length-ratio", type=real, default=3.0, metavar="X", help=text)
+    parser.add_argument("--seed", type=int, default=42, help="seed of the instructions (default: %(default)s)")
     text = "ask again if the positive follows from the sentence and the negative contradicts it; leave out the others"
     parser.add_argument("--check", action="store_true", help=text)
     add_encoder(parser, "--encoder")
@@ -240,7 +228,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"price: about {about:.4f}" + f", at most {most:.4f}" * bool(limit))
     if arguments.dry_run:
         return
-    triplets = synthesizer.triplets(sentences, arguments.length_ratio, arguments.check)
+    triplets = synthesizer.triplets(sentences, arguments.check)
     stats = ConversionStats(Counter({"the same sentence again": len(given) - len(sentences)}) + synthesizer.left_out)
     if arguments.encoder and triplets:
         simcse, count = load_simcse(arguments), len(triplets)
@@ -262,10 +250,9 @@ def _synthesizer(arguments: argparse.Namespace, answers: Path) -> Synthesizer:
         except ValidationError as error:
             problem = error.errors()[0]
             raise UserError(f"{problem['loc'][0]}={problem['input']}: {problem['msg']}") from error
-    examples = read_rows(arguments.examples, [0, 1, 2]) if arguments.examples else []
     if arguments.server:
         key = os.environ.get("OPENAI_API_KEY")
         model: Server | LocalModel = Server(arguments.server, settings, key, arguments.workers)
     else:
         model = LocalModel(settings, arguments.device, arguments.batch_size or 8)
-    return Synthesizer(model, prompts, examples, arguments.seed, answers)
+    return Synthesizer(model, prompts, arguments.seed, answers)

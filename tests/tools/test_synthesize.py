@@ -9,7 +9,7 @@ import yaml
 
 from simcse_pl.data.rows import read_rows
 from simcse_pl.tools.language_models import Answer
-from simcse_pl.tools.synthesize import CHECK, NEGATIVE, POSITIVE, PROMPTS, Prompts, Synthesizer
+from simcse_pl.tools.synthesize import POSITIVE, PROMPTS, Prompts, Synthesizer
 from simcse_pl.utils.errors import UserError
 from tests.chat_server import chat_server
 
@@ -31,8 +31,8 @@ class Model:
         return [Answer(self.reply(messages[-1]["content"]), 10, 2) for messages in batch]
 
 
-def make(tmp_path, reply, prompts=CONTENT | SHORT, examples=(), seed=1):
-    return Synthesizer(Model(reply), Prompts(**prompts), examples, seed, tmp_path / "answers.jsonl")
+def make(tmp_path, reply, prompts=CONTENT | SHORT, seed=1):
+    return Synthesizer(Model(reply), Prompts(**prompts), seed, tmp_path / "answers.jsonl")
 
 
 def test_a_killed_process_continues_with_what_is_missing(tmp_path):
@@ -59,23 +59,14 @@ def test_a_killed_process_continues_with_what_is_missing(tmp_path):
     assert third.ask(QUESTIONS[:1]) == ["P 0"] and third.model.asked == ["p 0"]
 
 
-def test_examples_and_instructions_are_drawn_by_seed_and_sentence(tmp_path):
-    examples = [(f"sentence {i}", f"positive {i}", f"negative {i}") for i in range(20)]
+def test_instructions_are_drawn_by_seed_and_sentence(tmp_path):
+    def drawn(seed):
+        (message,) = make(tmp_path, str, CONTENT, seed).messages((POSITIVE, "It rains.", ""))
+        return message["content"]
 
-    def drawn(seed, sentence, kind=POSITIVE):
-        messages = make(tmp_path, str, CONTENT, examples, seed).messages((kind, sentence, ""))
-        assert [message["role"] for message in messages] == ["user", "assistant"] * 5 + ["user"]
-        assert messages[-1]["content"].endswith(f"Sentence: {sentence}")
-        for user, assistant in zip(messages[:-1:2], messages[1::2], strict=True):
-            assert user["content"].replace("sentence ", f"{kind} ").endswith(assistant["content"])
-        return messages[0]["content"].partition("Sentence:")[0], [message["content"] for message in messages[1::2]]
-
-    assert drawn(1, "It rains.") == drawn(1, "It rains.") != drawn(2, "It rains.")
-    assert {drawn(seed, "It rains.")[0].strip() for seed in range(40)} == {
-        text.partition("Sentence:")[0].strip() for text in CONTENT["positive"]
-    }
-    assert drawn(1, "It rains.", NEGATIVE)[1][0].startswith("negative")
-    assert len(make(tmp_path, str, CONTENT, examples).messages((CHECK, "a", "b"))) == 1
+    assert drawn(1) == drawn(1) != drawn(2)
+    expected = {text.replace("{sentence}", "It rains.") for text in CONTENT["positive"]}
+    assert {drawn(seed) for seed in range(40)} == expected
 
 
 def test_the_estimate_counts_what_is_not_answered_yet(tmp_path):
@@ -105,10 +96,10 @@ def test_filters_leave_out_what_is_no_triplet_and_count_it(tmp_path):
     first = ("A dog runs", "A dog is running", "No dog runs")
     others = [("You swim", *answers["You swim"]), ("I walk", *answers["I walk"])]
     synthesizer = make(tmp_path, reply)
-    assert synthesizer.triplets([*answers], 3, check=False) == [first, *others]
+    assert synthesizer.triplets([*answers], check=False) == [first, *others]
     assert [*synthesizer.left_out.values()] == [2, 2, 1]
     checked = make(tmp_path, reply)
-    assert checked.triplets([*answers], 3, check=True) == [first] and checked.left_out.total() == 5 + 2
+    assert checked.triplets([*answers], check=True) == [first] and checked.left_out.total() == 5 + 2
     assert "You swim|You sink" not in checked.model.asked, "its positive is wrong"
 
 
