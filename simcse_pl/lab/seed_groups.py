@@ -94,12 +94,6 @@ class Sweep:
         return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in self.results))
 
     @property
-    def start(self) -> float | None:
-        """The score on dev before training, if it is that of all runs as tables show it; otherwise None."""
-        starts = self.runs[BEFORE[0]].dropna()
-        return starts.iloc[0] if starts.round(self.decimals()).nunique() == 1 else None
-
-    @property
     def comparable(self) -> bool:
         """Whether the scores are of the paper's metric."""
         return all(run.monitor == SPEARMAN for run in self.results)
@@ -191,9 +185,18 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
     alike = [name for name in keys if name not in varied or name in _OF_SCORES]
     scores = ["dev", "test", "sts", *others, "transfer"]
-    groups = _over_seeds(runs, keys, scores)
-    if paper and runs["row"].any():
-        groups = _in_papers_order(groups, paper)
+    of_seeds = runs.groupby(keys, sort=False)
+    first = of_seeds[["is_baseline", "published", "published difference", "seed"]].first()
+    groups = (
+        of_seeds[scores]
+        .agg(["mean", "std", "count"])
+        .rename({"mean": "", "std": " std", "count": " n"}, axis=1, level=1)
+    )
+    groups.columns = groups.columns.map("".join)
+    groups = groups.join([of_seeds[[*BEFORE]].mean(), first]).reset_index()
+    if paper and runs["row"].any():  # other rows and columns come after those of the paper
+        order = {"row": [*paper.rows, *groups["row"]], "column": [*paper.settings, *groups["column"]]}
+        groups = groups.sort_values([*order], key=lambda x: x.map(order[x.name].index), ignore_index=True)
     if METHOD not in options:
         groups["is_baseline"] = _is_baseline(groups, alike, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
@@ -211,16 +214,6 @@ def _evaluated(encoders: Sequence[Result], run: TrainingRun) -> dict[str, Mappin
 def _as_shown(metrics: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """Return some metrics as tables show them, NaN if they were not measured."""
     return {name: factor(name) * metrics.get(name, math.nan) for name in names}
-
-
-def _over_seeds(runs: pd.DataFrame, keys: list[str], scores: list[str]) -> pd.DataFrame:
-    """Return a row per group, with the mean, the standard deviation and the number of each score."""
-    grouped = runs.groupby(keys, sort=False)
-    means = grouped[scores].agg(["mean", "std", "count"])
-    endings = {"mean": "", "std": " std", "count": " n"}
-    means.columns = pd.Index([f"{score}{endings[kind]}" for score, kind in means.columns])
-    means = means.join(grouped[[*BEFORE]].mean())
-    return means.join(grouped[["is_baseline", "published", "published difference", "seed"]].first()).reset_index()
 
 
 def _described(
@@ -249,13 +242,6 @@ def _described(
         "test": run.score(run.test),
         **_as_shown(run.best, metrics),
     }
-
-
-def _in_papers_order(groups: pd.DataFrame, paper: Ablation) -> pd.DataFrame:
-    """Return the groups in the order of the paper's table, and others after them."""
-    rows, columns = [*paper.rows, *groups["row"]], [*paper.settings, *groups["column"]]
-    order = sorted(groups.index, key=lambda i: (rows.index(groups["row"][i]), columns.index(groups["column"][i])))
-    return groups.loc[order].reset_index(drop=True)
 
 
 def _is_baseline(groups: pd.DataFrame, alike: Sequence[str], paper: Ablation | None) -> pd.Series:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from simcse_pl.evaluation.results import Result
 from simcse_pl.lab.published import Ablation
-from simcse_pl.lab.seed_groups import CONFIDENCE, Sweep, differences
+from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, Sweep, differences
 from simcse_pl.lab.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.results import factor, heading
 from simcse_pl.utils.text import as_number
@@ -34,7 +34,9 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
     if paper and sweep.has_rows and sweep.comparable and len(points := _papers(sweep, paper)):
         panels[f"paper, dev ({sweep.score_name})"] = points
-    return _panels(panels, sweep.compared, "bars: standard deviation", sweep.start)
+    starts = sweep.runs[BEFORE[0]].dropna()
+    start = starts.iloc[0] if starts.round(sweep.decimals()).nunique() == 1 else None
+    return _panels(panels, sweep.compared, "bars: standard deviation", start)
 
 
 @matplotlib.rc_context(STYLE)
