@@ -44,19 +44,16 @@ MARKUP = "with leftover markup"
 NOT_WHOLE = "without a start or an end mark"
 
 
-def sentences_of(
-    markup: str, language: str, shortest: int = _SHORTEST, script: str | None = None
-) -> tuple[list[str], ConversionStats]:
+def sentences_of(markup: str, language: str, script: str | None = None) -> tuple[list[str], ConversionStats]:
     """Return the usable sentences of an article, and the numbers of sentences by outcome.
 
     Headings, lists and tables are left out. So are sentences with leftover markup, without an end mark, with fewer than
-    `shortest`, or more than 500 characters. A Chinese, Japanese or Korean character counts as 3. Of words that are
-    written in several variants of a language, the first variant is taken. Thai and Lao are split at spaces.
+    20 or more than 500 characters. A Chinese, Japanese or Korean character counts as 3. Of words that are written in
+    several variants of a language, the first variant is taken. Thai and Lao are split at spaces.
 
     Args:
         markup: the article in wiki markup.
         language: its ISO 639 code, for the rules of sentence splitting.
-        shortest: the fewest characters of a sentence.
         script: one of `SCRIPTS`, to convert Chinese text to; None to keep it.
     """
     import sentencex  # slow to import, like gensim
@@ -74,16 +71,16 @@ def sentences_of(
         is_thai = _ENDS_IN_THAI.search(line)
         for sentence in _BETWEEN_THAI.split(line) if is_thai else sentencex.segment(language, line):
             sentence = " ".join(sentence.split())
-            outcome = _outcome(sentence, shortest)
+            outcome = _outcome(sentence)
             stats[outcome] += 1
             if outcome == USED:
                 sentences.append(sentence)
     return sentences, stats
 
 
-def _outcome(sentence: str, shortest: int) -> str:
+def _outcome(sentence: str) -> str:
     length = len(sentence) + (_WORTH - 1) * len(_WIDE.findall(sentence))
-    if length < shortest:
+    if length < _SHORTEST:
         return TOO_SHORT
     if length > _LONGEST:
         return TOO_LONG
@@ -115,7 +112,6 @@ def extract(
     out: str | Path,
     language: str | None = None,
     processes: int = 1,
-    shortest: int = _SHORTEST,
     script: str | None = None,
 ) -> tuple[int, ConversionStats]:
     """Write the sentences of a dump in order, one per line, with a blank line between articles.
@@ -125,7 +121,7 @@ def extract(
         out: the text file to write, atomically.
         language: an ISO 639 code; None for the beginning of the dump's name, such as `de` of dewiki-latest-….
         processes: the number of processes.
-        shortest, script: see `sentences_of`.
+        script: see `sentences_of`.
 
     Returns:
         The number of articles with sentences, and the numbers of sentences by outcome.
@@ -138,7 +134,7 @@ def extract(
     if out.exists() and out.samefile(dump):
         raise UserError(f"{out} is the dump: give another name for the output")
     language = language or dump.name.partition("wiki")[0]
-    tasks = ((markup, language, shortest, script) for markup in _articles(dump))
+    tasks = ((markup, language, script) for markup in _articles(dump))
     articles, stats = 0, ConversionStats()
     with atomic_open(out) as file:
         made = itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes)
@@ -177,15 +173,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "output file (.txt) with one sentence per line and a blank line between articles"
     parser.add_argument("out", metavar="OUT", help=text)
     parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
-    text = "fewest characters of a sentence; a Chinese, Japanese or Korean one counts as 3 (default: %(default)s)"
-    parser.add_argument("--min-length", type=int, default=_SHORTEST, metavar="N", help=text)
     text = "convert Chinese text to this script by OpenCC: pip install opencc (default: as it is)"
     parser.add_argument("--script", choices=SCRIPTS, help=text)
     parser.add_argument("--processes", type=positive, default=available_cpus(), metavar="N", help="default: all cores")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    options = arguments.language, arguments.processes, arguments.min_length, arguments.script
+    options = arguments.language, arguments.processes, arguments.script
     articles, stats = extract(arguments.dump, arguments.out, *options)
     show(stats.table("sentences").printed())
     print(f"{stats[USED]} sentences of {articles} articles in {arguments.out}")
