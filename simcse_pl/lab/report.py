@@ -14,7 +14,7 @@ from simcse_pl.lab.curves import curves_figure
 from simcse_pl.lab.figures import encoder_figures, save
 from simcse_pl.lab.runs import Run, is_sweep, read
 from simcse_pl.lab.seed_groups import Sweep, read_sweeps
-from simcse_pl.lab.sweep_figure import own_data_figure, sweep_figure
+from simcse_pl.lab.sweep_figure import sweep_figure
 from simcse_pl.lab.sweep_tables import seed_table, sweep_table
 from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.run_table import run_table
@@ -40,7 +40,7 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     encoders = [one.model_copy(update={"own": None}) if one.label in rows else one for one in encoders]
     tables = encoder_tables(encoders, aggregation)
     figures = encoder_figures(encoders, runs, aggregation)
-    further = {"curves": curves_figure([*finished.values()]), "own_data": own_data_figure(encoders)}
+    further = {"curves": curves_figure([*finished.values()])}
     of_seeds = dict[str, pd.DataFrame]()
     compared = sweeps if len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
     for number, sweep in enumerate(compared, 1):

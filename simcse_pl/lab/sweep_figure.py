@@ -1,18 +1,16 @@
-"""Figures of scores: of a sweep on dev, with published ones in a panel beside them; of encoders on own data."""
+"""The figure of a sweep: scores on dev, with published ones in a panel beside them."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simcse_pl.evaluation.results import Result
 from simcse_pl.lab.published import Ablation
 from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, Sweep, differences
 from simcse_pl.lab.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
-from simcse_pl.results import factor, heading
 from simcse_pl.utils.text import as_number
 
 _TITLE_WIDTH = 85  # characters of a line
@@ -37,21 +35,6 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
     starts = sweep.runs[BEFORE[0]].dropna()
     start = starts.iloc[0] if starts.round(sweep.decimals()).nunique() == 1 else None
     return _panels(panels, sweep.compared, "bars: standard deviation", start)
-
-
-@matplotlib.rc_context(STYLE)
-def own_data_figure(results: Sequence[Result]) -> Figure | None:
-    """Draw the metrics on own data, with a point per encoder; None for fewer than two encoders."""
-    measured = {result.label: result.own.metrics for result in results if result.own}
-    if len(measured) < 2:
-        return None
-    points = pd.DataFrame(
-        {"name": heading(metric, direction=True), "series": label, "mean": factor(metric) * value, "of": factor(metric)}
-        for label, metrics in measured.items()
-        for metric, value in metrics.items()
-    )
-    panels = {f"score{' x 100' * (of == 100)}": own for of, own in points.groupby("of", sort=False)}
-    return _panels(panels, "", same_rows=False)
 
 
 def _measured(sweep: Sweep) -> pd.DataFrame:
@@ -103,16 +86,11 @@ def _of_methods(sweep: Sweep) -> Figure | None:
 
 
 def _panels(
-    panels: Mapping[str, pd.DataFrame],
-    title: str,
-    bars: str | None = None,
-    start: float | None = None,
-    same_rows: bool = True,
+    panels: Mapping[str, pd.DataFrame], title: str, bars: str | None = None, start: float | None = None
 ) -> Figure:
     """Draw panels side by side, by the label of their axis, with a line per name of what is varied.
 
-    `bars` says in the legend what the error bars are. `start` is the score before training. Without `same_rows`, each
-    panel has lines for its own names only.
+    `bars` says in the legend what the error bars are. `start` is the score before training.
     """
     drawn = list(panels.values())
     names = list(dict.fromkeys(name for points in drawn for name in points["name"]))
@@ -123,14 +101,13 @@ def _panels(
     height = max(1.0, len(names) * (0.2 + 0.06 * max(series))) + 0.15 * len(lines) + 0.9
     figure = Figure((WIDTH, height), layout="constrained")
     figure.suptitle("\n".join(lines), fontsize=8)
-    (grid,) = figure.subplots(1, len(drawn), sharey=same_rows, squeeze=False)
+    (grid,) = figure.subplots(1, len(drawn), sharey=True, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
-        rows = names if same_rows else [name for name in names if name in {*points["name"]}]
-        _draw(axes, points.assign(place=points["name"].map(rows.index)))
+        _draw(axes, points.assign(place=points["name"].map(names.index)))
         axes.grid(axis="y", color="0.85", linewidth=0.5)
         axes.set_xlabel(label)
-        axes.set_yticks(range(len(rows)), [textwrap.fill(name, LEGEND_WIDTH) for name in rows])
-        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(names)), [textwrap.fill(name, LEGEND_WIDTH) for name in names])
+        axes.set_ylim(len(names) - 0.5, -0.5)
     if start is not None:
         grid[0].axvline(start, color="0.4", linestyle="--", linewidth=0.8, zorder=0, label="before training")
     of_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from simcse_pl.lab.seed_groups import read_sweeps
-from simcse_pl.lab.sweep_figure import own_data_figure, sweep_figure
-from tests.lab.invented import BERT, job, make_report, make_result
+from simcse_pl.lab.sweep_figure import sweep_figure
+from tests.lab.invented import BERT, job, make_report
 
 MRR = {"a": [0.5, 0.6], "b": [0.7, 0.75, 0.8], "c": [0.65]}  # of seeds
 
@@ -71,17 +71,6 @@ def test_an_evaluation_on_the_dev_set_is_a_row_and_rows_with_other_numbers_of_se
     assert {file.stem for file in files} == {"comparison", "comparison_seeds", "curves", "training_paths"}
     rows, _ = compared(retrieval[2], labels=("c", "c"))  # a label of an encoder and of a run
     assert rows == [["c, evaluated", "40.00"], ["c", "65.00 (1)"]]
-
-
-def test_metrics_on_own_data_have_a_point_per_encoder():
-    scores = {"x": {"mrr": 0.5, "alignment": 0.25}, "y": {"mrr": 0.75, "alignment": 0.125}}
-    results = [make_result(label, own={"data": "queries.tsv", "metrics": own}) for label, own in scores.items()]
-    shares, others = own_data_figure(results).axes
-    rows = [[tick.get_text() for tick in axes.get_yticklabels()] for axes in (shares, others)]
-    assert rows == [["mrr ↑"], ["alignment ↓"]]
-    drawn = [container.lines[0].get_xdata().tolist() for axes in (shares, others) for container in axes.containers]
-    assert drawn == [[50], [75], [0.25], [0.125]]
-    assert own_data_figure(results[:1]) is None
 
 
 def test_encoders_runs_and_sweeps_have_tables_and_figures(command, write_sweep, write_results, write_run, tmp_path):
