@@ -39,21 +39,20 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     rows = {label for sweep in sweeps for label in sweep.encoders}
     encoders = [one.model_copy(update={"own": None}) if one.label in rows else one for one in encoders]
     tables = encoder_tables(encoders, aggregation)
-    figures = encoder_figures(encoders, runs, aggregation)
-    further = {"curves": curves_figure([*finished.values()])}
+    figures = encoder_figures(encoders, runs, aggregation) | {"curves": curves_figure([*finished.values()])}
     of_seeds = dict[str, pd.DataFrame]()
     compared = sweeps if len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
     for number, sweep in enumerate(compared, 1):
         name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
         name += f"_{number}" * (len(compared) > 1)
         tables.append(sweep_table(sweep, name))
-        further[name] = sweep_figure(sweep)
+        figures[name] = sweep_figure(sweep)
         of_seeds[f"{name}_seeds"] = seed_table(sweep)
-    if not compared:
-        of_runs = [(run.label, run_table(run.results)) for run in runs if run.results]
-        tables += [replace(table, title=f"{label}: {table.title}") for label, table in of_runs]
-    figures |= {name: figure for name, figure in further.items() if figure}
-    files = save(output, tables, figures, of_seeds)
+    for run in runs if not compared else ():
+        if run.results:
+            table = run_table(run.results)
+            tables.append(replace(table, title=f"{run.label}: {table.title}"))
+    files = save(output, tables, {name: figure for name, figure in figures.items() if figure}, of_seeds)
     for table in tables:
         show(table.printed())
     print(f"in {output}: {', '.join(file.name for file in files)}")
