@@ -163,17 +163,15 @@ def search(text: str, command: str | None = None) -> list[str]:
         wanted += _words(word if f" {word}" in everything else next(chain.from_iterable(near), word))
     usual = _values(_compose(command or "train"))
 
-    def found(part: str) -> int:
-        return sum(f" {word}" in part for word in wanted.split())
-
     def rank(name: str) -> tuple[float, ...]:
         own, meaning = texts[name]
-        share, place = found(own) / own.count(" "), meaning.index(wanted) if wanted in meaning else 999
-        return name == text, own.endswith(wanted), name in usual, share, -place, -len(name)
+        in_name, in_both = (sum(f" {word}" in part for word in wanted.split()) for part in (own, own + meaning))
+        place = meaning.index(wanted) if wanted in meaning else 999
+        return in_both, name == text, own.endswith(wanted), name in usual, in_name / own.count(" "), -place
 
-    counts = {name: found(own + meaning) for name, (own, meaning) in texts.items()}
-    best = (name for name, count in counts.items() if count == max(counts.values()) > 0)
-    return sorted(best, key=rank, reverse=True)
+    ranks = {name: rank(name) for name in texts}
+    most, *_ = max(ranks.values())
+    return sorted((name for name in texts if ranks[name][0] == most > 0), key=ranks.__getitem__, reverse=True)
 
 
 def instead(name: str, command: str, given: Sequence[str]) -> str:
