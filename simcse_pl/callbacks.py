@@ -102,7 +102,7 @@ class BatchCurves(Callback):
         curves = batch.curves
         if batch.embedded:
             curves |= mean_similarities(batch)
-        if pl_module.objective.for_dataset(batch.dataset).contrasts:
+        if pl_module.objective_of(batch.dataset).contrasts:
             curves |= {"duplicates": share_of_duplicates(batch)}
         if batch.dataset:
             curves |= {f"loss/{batch.dataset}": pl_module.step.loss}

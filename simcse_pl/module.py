@@ -66,10 +66,11 @@ class SimCSEModule(EncoderModule):
         cuda_graph: capture whole training steps as CUDA graphs (see speed/captured.py); `auto`: where that is possible.
         compile: compile the backbone for training with torch.compile, once for all lengths and batch sizes; or a mode
             of torch.compile, such as `reduce-overhead` (a CUDA graph for each shape). Lengths are then multiples of 8.
+        objectives: the losses of single data sets by the names of the sets; the others have `objective`.
 
     Attributes:
         encoders: the trained encoders; the first is validated, tested and saved.
-        losses: the objective and the auxiliary losses by their config paths.
+        losses: the objectives and the auxiliary losses by their config paths.
         step: the last training step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
         largest_norm: that of the gradients so far in this process; negative before the first step.
@@ -94,19 +95,25 @@ class SimCSEModule(EncoderModule):
         compile: bool | CompileMode = False,
         half_weights: bool = False,
         cuda_graph: bool | Literal["auto"] = False,
+        objectives: Mapping[str, Loss] | None = None,
     ) -> None:
         super().__init__(encoder)
         if positive_encoder and (queue or shared_dropout_mask):
             raise UserError("encoders=two does not work with queue and module.shared_dropout_mask: set encoders=one")
-        auxiliary = auxiliary or {}
-        named = {"objective": objective} | {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
-        for name, loss in named.items():
+        auxiliary, objectives = auxiliary or {}, objectives or {}
+        for name, loss in objectives.items():
+            if not isinstance(loss, Loss):
+                raise UserError(f"objectives.{name}={loss}: choose a loss by +objective@objectives.{name}=CHOICE")
+        named = {"objective": objective} | {f"objectives.{name}": loss for name, loss in objectives.items()}
+        terms = {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
+        for name, loss in (named | terms).items():
             if not isinstance(loss, Loss):
                 raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
-        if queue and not objective.contrasts:
+        if queue and not any(loss.contrasts for loss in named.values()):
             raise UserError("queue: the objective has no negatives (its class has no contrasts = True): set queue=null")
         self.positive_encoder = positive_encoder
         self.objective = objective
+        self.objectives = nn.ModuleList(objectives.values())  # names of data sets may have dots
         self.auxiliary = nn.ModuleDict({name: loss for name, loss in auxiliary.items() if loss.weight})
         self.queue = queue
         self.optimizer, self.scheduler = optimizer, scheduler
@@ -116,7 +123,7 @@ class SimCSEModule(EncoderModule):
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
             prepare_backbone(trained, gradient_checkpointing, freeze_layers)
-        self.losses = {name: loss for name, loss in named.items() if loss is objective or loss.weight}
+        self.losses = named | {name: loss for name, loss in terms.items() if loss.weight}
         for name, loss in self.losses.items():
             with prefixed(name):
                 loss.attach(encoder)
@@ -145,9 +152,11 @@ class SimCSEModule(EncoderModule):
         """
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():
+            used = {self.objective_of(dataset), *self.auxiliary.values()}
             for name, loss in self.losses.items():
-                with prefixed_by_dataset(dataset), prefixed(name):
-                    loss.for_dataset(dataset).check_rows(kind)
+                if loss in used:
+                    with prefixed_by_dataset(dataset), prefixed(name):
+                        loss.check_rows(kind)
         # without weights, the first rank finds out (see speed/fsdp.py)
         examples = [
             self.batch_of(example_batch(self.encoder, kind) | {"dataset": name, "rows": np.zeros(2, dtype=np.int64)})
@@ -207,13 +216,18 @@ class SimCSEModule(EncoderModule):
             **further,
         )
 
+    def objective_of(self, dataset: str | None) -> Loss:
+        """Return the objective of a data set."""
+        return self.losses.get(f"objectives.{dataset}", self.objective)
+
     def loss(self, batch: EmbeddedBatch) -> Tensor:
         """Return the objective of this device's rows plus the auxiliary losses, each times its weight.
 
         The mean over devices is the loss of the whole batch. A subclass must not need a trainer here: `training_step`
         has one.
         """
-        loss: Tensor = self.objective.weight * self.objective(batch)
+        objective = self.objective_of(batch.dataset)
+        loss: Tensor = objective.weight * objective(batch)
         for name, term in self.auxiliary.items():
             value = term(batch)
             batch.log(name, value)
@@ -377,7 +391,7 @@ class SimCSEModule(EncoderModule):
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         for dataset, rows in data.rows.items():
             if len(rows.held_out):
-                objective = self.objective.for_dataset(dataset)  # without its weight
+                objective = self.objective_of(dataset)  # without its weight
                 loss = self.held_out_loss(objective, data.held_out_batches(dataset))
                 for name, value in objective.held_out_metrics(loss).items():
                     self.log(logged(f"{dataset}/{name}" if dataset else name), value, sync_dist=True)

@@ -196,14 +196,11 @@ def build_module(config: DictConfig, encoder: SentenceEncoder) -> SimCSEModule:
         "scheduler": instantiate(config.scheduler),
         "auxiliary": instantiate(config.get("auxiliary")) or None,
         "queue": instantiate(config.get("queue")),
+        "objectives": instantiate(config.objectives) or None,
     }
     if config.encoders == "two":
         with torch.device("meta") if encoder.device.type == "meta" else nullcontext():
             parts["positive_encoder"] = instantiate(config.model)
-    if config.objectives:
-        from simcse_pl.losses.per_dataset import LossPerDataset
-
-        parts["objective"] = LossPerDataset(parts["objective"], instantiate(config.objectives))
     parts = {name: part for name, part in parts.items() if part is not None}
     module: SimCSEModule = instantiate(config.module)(**parts)
     if not isinstance(module, SimCSEModule):

@@ -10,8 +10,8 @@ from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.labelled_pairs import CosineMSELoss, SoftmaxLoss
+from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.mlm import MaskedLanguageModeling
-from simcse_pl.losses.per_dataset import LossPerDataset
 from simcse_pl.methods.esimcse import WordRepetition
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
@@ -25,7 +25,7 @@ CLASSES = ("entailment", "neutral", "contradiction")
 def make_module(folder, pooling="mean", **objectives):
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, pooling=pooling, num_layers=2)
-    return SimCSEModule(encoder, LossPerDataset(ContrastiveLoss(), objectives), adamw(lr=1e-3), linear())
+    return SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear(), objectives=objectives)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_every_parameter_has_a_gradient_and_every_set_its_curve(module, data):
     class Recorder(BatchCurves):
         def on_before_optimizer_step(self, trainer, module, optimizer):
             assert all(p.grad is not None for p in module.parameters() if p.requires_grad), "DDP waits for them"
-            classifier = module.objective.for_dataset("nli").classifier.weight.grad
+            classifier = module.objective_of("nli").classifier.weight.grad
             gradients.setdefault(module.step.batch.dataset, []).append(bool(classifier.any()))
 
         def on_train_batch_end(self, trainer, *arguments):
@@ -71,6 +71,13 @@ def test_every_parameter_has_a_gradient_and_every_set_its_curve(module, data):
         assert ("train/duplicates" in metrics) == (dataset == "plain")
 
 
+def test_the_loss_of_a_batch_is_that_of_its_set_times_its_weight(make_model):
+    module = make_module(make_model("bert"), **{"a.b": ContrastiveLoss(0.3, weight=0.5)})
+    vectors = torch.randn(2, 4, 8)
+    for dataset, expected in {"a.b": 0.5 * ContrastiveLoss(0.3)(*vectors), None: ContrastiveLoss()(*vectors)}.items():
+        assert module.loss(EmbeddedBatch.of(*vectors).replaced(dataset=dataset)) == expected
+
+
 def test_layers_that_the_loss_of_one_set_does_not_reach_are_known(make_model):
     """The first layer's vector depends on one layer; the masked tokens of the other set on both."""
     module = make_module(make_model("bert"), pooling="layers_1", text=MaskedLanguageModeling(head="new"))
@@ -82,13 +89,13 @@ def test_layers_that_the_loss_of_one_set_does_not_reach_are_known(make_model):
 
 
 def test_rows_of_a_set_that_do_not_fit_its_loss_are_an_error(module):
-    with pytest.raises(UserError, match="^data.sets.nli: objective.* and a label in each row"):
+    with pytest.raises(UserError, match="^data.sets.nli: objectives.nli: .* and a label in each row"):
         module.prepare({"nli": RowKind()})
-    with pytest.raises(UserError, match="^data.sets.another: objective.* takes no labels"):
+    with pytest.raises(UserError, match="^data.sets.another: objective: .* takes no labels"):
         module.prepare({"another": RowKind(labels="scores")})
 
 
 @pytest.mark.parametrize("given", [None, "cosent"])
-def test_the_loss_of_a_set_must_be_a_loss(given):
+def test_the_loss_of_a_set_must_be_a_loss(given, module):
     with pytest.raises(UserError, match=rf"^objectives.scored={given}: choose a loss by \+objective@"):
-        LossPerDataset(ContrastiveLoss(), {"scored": given})
+        SimCSEModule(module.encoder, ContrastiveLoss(), adamw(), objectives={"scored": given})

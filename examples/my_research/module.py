@@ -22,7 +22,8 @@ class WarmUpOfTerms(SimCSEModule):
     def loss(self, batch: EmbeddedBatch) -> Tensor:
         """Return the objective plus the auxiliary losses with their current weights."""
         share = min(1.0, batch.progress / self.warmup)
-        loss: Tensor = self.objective.weight * self.objective(batch)
+        objective = self.objective_of(batch.dataset)
+        loss: Tensor = objective.weight * objective(batch)
         for name, term in self.auxiliary.items():
             value = term(batch)
             batch.log(name, value)

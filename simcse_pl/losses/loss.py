@@ -258,10 +258,6 @@ class Loss(nn.Module, ABC):
         if self.needs:
             self.needs.check(rows)
 
-    def for_dataset(self, name: str | None) -> "Loss":
-        """Return the loss of a data set."""
-        return self
-
     def draw(self, encoder: SentenceEncoder) -> int | None:
         """Return what the host draws for a step, such as a layer, or None; a CUDA graph is for one such value."""
         return None

@@ -11,7 +11,6 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.labelled_pairs import CosineMSELoss, SoftmaxLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.losses.mlm import MaskedLanguageModeling
-from simcse_pl.losses.per_dataset import LossPerDataset
 from simcse_pl.methods.angle import AngleLoss
 from simcse_pl.methods.arccse import AngularMarginLoss, TripletMargin
 from simcse_pl.methods.contrastive_tension import ContrastiveTension
@@ -98,11 +97,6 @@ CASES = {
         lambda _: ContrastiveLoss(0.3, 0.5, mask_positives=False, symmetric=True, same_role=True, hardness=0.5),
         formulas.contrastive,
         (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
-    ),
-    "data set": Case(
-        lambda _: LossPerDataset(CosineMSELoss(), {"mine": ContrastiveLoss(0.3, weight=0.5)}),
-        formulas.of_data_set,
-        plain=False,
     ),
     "matryoshka": Case(lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), OFFICIAL, TRIPLET),
     "inner layer": Case(

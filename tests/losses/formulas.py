@@ -91,10 +91,6 @@ def contrastive(loss, encoder, batch, own_score=None):
     return mean([mean(of_row) for of_row in losses])
 
 
-def of_data_set(loss, encoder, batch):
-    return loss.losses[0].weight * contrastive(loss.losses[0], encoder, batch)
-
-
 def inner_layer(loss, encoder, batch):
     layer = int(torch.randint(1, encoder.backbone.config.num_hidden_layers, (1,)))
 
