@@ -79,46 +79,42 @@ class CountSteps(Callback):
 
 
 class BatchCurves(Callback):
-    """Log the curves of the losses, and how similar and how often repeated the sentences of a batch are.
+    """Log how similar and how often repeated the sentences of a batch are.
 
-    They are computed at the steps that are logged, and not at every step. train/positive_similarity and
+    The curves are computed at the steps that are logged, and not at every step. train/positive_similarity and
     train/negative_similarity are mean cosines of anchors. train/duplicates is the share of rows that have one of their
     own sentences among this device's negatives. With several data sets, train/loss/NAME is the loss of one of them.
 
     A validation logs a warning, once, if there have been duplicates since the one before.
 
     Attributes:
-        duplicates: the values of this curve since the last validation; None after the warning.
+        duplicates: this device's values of this curve since the last validation; None after the warning.
     """
 
     def __init__(self) -> None:
         self.duplicates: list[Tensor] | None = []
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Log the means over devices, if Lightning logs this step."""
+        """Add the curves of this device, if Lightning logs this step."""
         if not isinstance(pl_module, SimCSEModule) or pl_module.step is None or not logs_step(trainer):
             return
         batch = pl_module.step.batch
-        curves = batch.curves
         if batch.embedded:
-            curves |= mean_similarities(batch)
+            for name, similarity in mean_similarities(batch).items():
+                batch.log(name, similarity)
         if pl_module.objective_of(batch.dataset).contrasts:
-            curves |= {"duplicates": share_of_duplicates(batch)}
+            share = share_of_duplicates(batch)
+            batch.log("duplicates", share)
+            if self.duplicates is not None:
+                self.duplicates.append(share)  # without waiting for its device
         if batch.dataset:
-            curves |= {f"loss/{batch.dataset}": pl_module.step.loss}
-        if not curves:
-            return
-        # A rank with one row has no negatives, so their similarity is nan there.
-        means = mean_over_ranks(torch.stack(list(curves.values())), ignore_nan=True).unbind()
-        pl_module.step.curves |= {f"train/{name}": mean for name, mean in zip(curves, means, strict=True)}
-        if self.duplicates is not None and "duplicates" in curves:
-            self.duplicates.append(pl_module.step.curves["train/duplicates"])  # without waiting for its device
+            batch.log(f"loss/{batch.dataset}", pl_module.step.loss)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warn of duplicates, unless all losses that can mask them do."""
         if not self.duplicates:
             return
-        share = float(torch.stack(self.duplicates).nanmean())  # nan: a rank has one row
+        share = float(mean_over_ranks(torch.stack(self.duplicates), ignore_nan=True).nanmean())  # nan: one row
         parts = pl_module.named_modules()
         masked = {name: part.mask_duplicates for name, part in parts if hasattr(part, "mask_duplicates")}
         warn = share > 0 and not (masked and all(masked.values()))
@@ -152,7 +148,7 @@ class SpeedCurves(Callback):
     """Log the training speed.
 
     speed/sentences_per_second counts the sentences of all devices and includes loading.
-    speed/waiting_for_data is the share of the time in which this device waited for its batch.
+    speed/waiting_for_data is the share of the time in which a device waited for its batch.
     """
 
     _since: float | None = None
@@ -179,7 +175,7 @@ class SpeedCurves(Callback):
             return
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
         speeds = {"sentences_per_second": sentences / seconds, "waiting_for_data": self._waited / seconds}
-        pl_module.step.curves |= {f"speed/{name}": value for name, value in speeds.items()}
+        pl_module.step.batch.curves |= {f"speed/{name}": value for name, value in speeds.items()}
 
 
 class ProgressBar(LightningProgressBar):

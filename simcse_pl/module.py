@@ -50,8 +50,8 @@ class SimCSEModule(EncoderModule):
         optimizer: makes the optimizer from parameters, such as `functools.partial(torch.optim.AdamW, lr=3e-5)`.
         scheduler: makes the schedule of the learning rate from the optimizer; None for a constant rate. It is
             advanced every step.
-        auxiliary: losses that are added to the objective, by name. Weight 0 disables a loss. The callback BatchCurves
-            logs each as train/NAME.
+        auxiliary: losses that are added to the objective, by name. Weight 0 disables a loss. Each is logged as
+            train/NAME.
         positive_encoder: a second encoder, for all views but the first (the two independent encoders
             of Table 2). Only `encoder` is measured and saved.
         shared_dropout_mask: whether all views of a row use the same dropout mask ("fixed 0.1" in
@@ -349,15 +349,20 @@ class SimCSEModule(EncoderModule):
         super().on_save_checkpoint(checkpoint)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Log the step, after the callbacks, of which one may end the training here.
+        """Log the step, and the means of its curves over devices, after the callbacks, which may add curves.
 
-        `self.log` would take half a millisecond of the host's time for each value.
+        A callback may also end the training here. `self.log` would take half a millisecond of the host's time for each
+        value.
         """
         if not (self.step and logs_step(self.trainer)):
             return
-        of_step = {"train/loss": self.step.loss, "train/lr": self.step.lr, "train/grad_norm": self.step.norm}
-        values = {name: value for name, value in (of_step | self.step.curves).items() if value is not None}
-        numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in values.items()}
+        values = {"train/loss": self.step.loss, "train/lr": self.step.lr, "train/grad_norm": self.step.norm}
+        if curves := self.step.batch.curves:
+            of_device = torch.stack([torch.as_tensor(value, device=self.device) for value in curves.values()])
+            # a rank with one row has no negatives, so their similarity is nan there
+            values |= zip(curves, mean_over_ranks(of_device, ignore_nan=True), strict=True)
+        known = {name: value for name, value in values.items() if value is not None}
+        numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in known.items()}
         tensors = {name: torch.tensor(value) for name, value in numbers.items()}
         self.trainer.callback_metrics.update(tensors)
         self.trainer.logged_metrics.update(tensors)

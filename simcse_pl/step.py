@@ -12,7 +12,7 @@ from simcse_pl.losses.loss import EmbeddedBatch
 
 @dataclass
 class TrainingStep:
-    """A training step: what its parts and callbacks need of it.
+    """A training step: what its parts and callbacks need of it. Callbacks may add to `batch.curves`.
 
     Args:
         number: the number of the step, from 1.
@@ -21,9 +21,6 @@ class TrainingStep:
         asked: above 0 if a signal asked one of several devices to stop, a scalar.
         lr: the learning rate.
         norm: the norm of the gradient, a scalar, once it is known.
-
-    Attributes:
-        curves: further scalars to log, by their names in curves; callbacks add to them in `on_train_batch_end`.
     """
 
     number: int
@@ -34,7 +31,6 @@ class TrainingStep:
     norm: Tensor | None = None
     sent: Any = field(default=None, init=False)  # the event after the copy, on a device with a stream
     numbers: Any = field(default=(), init=False)
-    curves: dict[str, Any] = field(default_factory=dict, init=False)
 
     def send(self) -> None:
         """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""

@@ -208,9 +208,9 @@ def test_speed_counts_all_views_and_excludes_validation(monkeypatch):
         if validated:
             speed.on_validation_end(trainer, module)
         speed.on_train_batch_start(trainer, module, batch, 0)
-        vars(module)["step"] = TrainingStep(1, None, torch.zeros(()), None, 0.0)
+        vars(module)["step"] = TrainingStep(1, EmbeddedBatch(None, {}), torch.zeros(()), None, 0.0)
         speed.on_train_batch_end(trainer, module, None, batch, 0)
-        logged += module.step.curves.values()
+        logged += module.step.batch.curves.values()
     assert logged == pytest.approx([10 / 3, 0, 10 / 5, 1 / 5, 10 / 1, 0])  # sentences per second, share of waiting
 
 

@@ -57,8 +57,8 @@ def test_every_parameter_has_a_gradient_and_every_set_its_curve(module, data):
 
         def on_train_batch_end(self, trainer, *arguments):
             super().on_train_batch_end(trainer, *arguments)
-            step = trainer.lightning_module.step
-            curves.append((step.batch.dataset, {name for name, value in step.curves.items() if not value.isnan()}))
+            batch = trainer.lightning_module.step.batch
+            curves.append((batch.dataset, {name for name, value in batch.curves.items() if not value.isnan()}))
 
     quiet_trainer(max_epochs=1, callbacks=[Recorder()], log_every_n_steps=1, limit_val_batches=0).fit(module, data)
     assert {name: set(trained) for name, trained in gradients.items()} == {

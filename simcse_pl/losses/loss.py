@@ -44,7 +44,8 @@ class EmbeddedBatch:
         copies: [batch, views] bool, the sentences that repeat an earlier one because the row has too few; or None.
 
     Attributes:
-        curves: scalars to log, by name; losses add to them with `log`.
+        curves: this device's scalars, whose means over devices are logged, by the names of their curves. Losses add to
+            them with `log`, and callbacks in `on_train_batch_end`, the same ones on all devices.
         embedded: whether the rows have been embedded.
         pooled: the vectors before the projection head, [batch, views, hidden]; the same tensor if no head applies.
             They and `embeddings` exist if the rows have been embedded.
@@ -65,7 +66,7 @@ class EmbeddedBatch:
     drawn: Mapping["Loss", int] = field(default_factory=dict)
     counts: tuple[int, ...] | None = None
     copies: Tensor | None = None
-    curves: dict[str, Tensor] = field(default_factory=dict)
+    curves: dict[str, Tensor | float] = field(default_factory=dict)
     embedded: bool = False
     pooled: Tensor = field(init=False, repr=False)
     embeddings: Tensor = field(init=False, repr=False)
@@ -157,8 +158,8 @@ class EmbeddedBatch:
         return self.targets[:, None] == torch.arange(sum(self.split.rows), device=self.embeddings.device)
 
     def log(self, name: str, value: Tensor) -> None:
-        """Give a scalar of this device's rows to the callback BatchCurves, which logs its mean as train/NAME."""
-        self.curves[name] = value.detach()
+        """Let the mean of a scalar over devices be logged as train/NAME, if this step is logged."""
+        self.curves[f"train/{name}"] = value.detach()
 
 
 def select_views(tensor: Tensor, views: Sequence[int]) -> Tensor:

@@ -136,9 +136,8 @@ class CapturedSteps:
             static[name].copy_(x)
         graph.replay()
         batch, loss, norm = graph.results
-        return TrainingStep(
-            module.global_step + 1, batch.replaced(rows=rows.get("rows")), loss.detach(), None, rates[0], norm
-        )
+        batch = batch.replaced(rows=rows.get("rows"), curves=dict(batch.curves))
+        return TrainingStep(module.global_step + 1, batch, loss.detach(), None, rates[0], norm)
 
     def _captured(
         self, rows: Mapping[str, Any], optimizer: Any, drawn: Mapping[Loss, int]

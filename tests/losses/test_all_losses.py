@@ -105,7 +105,7 @@ def test_the_loss_without_its_weight_and_its_gradient_are_those_of_the_formula(c
     ours, theirs = gradients(value, trained), gradients(expected, trained)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
     assert sum(gradient.norm() for gradient in theirs) > 1e-3
-    assert 0 < batch.curves.get("masked_negatives", 0.5) < 1
+    assert 0 < batch.curves.get("train/masked_negatives", 0.5) < 1
 
 
 def without_and_with_autocast(loss, encoder, case, **given):

@@ -51,7 +51,7 @@ def test_a_trained_temperature_is_at_least_a_hundredth_and_rises_from_it():
     torch.nn.init.constant_(loss.log_scale, 5.0)
     batch = EmbeddedBatch.of(vectors, vectors.flip(0))
     loss(batch).backward()
-    assert batch.curves["temperature"].item() == pytest.approx(0.01)
+    assert batch.curves["train/temperature"].item() == pytest.approx(0.01)
     torch.optim.SGD(loss.parameters(), lr=0.01).step()
     assert loss.temperature > 0.011, "others are nearer than the positives, so cosines should count less"
     assert ContrastiveLoss(0.3).state_dict() == {}
