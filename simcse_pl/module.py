@@ -73,8 +73,8 @@ class SimCSEModule(EncoderModule):
         losses: the objectives and the auxiliary losses by their config paths.
         step: the last training step, for callbacks.
         stop_asked: whether a signal asked this process to stop.
-        largest_norm: that of the gradients so far in this process; negative before the first step.
-        stops: whether a step has told all processes that one of several was asked to.
+        largest_norm: the largest norm of a gradient so far in this process; negative before the first step.
+        stops: whether all ranks know that a signal asked one of them to stop.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
         embedded_datasets: the names of the data sets whose loss asks for embeddings; empty for a single one.
     """

@@ -71,7 +71,7 @@ def train(config: DictConfig) -> dict[str, Any]:
             raise SweepError(f"{folder} has the results of other files ({changed[0]}): choose another folder")
         log.info("%s has run already", folder)
         if is_first_process() and not config.keep_checkpoints:
-            remove_checkpoints(folder)  # it may have been killed before it did
+            remove_checkpoints(folder)  # the job may have been killed before this cleanup
         return results
     if runtime.mode == RunMode.MULTIRUN and optional("lab.multirun.start_elsewhere")(config, runtime):
         return finished() or {}
@@ -125,7 +125,7 @@ def train_here(
     gc.collect()  # trainers and modules refer to each other: free those of an earlier job of a sweep
     options: Any = OmegaConf.to_container(config, resolve=True)
     metadata = RunMetadata(options)
-    if checkpoint:  # of another model, its weights would not fit, and torch would say so
+    if checkpoint:  # check now: with another model, torch's own error would be unreadable
         saved = read_torch_file(checkpoint, mmap=True)["callbacks"][metadata.state_key]
         metadata.check(saved["trained_with"], options_only=True)
     trainer = build_trainer(config, [metadata, *([trial.callback] if trial else [])])

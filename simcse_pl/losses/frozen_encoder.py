@@ -28,7 +28,8 @@ Vectors = NDArray[np.floating[Any]]  # [rows, columns, dim], mapped from a file
 
 _FILE = "vectors.npy"
 _ROWS_A_BLOCK = 4096
-_TOKENIZED = "A Dög's  café, 12.5 % ﬁt: 狗！"  # tokenizers of one vocabulary may differ in all of these, or add an end
+# a text on which tokenizers with equal vocabularies can differ: case, spaces, numbers, ligatures, end token
+_TOKENIZED = "A Dög's  café, 12.5 % ﬁt: 狗！"
 
 
 class Frozen(nn.Module):
@@ -89,7 +90,8 @@ class FrozenEncoder(Frozen):
         return fingerprint(self.network) if self.file is None else sha256_of(Path(self.name))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        return super()._apply(fn, recurse) if self.reads_tokens else self  # a network that has done its work stays
+        # its vectors are stored, so it need not move to the GPU
+        return super()._apply(fn, recurse) if self.reads_tokens else self
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Find out whether the encoder's token ids can be read."""

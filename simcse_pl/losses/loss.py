@@ -150,11 +150,11 @@ class EmbeddedBatch:
 
     @cached_property
     def targets(self) -> Tensor:
-        """Which of the rows of all devices each row of this device is, [batch] int64."""
+        """The index of each of this device's rows among the rows of all devices, [batch] int64."""
         return self.split.label_offset + torch.arange(len(self.embeddings), device=self.embeddings.device)
 
     def is_itself(self) -> Tensor:
-        """Return which of the rows of all devices each row of this device is, [batch, m] bool."""
+        """Return a mask [batch, m]: true where a column is the row itself."""
         return self.targets[:, None] == torch.arange(sum(self.split.rows), device=self.embeddings.device)
 
     def log(self, name: str, value: Tensor) -> None:
@@ -174,8 +174,8 @@ class Needs:
     Args:
         positives: how many positives there must be; None for one or more.
         negatives: whether there must be hard negatives; None for any number.
-        labels: the kind of the label; None for no label, since it would be ignored; `any` if that is intended. A row
-            with a label is a pair, or a triplet if there must be hard negatives.
+        labels: the kind of the label. None refuses labels, because the loss would ignore them; `any` allows and
+            ignores them. A row with a label is a pair, or a triplet if there must be hard negatives.
     """
 
     positives: int | None = None
@@ -224,8 +224,8 @@ class Loss(nn.Module, ABC):
         truncatable: whether the loss depends on the embeddings alone, so that it is defined for their first
             dimensions too (see MatryoshkaLoss).
         needs: what rows must have; None for nothing.
-        capturable: whether a step with this loss can be a CUDA graph: it reads no value of a tensor, and of the host
-            only `batch.progress` and `draw`. A class of your own must say so itself.
+        capturable: whether a step with this loss can be a CUDA graph: it must not read tensors on the host, and use no
+            host value other than `batch.progress` and `draw`. A class of your own must say so itself.
 
     Examples:
         >>> ContrastiveLoss(temperature=0.05)(torch.randn(8, 16), torch.randn(8, 16)).shape
@@ -260,7 +260,7 @@ class Loss(nn.Module, ABC):
             self.needs.check(rows)
 
     def draw(self, encoder: SentenceEncoder) -> int | None:
-        """Return what the host draws for a step, such as a layer, or None; a CUDA graph is for one such value."""
+        """Return what the host draws for a step, such as a layer, or None. Each value needs a CUDA graph of its own."""
         return None
 
     @abstractmethod
