@@ -273,8 +273,6 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
     folder = Path(config.run_dir)
     try:
         optional("lab.curves.save_curves")(folder, run)
-    except ModuleNotFoundError:
-        pass  # matplotlib is not there
     except Exception as error:  # the run has trained
         log.warning("no figure of the curves: %s", first_line(error))
     write_json(folder / RESULTS_FILE, run.content())
