@@ -76,7 +76,6 @@ class SimCSEModule(EncoderModule):
         largest_norm: the largest norm of a gradient so far in this process; negative before the first step.
         stops: whether all ranks know that a signal asked one of them to stop.
         not_in_every_loss: the parameters that some data sets depend on, but not all.
-        embedded_datasets: the names of the data sets whose loss asks for embeddings; empty for a single one.
     """
 
     def __init__(
@@ -138,17 +137,16 @@ class SimCSEModule(EncoderModule):
         self.largest_norm = -1.0
         self.not_in_every_loss: list[nn.Parameter] = []
         self._prepared = False
-        self.embedded_datasets: set[str | None] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy has: no step, whose tensors belong to a graph of autograd."""
         return super().__getstate__() | {"step": None, "_unread": None, "captured": None}
 
-    def prepare(self, rows: Mapping[str, RowKind] | None = None) -> None:
+    def prepare(self, rows: Mapping[str, RowKind] | None = None) -> list[str]:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
 
         `rows` are the kinds of the rows of each data set, by its name; None for one set of pairs. It is a UserError if
-        a loss is not defined for them.
+        a loss is not defined for them. Return the names of the data sets whose embeddings a loss reads.
         """
         rows = rows or {"": RowKind()}
         for dataset, kind in rows.items():
@@ -165,24 +163,26 @@ class SimCSEModule(EncoderModule):
         ]
         if examples:
             self.not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
-        self.embedded_datasets = {batch.dataset for batch in examples if batch.embedded}
         if self.compiled:
             torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
             compile_backbone = optional("speed.compile.compile_backbone")
             for encoder in self.encoders:
                 compile_backbone(encoder, self.compiled, in_chunks=self.chunk_size is not None)
         self._prepared = True
+        return [batch.dataset or "" for batch in examples if batch.embedded]
 
     def setup(self, stage: str) -> None:
-        """Prepare for the rows of the datamodule, unless that is done."""
-        if stage == "fit" and not self._prepared:
+        """Prepare for the rows of the datamodule, unless that is done, and for the steps."""
+        if stage != "fit":
+            return
+        if not self._prepared:
             data, templates = self.trainer.datamodule, self.encoder.templates  # type: ignore[attr-defined]
             if data and data.templates is not templates and (templates.texts or templates.with_sentence_mask):
                 raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
             self.prepare(data.rows if data else None)
-        if stage == "fit" and self.half_weights:
+        if self.half_weights:
             optional("speed.half_weights.use_half_weights")(self, self.trainer)
-        if stage == "fit" and self.cuda_graph:
+        if self.cuda_graph:
             self.captured = optional("speed.captured.captured_steps")(self, self.trainer)
 
     def batch_of(self, rows: Mapping[str, Any], progress: float | Tensor = 1.0, **further: Any) -> EmbeddedBatch:

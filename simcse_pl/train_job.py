@@ -138,10 +138,10 @@ def train_here(
     data = build_data(config, module)
     suite = read_test_tasks(config)
     data.setup()
-    module.prepare(data.rows)
+    embedded = module.prepare(data.rows)
     default_dropout = config.model.get("dropout") is config.model.get("attention_dropout") is None
     if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
-        check_views_differ(encoder, [data.rows[name or ""] for name in module.embedded_datasets])
+        check_views_differ(encoder, [data.rows[name] for name in embedded])
     if trainer.is_global_zero:
         write_text(folder / RESOLVED_CONFIG, OmegaConf.to_yaml(config, resolve=True))
 
