@@ -101,8 +101,9 @@ class Ranking(FileEvaluator[Judgements]):
         for vectors in unit_vectors(queries).split(max(1, _COSINES // len(rows))):
             for cosines in (vectors @ documents.T)[:, rows]:
                 query, grades = data.grades[len(values)]
-                # ids may be numbers that mean nothing: a document is the query if it has its text, too
-                if query not in grades and data.queries[query] in data.corpus.get(query, ""):
+                # ids may be numbers that mean nothing: a document is the query if its text, after a title, is the same
+                same = query in index and f" {data.corpus[query]}".endswith(f" {data.queries[query]}")
+                if same and query not in grades:
                     cosines[index[query]] = -math.inf
                 if self.judged_only:
                     judged = torch.tensor([index[document] for document in grades])
