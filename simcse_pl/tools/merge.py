@@ -2,6 +2,7 @@
 
 import argparse
 import copy
+import math
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -121,6 +122,8 @@ def run(arguments: argparse.Namespace) -> None:
         data = locate(options._target_)(validation=yaml.safe_load(arguments.greedy), **senteval)
 
         def score(encoder: SentenceEncoder) -> float:
+            if not all(x.isfinite().all() for x in encoder.state_dict().values()):
+                return math.nan  # a ranking of vectors that are NaN has the best score
             encode = PromptedEncode(lambda name: partial(encoder.encode, prompt_name=name), encoder.prompts or ())
             return factor(metric) * float(data(encode, VALIDATION)[metric])
 

@@ -136,6 +136,18 @@ def test_a_greedy_soup_takes_the_score_of_an_evaluator_with_its_prompts(make_mod
     assert f"{100 * retrieval(encode, 'validation')['mrr']:.2f}" in printed
 
 
+def test_an_encoder_that_diverged_is_the_worst_of_a_greedy_soup(folders, command, tmp_path):
+    """A ranking of vectors that are NaN would be the best."""
+    (tmp_path / "dev.tsv").write_text("".join(f"{query}\t{answer}\n" for query, answer in pairwise(SENTENCES)))
+    diverged = SentenceEncoder.from_pretrained(folders[0])
+    torch.nn.init.constant_(diverged.backbone.embeddings.word_embeddings.weight, math.nan)
+    diverged.save_pretrained(tmp_path / "diverged")
+    given = ["merge", tmp_path / "diverged", *folders[:1], tmp_path / "soup", "--evaluator", "retrieval"]
+    command(*given, "--greedy", f"{{file: {tmp_path}/dev.tsv, header: false}}")
+    expected = SentenceEncoder.from_pretrained(folders[0])
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / "soup").encode(SENTENCES), expected.encode(SENTENCES))
+
+
 TEXT = ["the zyxwv sat", "a zyxwv ran", "zyxwv and zyxwv"] * 3
 
 
