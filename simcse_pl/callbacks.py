@@ -83,7 +83,7 @@ class BatchCurves(Callback):
 
     The curves are computed at the steps that are logged, and not at every step. train/positive_similarity and
     train/negative_similarity are mean cosines of anchors. train/duplicates is the share of rows that have one of their
-    own sentences among this device's negatives. With several data sets, train/loss/NAME is the loss of one of them.
+    own sentences among their negatives. With several data sets, train/loss/NAME is the loss of one of them.
 
     A validation logs a warning, once, if there have been duplicates since the one before.
 
@@ -263,7 +263,7 @@ def mean_similarities(batch: EmbeddedBatch) -> dict[str, Tensor]:
 
 
 def share_of_duplicates(batch: EmbeddedBatch) -> Tensor:
-    """Return the share of rows that have one of their own sentences among this device's negatives, a scalar.
+    """Return the share of this device's rows that have one of their own sentences among their negatives, a scalar.
 
     A negative in a template of its own is another text.
     """
@@ -273,7 +273,7 @@ def share_of_duplicates(batch: EmbeddedBatch) -> Tensor:
         shared = {templates.text_of(view) for view in sentences}
         negatives = [view for view in negatives if templates.text_of(view) in shared]
     hashes = select_views(hash_token_ids(batch.inputs), [*sentences, *negatives])
-    repeated = duplicate_negatives(hashes, hashes, positives=len(sentences) - 1)
-    if batch.copies is not None:
-        repeated = repeated & ~select_views(batch.copies, [*sentences, *negatives])
+    repeated = duplicate_negatives(hashes, batch.gather(hashes), batch.split.label_offset, len(sentences) - 1)
+    if batch.gathered_copies is not None:
+        repeated = repeated & ~select_views(batch.gathered_copies, [*sentences, *negatives])
     return repeated.flatten(1).any(dim=1).float().mean()

@@ -266,11 +266,19 @@ def test_similarities_are_mean_cosines_with_the_own_positives_and_with_all_negat
     assert one["negative_similarity"].isnan() and not one["positive_similarity"].isnan()
 
 
-def test_duplicates_are_rows_with_one_of_their_sentences_among_their_negatives(encoder):
+def test_duplicates_are_rows_with_one_of_their_sentences_among_their_negatives(encoder, on_ranks):
     rows = [(0, 1), (2, 0), (3, 4), (3, 5), (6, 6)]  # the last row's two views may be equal
     views = ViewCollator(encoder.tokenizer, 16)([(SENTENCES[first], SENTENCES[second]) for first, second in rows])
     batch = EmbeddedBatch(encoder, views, default_roles(2))
     assert share_of_duplicates(batch) == pytest.approx(4 / 5)
+    assert on_ranks(_duplicates_of_rank, 2, encoder, views) == {0: 1, 1: 0.5}
+
+
+def _duplicates_of_rank(number, results, encoder, views):
+    own = {name: x[3 * number :][: 3 - number] for name, x in views.items()}
+    batch = EmbeddedBatch(encoder, own, default_roles(2), counts=(3, 2))
+    batch.embed()
+    results[number] = share_of_duplicates(batch).item()
 
 
 @pytest.mark.parametrize(("steps", "logged"), [(7, [3, 6, 7]), (6, [3, 6])])
