@@ -33,6 +33,7 @@ SENTENCE = "{sentence}"
 TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
 TemplateAsText = Literal["never", "test_only", "always"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
+_NO_LIMIT = 2**31 - 1  # tokens
 _JOINED = 8  # the most tokens that a template and a sentence have more as one text than apart
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
@@ -300,7 +301,7 @@ class Templates:
         inner = [[*tokens[i][before : len(tokens[i]) - after]] for i in as_text]
         decode = functools.partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
         texts = [str(decode(ids)).lstrip().join(templates[i].texts) for ids, i in zip(inner, as_text, strict=True)]
-        joined = self.tokenizer(texts, return_attention_mask=False, verbose=False)["input_ids"] if texts else []
+        joined = tokenize(self.tokenizer, texts, _NO_LIMIT)
         limit = self.tokenizer.model_max_length + self.longest_around
         for i, ids in zip(as_text, joined, strict=True):
             too_many = max(0, len(ids) - limit) * templates[i].is_prefix

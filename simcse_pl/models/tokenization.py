@@ -1,6 +1,7 @@
 """Match a tokenizer with its backbone, tokenize sentences, and hash their tokens."""
 
 import inspect
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for 
 BEGINS_WORD = "begins_word"  # in a batch: which tokens begin a word of a segmenter, if whole words are masked
 INSIDE_WORD = 1 << 30  # is added to the ids of the other tokens, before they are collated
 _MOST_UNKNOWN = 0.2  # share of the tokens; text in the script of the tokenizer has next to none
+_LOCK = threading.Lock()  # a tokenizer keeps the limit of a call, and another thread may have set another one
 EXAMPLES = (
     "Nobody told the old sailor why 7 dogs, 20 cats and",
     "Nobody told the old sailor why 7 dogs, 20 cats and 1 quick brown fox had jumped over his lazy boat at dawn.",
@@ -56,7 +58,7 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     if not sentences:
         return []
     options = {"return_attention_mask": False, "return_token_type_ids": False}
-    with reraise_as(f"the tokenizer of {tokenizer.name_or_path}"):
+    with reraise_as(f"the tokenizer of {tokenizer.name_or_path}"), _LOCK:
         ids: list[list[int]] = tokenizer(sentences, truncation=True, max_length=max_length, **options)["input_ids"]
     return ids
 

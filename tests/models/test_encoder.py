@@ -1,12 +1,14 @@
 """SentenceEncoder: vectors independent of the batch, heads, saving and loading."""
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, PreTrainedTokenizerFast
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.pooling import POOLINGS
@@ -72,6 +74,24 @@ def test_encoders_with_one_tokenizer_have_their_own_length(make_model):
     tokens = first.tokenizer("a man").input_ids
     SentenceEncoder(first.backbone, first.tokenizer, max_length=16, end_token=True)
     assert first.tokenizer.model_max_length == 8 and first.tokenizer("a man").input_ids == tokens
+
+
+def test_threads_have_their_own_length(make_model, monkeypatch):
+    """Whichever thread sets the length of the tokenizer while another one is between setting and reading it."""
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean")
+    set_length = PreTrainedTokenizerFast.set_truncation_and_padding
+
+    def encode(length):
+        return encoder.encode(SENTENCES, max_length=length)
+
+    def set_and_wait(*given, **options):
+        set_length(*given, **options)
+        time.sleep(0.05)
+
+    expected = [encode(length) for length in (4, 8)]
+    monkeypatch.setattr(PreTrainedTokenizerFast, set_length.__name__, set_and_wait)
+    with ThreadPoolExecutor(2) as threads:
+        assert all(map(torch.equal, threads.map(encode, (4, 8)), expected))
 
 
 def test_encode_truncates_and_restores_the_mode(make_model):
