@@ -21,7 +21,7 @@ from simcse_pl.methods.augmentations import Crop, DeleteOneWord, WordDeletion
 from simcse_pl.methods.esimcse import WordRepetition
 from simcse_pl.models.masked_lm import begins_word
 from simcse_pl.models.tokenization import INSIDE_WORD
-from tests.tiny_models import train_tokenizers
+from tests.support.tiny_models import train_tokenizers
 
 
 def changed(view, split, rows):

@@ -30,8 +30,8 @@ from textwrap import dedent, indent
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # tests is not installed
 
-from tests.chat_server import chat_server
-from tests.forks import Forks, forks
+from tests.support.chat_server import chat_server
+from tests.support.forks import Forks, forks
 
 PAGES = [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 TESTED = (ROOT / "README.md", ROOT / "docs" / "concepts.md")  # tests/test_claims.py runs their Python
@@ -84,7 +84,7 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
     r"findings/start/encoder": "simcse train experiment=mlm model=minilm_cls objective.head=new "
     "data.train=my_text.txt hydra.run.dir=outputs/findings/start",
-    r"Qwen/Qwen3-(Embedding-0.6B|0.6B-Base)": "python -m tests.tiny_models my_sentences.txt",
+    r"Qwen/Qwen3-(Embedding-0.6B|0.6B-Base)": "python -m tests.support.tiny_models my_sentences.txt",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
 

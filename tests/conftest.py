@@ -31,7 +31,8 @@ import logging
 
 import pytest
 
-from tests.forks import ROOT, SECONDS, Forks, forks  # the libraries below: pytest-xdist's first process needs none
+# Fixtures import libraries where they use them: pytest-xdist's first process needs none.
+from tests.support.forks import ROOT, SECONDS, Forks, forks
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -93,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Make a folder with a model of an architecture, random weights and a trained tokenizer."""
-    from tests.tiny_models import save_model
+    from tests.support.tiny_models import save_model
 
     @functools.cache
     def make(architecture: str, **settings: object) -> Path:
@@ -107,7 +108,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def make_masked_language_model(make_model, tmp_path_factory):
     """Make the folder of a masked language model in which no two weights are equal."""
-    from tests.tiny_models import save_masked_language_model
+    from tests.support.tiny_models import save_masked_language_model
 
     @functools.cache
     def make(architecture, **settings):

@@ -46,7 +46,7 @@ from simcse_pl.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role, default_roles
 from tests.conftest import SENTENCES, adamw, quiet_trainer, ready_data
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0, "logger": False}
 

@@ -23,8 +23,8 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.runs import WANDB_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, environment, tiny
-from tests.helpers import assert_same_run, composed, everything_of
-from tests.offline_wandb import offline_runs
+from tests.support.helpers import assert_same_run, composed, everything_of
+from tests.support.offline_wandb import offline_runs
 
 STEPS = 12  # 4 epochs of 3 batches
 

@@ -19,7 +19,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.runs import OF_TWO_GROUPS
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 LEFT_OUT = ("hydra", "local", "sweep", *OF_TWO_GROUPS)
 FILES = [file.relative_to(CONF) for file in sorted(CONF.glob("*/**/*.yaml"))]

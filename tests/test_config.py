@@ -14,7 +14,7 @@ from simcse_pl.messages import name_in_full
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.trainer import make_trainer
 from simcse_pl.utils.errors import UserError
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 
 class Loss:

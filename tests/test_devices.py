@@ -22,10 +22,10 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, quiet_trainer
-from tests.helpers import composed
 from tests.losses.cases import CASES, attached, batch_of, load
-from tests.pretend_device import DEVICE, Pretend, PretendStrategy
-from tests.senteval_bundle import write_bundle
+from tests.support.helpers import composed
+from tests.support.pretend_device import DEVICE, Pretend, PretendStrategy
+from tests.support.senteval_bundle import write_bundle
 
 
 @pytest.mark.parametrize(("bad", "every"), [(2, 10), (3, 3)], ids=["before the next step", "before a checkpoint"])

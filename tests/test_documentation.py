@@ -21,7 +21,7 @@ from simcse_pl.cli import _for_hydra
 from simcse_pl.config import check_options
 from simcse_pl.utils.private import jobs_of_sweep
 from tests.conftest import ROOT
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "commands.py"))  # runs all other commands
 PAGES = SCRIPT["PAGES"]

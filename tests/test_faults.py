@@ -15,7 +15,7 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.conftest import environment, tiny
-from tests.faults import DENIED, FULL
+from tests.support.faults import DENIED, FULL
 
 READERS = {  # of the files that a command leaves
     ".json": lambda path: json.loads(path.read_text()),

@@ -15,8 +15,8 @@ from simcse_pl.lab.published import methods_file
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from tests.conftest import ROOT, SENTENCES
-from tests.helpers import composed
-from tests.runs import assert_resumed_to_the_bit, build, fit
+from tests.support.helpers import composed
+from tests.support.runs import assert_resumed_to_the_bit, build, fit
 
 METHODS = sorted(file.stem for file in (CONF / "method").glob("*.yaml"))
 TINY = {  # what a method needs for a model of 3 layers and 32 dimensions

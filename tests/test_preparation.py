@@ -21,7 +21,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ, prepare_backbone
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 EQUAL = "^model.dropout: the two views of a sentence of .* have equal vectors without dropout"
 COSINE = torch.optim.lr_scheduler.CosineAnnealingLR

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from simcse_pl.config import check_options
 from simcse_pl.lab.published import methods_file, paper_file
 from tests.conftest import ROOT
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 RECORDED = yaml.safe_load(Path(__file__).with_name("recipes.yaml").read_text())
 MODELS, SHARED = RECORDED.pop("models"), RECORDED.pop("shared")

@@ -20,9 +20,9 @@ from simcse_pl.callbacks import GeometryCurves
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.train_job import build_trainer, contents
 from tests.conftest import tiny
-from tests.helpers import composed
-from tests.offline_wandb import offline_runs
-from tests.senteval_bundle import write_bundle
+from tests.support.helpers import composed
+from tests.support.offline_wandb import offline_runs
+from tests.support.senteval_bundle import write_bundle
 
 CURVES = [
     *("train/loss", "train/lr", "train/positive_similarity", "train/negative_similarity", "train/grad_norm"),

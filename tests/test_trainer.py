@@ -16,7 +16,7 @@ from simcse_pl.train_job import build_trainer
 from simcse_pl.trainer import check_trainer, has_bf16, make_trainer
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, quiet_trainer
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 
 @pytest.mark.parametrize(("avx512", "amx"), [(True, False), (False, True), (False, False)])

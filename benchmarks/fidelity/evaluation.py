@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 from transformers import BertConfig, BertTokenizer
 
 from benchmarks.fidelity.common import RECORDS, Repository
-from tests.senteval_bundle import WORDS, word_sums, write_bundle
+from tests.support.senteval_bundle import WORDS, word_sums, write_bundle
 
 STS = {"STS13": "STS13", "STS-B": "STSBenchmark", "SICK-R": "SICKRelatedness"}  # our names, and SentEval's
 TRANSFER = {"MR": "MR", "SST": "SST2", "MRPC": "MRPC"}

@@ -7,7 +7,7 @@ from benchmarks import methods
 from benchmarks.common import comparison, operations_of
 from simcse_pl.data import sample
 from simcse_pl.models.encoder import SentenceEncoder
-from tests.senteval_bundle import write_bundle
+from tests.support.senteval_bundle import write_bundle
 
 
 def test_ratios_are_within_a_round():

@@ -13,7 +13,7 @@ from scipy.stats import norm, t, ttest_rel
 
 from benchmarks import findings
 from tests.conftest import ROOT
-from tests.senteval_bundle import WORDS, write_bundle
+from tests.support.senteval_bundle import WORDS, write_bundle
 
 CLAIMS = [claim for group in findings.PLAN["claims"].values() for claim in group]
 

@@ -12,7 +12,7 @@ from benchmarks.gpu.__main__ import PAGE, PARTS, RECORDS
 from benchmarks.gpu.page import updated
 from simcse_pl.config import CONF
 from tests.conftest import ROOT
-from tests.pretend_device import DEVICE, Pretend
+from tests.support.pretend_device import DEVICE, Pretend
 
 
 def test_every_method_and_every_loss_is_compared():

@@ -26,7 +26,7 @@ from simcse_pl.models.tokenization import BEGINS_WORD
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role, default_roles
 from tests.conftest import SENTENCES
-from tests.tiny_models import train_tokenizers
+from tests.support.tiny_models import train_tokenizers
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 KEYS = [(0, row) for row in range(4)]

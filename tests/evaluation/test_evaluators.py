@@ -22,8 +22,8 @@ from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import PromptedEncode, with_prompt
 from tests.conftest import SENTENCES
-from tests.helpers import composed
-from tests.helpers import random_vectors as encode
+from tests.support.helpers import composed
+from tests.support.helpers import random_vectors as encode
 
 
 def cosine(first, second):

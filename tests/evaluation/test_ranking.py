@@ -14,7 +14,7 @@ from simcse_pl.evaluation import ranking
 from simcse_pl.evaluation.ranking import Reranking, Retrieval, Triplets, ranking_metric
 from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
-from tests.helpers import random_vectors
+from tests.support.helpers import random_vectors
 
 CUTS = (1, 3, 10, 100)
 NAMES = [f"{kind}@{k}" for kind, k in product(("accuracy", "map", "mrr", "ndcg", "recall"), CUTS)]

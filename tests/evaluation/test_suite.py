@@ -12,8 +12,8 @@ from simcse_pl.lab.geometry import GeometryTask
 from simcse_pl.lab.transfer import load_transfer_task
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
-from tests.helpers import random_vectors
-from tests.senteval_bundle import write_bundle
+from tests.support.helpers import random_vectors
+from tests.support.senteval_bundle import write_bundle
 
 
 @pytest.fixture(scope="module")

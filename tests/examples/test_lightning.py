@@ -16,7 +16,7 @@ from simcse_pl.data.collator import ViewCollator
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.train_job import build_module
 from tests.conftest import ROOT, SENTENCES
-from tests.helpers import composed
+from tests.support.helpers import composed
 
 METHODS = {
     "simcse": SimCSE,

@@ -13,7 +13,7 @@ from simcse_pl.evaluation.metrics import alignment, uniformity
 from simcse_pl.evaluation.suite import evaluate_suite, load_suite
 from simcse_pl.lab.evaluate import postprocessed, released_fitting_sets
 from simcse_pl.postprocessing.linear import Whitening
-from tests.senteval_bundle import word_sums, write_bundle
+from tests.support.senteval_bundle import word_sums, write_bundle
 
 RECORD = yaml.safe_load((FOLDER / "evaluation.yaml").read_text())
 TENSORS = load_file(FOLDER / "evaluation.safetensors")

@@ -24,7 +24,7 @@ from simcse_pl.loggers import closing_run
 from simcse_pl.results import TrainingRun
 from simcse_pl.utils.errors import Stopped, UserError
 from tests.lab.invented import job
-from tests.offline_wandb import offline_runs
+from tests.support.offline_wandb import offline_runs
 
 SPEED = "speed/sentences_per_second"
 

@@ -22,7 +22,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 from tests.conftest import SENTENCES
 from tests.lab.test_mteb_tasks import PAIRS, LocalSts
-from tests.senteval_bundle import write_bundle
+from tests.support.senteval_bundle import write_bundle
 
 QUERIES = ["A man plays a guitar.", "Dogs run"]
 

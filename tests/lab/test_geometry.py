@@ -7,7 +7,7 @@ import torch
 from simcse_pl.evaluation import metrics
 from simcse_pl.evaluation.sts import ScoredPair, StsTask
 from simcse_pl.lab.geometry import BANDS, GeometryTask, effective_rank, singular_spectrum
-from tests.helpers import random_vectors
+from tests.support.helpers import random_vectors
 
 SCORES = [0.0, 3.7, 1.0, 1.9, 2.5, 3.0, 0.5, 4.0, 4.2, 4.8, 5.0, 5.0]
 PAIRS = [ScoredPair(str(i), str(i + 1), score) for i, score in enumerate(SCORES)]

@@ -13,7 +13,7 @@ from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.lab.mteb_tasks import MtebTask, find_tasks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, PromptedEncode
-from tests.helpers import random_vectors
+from tests.support.helpers import random_vectors
 
 WORDS = [f"word{number}" for number in range(40)]
 PAIRS = [(WORDS[i], WORDS[(7 * i + 3) % 40], i % 6) for i in range(40)]

@@ -25,9 +25,9 @@ from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import RowKind, default_roles
 from tests.conftest import SENTENCES
-from tests.helpers import composed
 from tests.losses.cases import attached, batch_of, load
-from tests.runs import assert_resumed_to_the_bit, fit
+from tests.support.helpers import composed
+from tests.support.runs import assert_resumed_to_the_bit, fit
 
 
 def test_it_embeds_its_first_dimensions_like_encode_and_is_neither_trained_nor_saved(teacher, make_model, tmp_path):

@@ -20,7 +20,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import RowKind
 from tests.conftest import SENTENCES
 from tests.losses.cases import attached, batch_of, load
-from tests.tiny_models import ARCHITECTURES, train_tokenizers
+from tests.support.tiny_models import ARCHITECTURES, train_tokenizers
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.methods.clusters import Clusters
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
-from tests.helpers import composed
-from tests.runs import assert_resumed_to_the_bit, fit
+from tests.support.helpers import composed
+from tests.support.runs import assert_resumed_to_the_bit, fit
 
 
 def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(write, tokenizer, teacher, monkeypatch):

@@ -7,9 +7,9 @@ from simcse_pl.losses.contrastive import contrastive_loss
 from simcse_pl.methods.cse_sfp import SinglePassLoss
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.helpers import composed
 from tests.losses.cases import attached, batch_of, load
-from tests.runs import fit
+from tests.support.helpers import composed
+from tests.support.runs import fit
 
 FIRST, ENDING = 'This sentence : "{sentence}" means something', ", it can be summarized as"
 OPTIONS = {"pooling": "last_token", "head": "none", "dropout": None, "attention_dropout": None}  # Llama has no dropout

@@ -7,7 +7,7 @@ import torch
 from simcse_pl.methods.layers import changed_layer_input, first_layers, new_layers, run_layers
 from simcse_pl.models.backbone import has_adapter, load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
-from tests.tiny_models import ARCHITECTURES
+from tests.support.tiny_models import ARCHITECTURES
 
 IDS = torch.tensor([[5, 6, 7, 8], [6, 9, 5, 0]])
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])

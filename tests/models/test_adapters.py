@@ -20,8 +20,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.helpers import save_checkpoint
 from tests.losses.cases import batch_of
+from tests.support.helpers import save_checkpoint
 
 CONFIGS = {
     "lora": lambda: peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"),

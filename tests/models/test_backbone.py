@@ -9,7 +9,7 @@ import torch
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils.errors import UserError
-from tests.tiny_models import ARCHITECTURES
+from tests.support.tiny_models import ARCHITECTURES
 
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 INPUTS = {"input_ids": torch.tensor([[2, 7, 9, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}

@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.tiny_models import DECODERS
+from tests.support.tiny_models import DECODERS
 
 TEXTS = [*SENTENCES, "x"]
 

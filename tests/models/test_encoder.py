@@ -18,7 +18,7 @@ from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.postprocessing.post_process import TENSORS_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.tiny_models import ARCHITECTURES
+from tests.support.tiny_models import ARCHITECTURES
 
 ODD_TEXT = ["", " ", "a", "word " * 300, "\u0085\u2028", "🙂🙃", "שלום עולם", "\x00\x07", "[MASK] [SEP] [CLS]"]
 

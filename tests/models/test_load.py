@@ -20,8 +20,8 @@ from simcse_pl.tools.merge import difference
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.helpers import save_checkpoint
-from tests.tiny_models import train_tokenizers
+from tests.support.helpers import save_checkpoint
+from tests.support.tiny_models import train_tokenizers
 
 
 def test_a_fingerprint_tells_configs_and_tokenizers_apart(make_model, tmp_path):

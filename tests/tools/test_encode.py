@@ -14,7 +14,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.encode import _join
 from simcse_pl.tools.simcse import SimCSE
 from tests.conftest import SENTENCES, environment
-from tests.helpers import flip_bit
+from tests.support.helpers import flip_bit
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from simcse_pl.tools.language_models import Answer, CrossEncoder, LocalModel, Server, rescore
 from simcse_pl.utils.errors import UserError
-from tests.chat_server import chat_server
 from tests.conftest import SENTENCES
+from tests.support.chat_server import chat_server
 
 
 def test_scores_are_the_logits_of_the_pairs(cross_encoder):

@@ -16,8 +16,8 @@ from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.tools.mine import MiningOptions, mine
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.helpers import random_vectors
-from tests.pretend_device import DEVICE, Pretend
+from tests.support.helpers import random_vectors
+from tests.support.pretend_device import DEVICE, Pretend
 
 WORDS = [f"word{number}" for number in range(40)]
 PAIRS = [(WORDS[number], WORDS[20 + number // 2]) for number in range(12)] + [

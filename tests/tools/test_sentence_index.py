@@ -11,8 +11,8 @@ import torch
 from simcse_pl.tools import sentence_index
 from simcse_pl.tools.sentence_index import SENTENCES_FILE, SETTINGS_FILE, VECTORS_FILE, RetrievalTask, SentenceIndex
 from simcse_pl.utils.errors import UserError
-from tests.helpers import killed_while_moving
-from tests.pretend_device import DEVICE, Pretend
+from tests.support.helpers import killed_while_moving
+from tests.support.pretend_device import DEVICE, Pretend
 
 DIM = 32
 

@@ -11,7 +11,7 @@ from simcse_pl.data.rows import read_rows
 from simcse_pl.tools.language_models import Answer
 from simcse_pl.tools.synthesize import POSITIVE, PROMPTS, Prompts, Synthesizer
 from simcse_pl.utils.errors import UserError
-from tests.chat_server import chat_server
+from tests.support.chat_server import chat_server
 
 CONTENT = yaml.safe_load(Path(PROMPTS).read_text())
 SHORT = {"positive": ["p {sentence}"], "negative": ["n {sentence}"], "check": ["{sentence}|{hypothesis}"]}

@@ -8,7 +8,7 @@ import pytest
 
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_open, atomic_write, finish_write, remove_half_written, write_json, write_text
-from tests.helpers import killed_while_moving
+from tests.support.helpers import killed_while_moving
 
 
 def write_inside(folder):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.conftest import SENTENCES, environment
-from tests.hub_server import hub_server
+from tests.support.hub_server import hub_server
 
 TOKEN = "hf_secret_token"
 USE = ("-m", "simcse_pl", "similarity", "me/model", *SENTENCES[:2], "--pooling", "mean")

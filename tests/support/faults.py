@@ -1,4 +1,4 @@
-"""Faults in this process: writes that fail, signals at a chosen step, and a hub. tests/forks.py calls them by name.
+"""Faults in this process: writes that fail, signals at a chosen step, and a hub. Forks call them by name.
 
 Writes are files opened for writing, new folders and renames. They are counted in order, by Python's
 audit events, which see what Python writes; `file_limit` also affects native code.

@@ -2,7 +2,7 @@
 
 As a program, it reads requests from standard input, one line of JSON each: `arguments` of Python (a script, `-m MODULE`
 or `-c CODE`, and its own), the folder to run in, `environment`, the files `out` and `err` to write to, and `fault`: a
-function of tests/faults.py and its arguments, or null. It answers each request with the exit status of the fork.
+function of faults.py and its arguments, or null. It answers each request with the exit status of the fork.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 LIBRARIES = (  # not wandb: each process that has imported it removes its folder for temporary files
     "accelerate",
     "hydra",
@@ -79,7 +79,7 @@ class Forks:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "ranks")
             file.write_bytes(pickle.dumps((function, ranks, arguments)))
-            code = "import sys; from tests.forks import _start_ranks; _start_ranks(sys.argv[1])"
+            code = "import sys; from tests.support.forks import _start_ranks; _start_ranks(sys.argv[1])"
             done = self.run("-c", code, file, environment=dict(os.environ))
             assert done.returncode == 0, done.stderr
             results: dict[Any, Any] = pickle.loads(file.read_bytes())
@@ -146,7 +146,7 @@ def run(
     sys.path[0] = str(Path(clone, arguments[0]).parent) if is_script else clone
     sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     if fault:
-        getattr(importlib.import_module("tests.faults"), fault[0])(*fault[1:])
+        getattr(importlib.import_module("tests.support.faults"), fault[0])(*fault[1:])
     if is_script:
         sys.argv = arguments
         runpy.run_path(sys.argv[0], run_name="__main__")
