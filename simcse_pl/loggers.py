@@ -17,10 +17,10 @@ from simcse_pl.utils.files import atomic_open
 
 
 class StepsDone:
-    """A base of loggers, whose steps are optimizer steps done. Lightning's do not count a training step yet."""
+    """A base of loggers that count finished optimizer steps. Lightning logs a training step before it counts it."""
 
     def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-        """Log metrics at the number of steps done; those of a test without the epoch, which a resumption changes."""
+        """Log metrics at the number of steps done. Drop the epoch of a test, because resuming changes it."""
         if any(name.startswith(f"{TEST}/") for name in metrics):
             metrics = {name: value for name, value in metrics.items() if name != "epoch"}
         of_training = not any(split_and_metric(name)[0] for name in metrics)
@@ -95,7 +95,7 @@ class _Curves(ExperimentWriter):
 @contextmanager
 def closing_run() -> Iterator[None]:
     """Finish a W&B run of the block at its end; it is failed after an exception, and preempted after `Stopped`."""
-    before, status = _current_run(), 1  # a user's
+    before, status = _current_run(), 1  # the user may have started a run
     try:
         yield
         status = 0

@@ -38,16 +38,16 @@ def encoder_label(name: str) -> str:
 def describe_job(config: "DictConfig", hydra: Any) -> dict[str, Any]:
     """Return the part of results.json that describes a run: choices of groups, options, seed, and row of the sweep."""
     sweep = config.get("sweep") or {}
-    place = {name: sweep.get(name) for name in ("table", "column", "row")}
+    cell = {name: sweep.get(name) for name in ("table", "column", "row")}
     choices = {group: choice for group, choice in hydra.runtime.choices.items() if "hydra" not in group}
-    given = (own for own in hydra.runtime.config_sources if "command-line" in own.provider)
-    folders = (own.path for own in given if own.schema == "file")
+    sources = (source for source in hydra.runtime.config_sources if "command-line" in source.provider)
+    folders = (source.path for source in sources if source.schema == "file")
     return {
         "choices": {group: choice for group, choice in choices.items() if choice and group not in OF_TWO_GROUPS},
         "overrides": list(hydra.overrides.task),
         "config_dir": next(folders, None),
         "seed": config.seed,
-        "sweep": place | {"size": config.get("size")} if sweep else None,
+        "sweep": cell | {"size": config.get("size")} if sweep else None,
     }
 
 

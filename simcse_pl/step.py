@@ -33,7 +33,7 @@ class TrainingStep:
     numbers: Any = field(default=(), init=False)
 
     def send(self) -> None:
-        """Begin to copy the numbers to the host, which goes on meanwhile unless the device has no stream."""
+        """Begin to copy the numbers to the host. If the device has a stream, the host does not wait."""
         self.numbers = [x for x in (self.loss, self.norm, self.asked) if x is not None]
         if (device := self.loss.device).type not in ("cpu", "mps"):
             self.numbers = torch.stack([x.float() for x in self.numbers]).to("cpu", non_blocking=True)

@@ -18,7 +18,7 @@ from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, MaxLength, tokenize, tokenize_rows
 from simcse_pl.utils.types import Batch, RowKind, Tokens
 
-Sentence = str | Tokens  # text, or tokens if they are known
+Sentence = str | Tokens  # text, or its tokens
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class TrainingRows(RowKind):
         chosen: the positions of the rows to train on.
         held_out: the positions of the rows that are held out.
         views: the views to add to each row, by name.
-        width: the number of sentences of a row that are in a batch; 0 if a view takes the place of the only one.
+        width: the number of sentences of a row that are in a batch; 0 if a view replaces the only sentence.
         columns: of each view of a batch, its position in the row; None for a sentence that a view makes.
         class_numbers: the number of each class by its name, in order.
         drawn: the numbers of positives and hard negatives to draw of each row; None for the sentences as they are.
@@ -142,7 +142,7 @@ class TrainingRows(RowKind):
         return add_views(self, keys, positions, rows)
 
     def tokens(self, positions: Sequence[int]) -> list[tuple[Tokens, ...]]:
-        """Return the tokens of rows by their positions, of which a segmenter marks the words."""
+        """Return the tokens of the rows at these positions. A segmenter, if there is one, marks their words."""
         if not self.collate.segment:
             return [self.cache.tokens(position) for position in positions]
         rows = [self.cache[position] for position in positions]
@@ -150,7 +150,7 @@ class TrainingRows(RowKind):
         return [tuple(itertools.islice(marked, len(row))) for row in rows]
 
     def _in_batch(self, keys: Sequence[RowKey], positions: Sequence[int]) -> list[tuple[Tokens, ...]]:
-        """Return the tokens of the rows of a batch, of which candidates are drawn if they are to be."""
+        """Return the tokens of a batch's rows, or of the candidates that are drawn from them if `drawn` is set."""
         rows = self.tokens(positions)
         if not self.drawn:
             return rows

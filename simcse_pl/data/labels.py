@@ -74,7 +74,7 @@ def class_names(names: Sequence[Any]) -> list[str]:
 
 
 def label_number(label: str, names: Names = None) -> float | None:
-    """Return a score, or the number of a label; None if it is neither a number nor a word that is known.
+    """Return a score, or the number of a label; None if it is neither a number nor one of the words.
 
     Without `names`, words such as yes are 1, and words such as no are 0.
     """

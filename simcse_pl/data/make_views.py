@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TRIED = 128  # sentences, by each view
-_FEWEST_CHANGED = 1 / 32  # of these
+_TRIED = 128  # sentences on which each view is tried
+_FEWEST_CHANGED = 1 / 32  # of the sentences tried
 
 
 def add_views(

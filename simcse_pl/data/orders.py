@@ -19,9 +19,10 @@ def _sample(count: int, number: int, seed: int | str) -> NDArray[np.int64]:
 def choose(
     cache: TokenCache, documents: bool, hold_out: float, limit: int | None, seed: int
 ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return the rows to train on, and those that are held out, which are chosen before `limit`.
+    """Return the rows to train on and the held-out rows.
 
-    With `documents`, only rows that have a next sentence in their document are trained on.
+    Rows are held out first; `limit` applies to the other rows. With `documents`, only rows that have a next sentence in
+    their document are trained on.
     """
     count = len(cache)
     rows: NDArray[np.integer] = np.arange(count, dtype=np.uint32)
@@ -44,10 +45,10 @@ def choose(
 
 
 def grouped(groups: NDArray[np.integer], size: int, seed: int) -> NDArray[np.int64]:
-    """Return a random order of rows in which each `size` rows, a batch, are of one group as far as possible.
+    """Return a random order of rows in which the `size` rows of a batch have the same group as far as possible.
 
-    The rows of a group that do not fill a batch follow those of another group. Batches are in random order, except that
-    a last one with fewer rows is the last.
+    Rows that do not fill a batch of their group share batches with rows of other groups. Batches are in random order,
+    but a batch with fewer rows comes last.
     """
     generator = np.random.default_rng(seed)
     groups = generator.permutation(groups.max() + 1)[groups]  # numbered at random

@@ -56,7 +56,7 @@ def iterate_rows(
 
 
 def label_columns(label_column: int | str | None, score_column: ScoreColumn) -> list[int | str]:
-    """Return the columns of the labels or of the scores; of them, only one kind is given."""
+    """Return the columns of the labels or of the scores; only one of the two is given."""
     given = label_column if score_column is None else score_column
     return [] if given is None else [given] if isinstance(given, int | str) else [*given]
 

@@ -23,7 +23,7 @@ _INSPECTED = 1000  # rows, to find the columns' names
 _SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
 _SEPARATORS = (",", ";", "\t", "|", "||", "|||")
 _USUAL = {".csv": ",", ".tsv": "\t"}
-_SHARE_OF_ROWS = 0.8  # of equal width, for another separator than the usual one
+_SHARE_OF_ROWS = 0.8  # that need equal width for another separator than the usual one
 _IN_WORDS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _MAX_WORDS_OF_A_NAME = 3
 _SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
@@ -104,9 +104,9 @@ def split(lines: Sequence[str], separator: str) -> list[list[str]]:
 def is_quoted(lines: Sequence[str], separator: str) -> bool:
     """Return whether quotation marks around the cells of a table are not part of the text.
 
-    Files separated by commas or semicolons are written so. Of those separated by tabs, some are, by pandas and by
-    spreadsheets: they double the marks within a cell, and put marks around cells with tabs or line breaks, or around
-    all cells.
+    They are not in files with commas or semicolons. In files with tabs, they are not if pandas or a spreadsheet wrote
+    the file: these double the marks within a cell, and put marks around cells with tabs or line breaks, or around all
+    cells.
     """
     if separator != "\t":
         return len(separator) == 1

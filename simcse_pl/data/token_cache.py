@@ -38,8 +38,8 @@ TokenizedBlock = tuple[pyarrow.RecordBatch, int, int, str | None]
 
 _FORMAT = 6  # changes with what is read, too
 _ROWS_A_BLOCK = 4096
-_BLOCKS_ALONE = 64  # are tokenized by this process, before it starts others
-_MOST_PROCESSES = 16  # more would wait for the one that reads
+_BLOCKS_ALONE = 64  # blocks that this process tokenizes before it starts others
+_MOST_PROCESSES = 16  # more would wait for the process that reads
 _ROWS, _MANIFEST = "rows.arrow", "manifest.json"
 # Classes are text until all of them are known; so are the documents of rows without labels.
 _LABELS = {"scores": pyarrow.float32(), "score_lists": pyarrow.list_(pyarrow.float32())}
@@ -161,7 +161,7 @@ def open_token_cache(
     settings: Any = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
     if tokenizer.is_fast:
         settings = json.loads(tokenizer.backend_tokenizer.to_str())
-        settings.pop("truncation"), settings.pop("padding")  # of its last call
+        settings.pop("truncation"), settings.pop("padding")  # set by its last call
     settings = settings if tokenizer.truncation_side == "right" else [settings, tokenizer.truncation_side]
     fingerprint = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
     whole_key = _FORMAT, key, fingerprint, make.max_length

@@ -58,7 +58,7 @@ class View(ABC):
 
     Attributes:
         num_following: number of next sentences that it needs; with 1 or more, the last row of a document is left out.
-        shared_random: whether it draws the same random numbers as the row's other views of which this is true.
+        shared_random: whether it draws the same random numbers as the row's other views that share them.
         once: whether the view of a row is the same in all epochs.
         roles: the role of each sentence that it makes of a row. A first `anchor` takes the place of the row's sentence.
     """

@@ -60,8 +60,8 @@ class BinaryPairs(LabelledPairs):
 class Ranking(FileEvaluator[Judgements]):
     """Documents that are ranked by their cosine with a query.
 
-    Of equal cosines, that of the first document of the corpus comes first. If each row has candidates of its own, those
-    that are not relevant come first, because files often begin with the relevant ones.
+    Documents with equal cosines are ranked in the order of the corpus. If only judged documents are ranked, irrelevant
+    ones come first, because files often begin with the relevant ones.
 
     The metrics are the means of `ranking_metric` over queries. Queries have the encoder's prompt `query`, and
     documents `document`, if it has them.
@@ -73,7 +73,7 @@ class Ranking(FileEvaluator[Judgements]):
     """
 
     usual_metrics: Sequence[str] = ()
-    judged_only = False  # whether a query has candidates of its own, those that were judged
+    judged_only = False  # whether only the documents that were judged for a query are ranked
 
     def __init__(
         self, validation: Files = None, test: Files = None, metrics: Sequence[Metric] = (), **reading: Any
@@ -151,8 +151,8 @@ class Retrieval(Ranking):
     """Queries and their positives among all positives of a file, and the documents of a corpus if there is one.
 
     The metrics are `recall@k`, the mean share of a query's positives among its k nearest; `mrr`, the mean reciprocal
-    rank of the nearest positive; `ndcg@k` for the largest k; and those that `metrics` adds. A sentence that equals its
-    query is neither a positive nor ranked.
+    rank of the nearest positive; `ndcg@k` for the largest k; and further `metrics`. A sentence that equals its query is
+    neither a positive nor ranked.
 
     Args:
         validation, test: a file, a folder in BEIR's layout, several of them by name, or None. Each row of a file is a
@@ -251,7 +251,7 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
 
     The metrics are `accuracy`, the share of sentences whose nearest translation is their own or equal to it;
     `reverse_accuracy`, that of translations; and `f1` as MTEB defines it: the mean over rows of the F1 of finding the
-    row's translation. Of equal translations, the first is found, so that those in further rows have the F1 0.
+    row's translation. If several rows have equal translations, only the first is found; the others have the F1 0.
 
     Args:
         validation, test: a file of two columns, files by name, or None.

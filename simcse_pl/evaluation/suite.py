@@ -53,8 +53,8 @@ class OwnDataTask:
     def with_prompt(self, name: str | None, prompts: Collection[str]) -> Iterator[str]:
         """Yield the sentences that have a prompt, or none, with an encoder of these `prompts`."""
         for evaluator in self.evaluators.values():
-            for own, sentences in evaluator.by_prompt(TEST).items():
-                if name == (own if own in prompts else None):
+            for prompt, sentences in evaluator.by_prompt(TEST).items():
+                if name == (prompt if prompt in prompts else None):
                     yield from sentences
 
     def __call__(self, encode: Encode, device: object = None) -> OwnData:
@@ -76,13 +76,13 @@ class Suite:
 
     def sentences(self, prompt: str | None = None, prompts: Collection[str] = ()) -> list[str]:
         """Return the distinct sentences that tasks will encode with a prompt, or none, of an encoder's `prompts`."""
-        known = set[str]()
+        distinct = set[str]()
         for task in self.tasks:
             if isinstance(task, OwnDataTask):
-                known.update(task.with_prompt(prompt, prompts))
+                distinct.update(task.with_prompt(prompt, prompts))
             elif prompt is None:
-                known.update(task.sentences)
-        return sorted(known)
+                distinct.update(task.sentences)
+        return sorted(distinct)
 
 
 def load_suite(
@@ -96,7 +96,7 @@ def load_suite(
 
     Args:
         names: some of TASK_NAMES, groups and names of tasks. A task of a group that the bundle does not have is omitted
-            with a warning. A task given by its own name must be there.
+            with a warning. A task that is named itself must be there.
         senteval_dir: a SentEval bundle; None for the project's sample, which has STS and geometry only.
         split: `test`, or `dev`, which only STS-B and SICK-R have.
         classifier: classifier of the transfer tasks (see lab.transfer.TransferTask).
@@ -180,10 +180,11 @@ def encode_once(encode: Encode, sentences: list[str]) -> Encode:
 def measure_tasks(
     encode: Encode, suite: Suite | None, device: str | torch.device, also: StsTask | None = None
 ) -> SuiteResults:
-    """Measure the tasks at the end of a run; `also` is a further one to measure correlations and geometry on."""
+    """Measure the tasks at the end of a run, and also the correlations and the geometry of the task `also`."""
     tasks = [*suite.tasks] if suite else []
-    further = [also, optional("lab.geometry.GeometryTask")(also)] if also else []
-    suite = Suite(tasks + [task for task in further if task.name not in [own.name for own in tasks]])
+    names = [task.name for task in tasks]
+    more = [also, optional("lab.geometry.GeometryTask")(also)] if also else []
+    suite = Suite(tasks + [task for task in more if task.name not in names])
     return evaluate_suite(encode_once(encode, suite.sentences()), suite, device)
 
 

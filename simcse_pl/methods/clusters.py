@@ -1,4 +1,4 @@
-"""Groups of similar rows, of which batches are drawn."""
+"""Groups of similar rows, from which batches are drawn."""
 
 import hashlib
 import logging
@@ -48,7 +48,7 @@ class Clusters:
 
             log.info("encoding %d anchors, once, by %s, for %d clusters", len(used), self.encoder, count)
             encoder.to("cuda" if torch.cuda.is_available() else "cpu")
-            sentences = [rows.cache[place][0] for place in used.tolist()]
+            sentences = [rows.cache[row][0] for row in used.tolist()]
             vectors = unit_vectors(encoder.encode(sentences, progress=True)).numpy()
             k_means = MiniBatchKMeans(count, random_state=self.seed, n_init=3)
             np.save(folder / _FILE, k_means.fit_predict(vectors).astype(np.int32))

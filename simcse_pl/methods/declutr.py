@@ -54,7 +54,7 @@ class Spans(SentenceView):
         return ["".join(words[start:end]).strip() for start, end in self.draw(len(words), source.random)]
 
     def draw(self, words: int, random: Random) -> list[tuple[int, int]]:
-        """Return the first word of each span and the one after its last, drawn in the order of the released code."""
+        """Return where each span starts and ends in a sentence of `words`, drawn in the order of the released code."""
         longest = max(1, min(self.max_words, words // (2 * self.anchors)))
         shortest = min(self.min_words, longest)
         parts, spans = list(range(0, max(1, words - longest + 1), longest)), []
@@ -85,7 +85,7 @@ class DeCLUTRLoss(ContrastiveLoss):
     """
 
     embeds = False  # it masks the anchors before it embeds the batch
-    mean_of_rows = False  # but also of tokens
+    mean_of_rows = False  # one term is a mean over tokens
     truncatable = False
     needs = Needs(negatives=False)
 

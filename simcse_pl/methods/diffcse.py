@@ -27,8 +27,8 @@ class ReplacedTokenDetection(TokenMaskingLoss):
 
     In plain terms: a generator edits the sentence, and a discriminator that knows the vector of the
     original sentence says which tokens differ. The vector must keep the information that the edits
-    change. For a sentence x with the vector h, x'' is the generator's prediction for every token of x,
-    of which some are masked. The loss is the mean cross-entropy of
+    change. For a sentence x with the vector h, some tokens of x are masked, and x'' is the generator's
+    prediction for every token. The loss is the mean cross-entropy of
 
         softmax( W D([h; x''_2; ...; x''_n]) + b )    with the labels    x''_i != x_i
 

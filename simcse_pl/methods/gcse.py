@@ -1,4 +1,4 @@
-"""GCSE (Lai et al. 2025): a frozen encoder says how far hard negatives, some of which are false, are pushed away."""
+"""GCSE (Lai et al. 2025): a frozen encoder decides how far to push away a hard negative, which may be false."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -29,7 +29,7 @@ class MaskedNextTokenPrediction(MaskedLanguageModeling):
         self.mask_token = mask_token
 
     def mask(self, input_ids: Tensor, begins_word: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return masked ids and labels, of which the first in each sequence is NOT_CHOSEN: no state is before it."""
+        """Return masked ids and labels. The first label of each sequence is NOT_CHOSEN: no state is before it."""
         masked, labels = super().mask(input_ids, begins_word)
         labels[..., 0] = NOT_CHOSEN
         return masked, labels

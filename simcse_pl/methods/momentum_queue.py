@@ -27,7 +27,7 @@ class MomentumQueue(nn.Module):
     Args:
         size: number of embeddings kept. ESimCSE uses 2.5 times the batch size.
         momentum: the share of the copy that stays. ESimCSE uses 0.995.
-        pretrained: whether the copy starts with the encoder's weights; if not, those that are trained are random, as in
+        pretrained: whether the copy starts with the encoder's weights. If not, its trained weights are random, as in
             ESimCSE's released code.
     """
 
@@ -79,7 +79,7 @@ class MomentumQueue(nn.Module):
     ) -> None:
         """Move the copy towards the backbone, and add the anchors of a batch, tensors [batch, views, tokens].
 
-        `encoder` is the one given to `attach`. `chunk_size` rows are embedded at once, None for all. `split` has the
+        `encoder` is that of `attach`. `chunk_size` rows are embedded at once, None for all. `split` has the
         number of rows that each device holds; None to ask the other devices.
         """
         trained = dict(encoder.named_parameters())

@@ -85,7 +85,7 @@ class PeerNetwork(Loss):
 
 
 def _mean_without(masked: Tensor, terms: Tensor) -> Tensor:
-    """Return the mean of terms [n, m] without the one of each row that is masked."""
+    """Return the mean of terms [n, m] without the masked term of each row."""
     return terms.masked_fill(masked, 0).sum() / (terms.numel() - len(terms))
 
 

@@ -59,7 +59,7 @@ class DenoisingAutoEncoder(SentenceReconstruction):
         """Return the states of the tokens, each of which attends to the tokens up to itself and to the vector."""
         shape = (1, 1, *2 * inputs["input_ids"].shape[1:])
         causal = torch.full(shape, -torch.inf, dtype=backbone.dtype, device=sentence.device).triu(1)
-        with with_padding(backbone):  # the causal mask takes the place of that of padding, which is at the end
+        with with_padding(backbone):  # the causal mask also hides padding, which is at the end
             output = backbone(**inputs | {"attention_mask": causal}, encoder_hidden_states=sentence)
         states: Tensor = output.last_hidden_state
         return states

@@ -70,8 +70,8 @@ def load_backbone(
     source = resolve(name)
     base = base_of(source)
     on_meta = torch.get_default_device().type == "meta"  # see speed/fsdp.py
-    with loading(base or name) as place:
-        config = load_config(place, subfolder)
+    with loading(base or name) as model_source:
+        config = load_config(model_source, subfolder)
         if config.is_encoder_decoder and _auto_class(config) is AutoModel:
             raise UserError(f"{name}: {config.model_type} is an encoder-decoder model, of which no part is supported")
         if any(option is not None for option in (num_layers, dropout, attention_dropout, bidirectional)):
@@ -79,12 +79,12 @@ def load_backbone(
 
             change_config(config, name, num_layers, dropout, attention_dropout, bidirectional)
         if is_decoder(config):
-            config.use_cache = False  # of keys and values, for generation
+            config.use_cache = False  # the cache of keys and values is for generation
         if attn_implementation is not None and attn_implementation != UNPADDED:
             set_attention(config, attn_implementation)
         torch_dtype = getattr(torch, dtype or "float32")
         if pretrained and not weights and not on_meta:
-            model = _load_model(name, place, config, subfolder, torch_dtype, quantization)
+            model = _load_model(name, model_source, config, subfolder, torch_dtype, quantization)
         else:
             model = draw_model(config, torch_dtype)
     if attn_implementation == UNPADDED or uses_flash_attention(model.config):

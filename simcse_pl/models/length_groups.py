@@ -20,7 +20,7 @@ TOKENS_PER_PASS = 256
 # The most attention scores per head of a group in training, sequences * tokens**2. Attention with dropout has no fused
 # kernel on a CPU, and larger scores leave the caches: 512 tokens train about twice as fast with groups of this size.
 _SCORES_PER_PASS = 2**19
-_TOKENS_IN_EVALUATION = 2048  # of a group on a CPU, chosen on 2 cores: the states of more tokens leave the caches
+_TOKENS_IN_EVALUATION = 2048  # in a group on a CPU, chosen on 2 cores: the states of more tokens leave the caches
 _TOLERANCE = 1e-3  # relative to the largest state
 
 

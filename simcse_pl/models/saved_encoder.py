@@ -238,7 +238,7 @@ def _load_parts(
 def _merged_settings(
     name: str, given: Mapping[str, Any], spec: EncoderSpec, model: Backbone, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Any]:
-    """Return the saved settings with the given ones in their place; raise UserError unless they name a pooling."""
+    """Return the saved settings, replaced by the given ones; raise UserError unless they name a pooling."""
     settings: dict[str, Any] = {**vars(spec.settings), **given}
     if not settings["pooling"]:
         raise UserError(f"{name} does not say how it is pooled: add pooling=NAME, one of {CHOICES}")

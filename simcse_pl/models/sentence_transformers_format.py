@@ -150,8 +150,8 @@ def _read_modules(source: str, entries: list[dict[str, str]]) -> list[tuple[str,
 
 
 def _read_head(source: str, modules: list[tuple[str, str, dict[str, Any]]]) -> tuple[str, dict[str, Tensor]]:
-    """Return the name of the head that modules Dense and LayerNorm are, and its weights."""
-    names, weights, place = list[str](), dict[str, Tensor](), 0
+    """Return the name and the weights of the head that modules Dense and LayerNorm form."""
+    names, weights, index = list[str](), dict[str, Tensor](), 0
     for kind, folder, config in modules:
         if kind not in ("Dense", "LayerNorm"):
             continue
@@ -164,8 +164,8 @@ def _read_head(source: str, modules: list[tuple[str, str, dict[str, Any]]]) -> t
         else:
             names.append(LAYER_NORM)
         for key, x in read_weights(find_weights(source, folder)).items():
-            weights[f"{place}.{key.rpartition('.')[2]}"] = x
-        place += 2 if kind == "Dense" else 1  # a linear layer has an activation after it
+            weights[f"{index}.{key.rpartition('.')[2]}"] = x
+        index += 2 if kind == "Dense" else 1  # a linear layer has an activation after it
     head = "+".join(names) or "none"
     return "mlp" if head == "linear_tanh" else head, weights
 

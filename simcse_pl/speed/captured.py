@@ -90,7 +90,7 @@ class CapturedSteps:
     """Runs training steps by CUDA graphs: one for each data set, shape of a batch, and draw of the host.
 
     The first step of a kind is eager, which also makes the optimizer's state. The second one is captured. Graphs share
-    their memory: none runs while another does, and each begins with what it is given.
+    their memory: only one runs at a time, and each begins with its inputs.
 
     Args:
         module: the module that trains.
@@ -109,7 +109,7 @@ class CapturedSteps:
         return {loss: value for loss in self._losses if (value := loss.draw(self.module.encoder)) is not None}
 
     def step(self, rows: Mapping[str, Any], progress: float, drawn: Mapping[Loss, int]) -> TrainingStep | None:
-        """Train on a batch, and return the step; None, without training, if the step is to be an eager one."""
+        """Train on a batch and return the step; do nothing and return None if the step has to be eager."""
         module, optimizer = self.module, self.module.trainer.optimizers[0]
         tensors = {name: x for name, x in rows.items() if isinstance(x, Tensor)}
         shapes = tuple((name, x.shape) for name, x in tensors.items())

@@ -212,7 +212,7 @@ def _check(module: "SimCSEModule", ignores_padding: Sequence[bool]) -> None:
 
 
 def _give_memory(module: nn.Module, device: torch.device, replaced: dict[Tensor, Any]) -> None:
-    """Replace the weights without memory by uninitialized ones; those that are one weight stay one."""
+    """Replace the weights without memory by uninitialized ones. Shared weights stay shared."""
     for part in module.modules():
         for tensors in own_tensors(part):
             for name, tensor in tensors.items():
@@ -226,13 +226,13 @@ def _give_memory(module: nn.Module, device: torch.device, replaced: dict[Tensor,
 
 
 def _part_of(whole: Tensor, like: DTensor) -> DTensor:
-    """Return this rank's part of a tensor, which the first rank has, shared out like another one."""
+    """Return this rank's part of a tensor that the first rank has, sharded as `like`."""
     empty = partial(torch.empty, like.shape, dtype=whole.dtype, device=like.device)
     return distribute_tensor(empty() if rank() else whole.to(like.device), like.device_mesh, like.placements)
 
 
 def _gathered(part: Any) -> Tensor | None:
-    """Return the whole of a shared-out tensor on the CPU of the first rank, None on other ranks."""
+    """Return the whole of a sharded tensor on the CPU of the first rank, None on other ranks."""
     whole: Tensor = part.full_tensor()
     return None if rank() else whole.cpu()
 

@@ -94,7 +94,7 @@ def split_of(counts: tuple[int, ...]) -> BatchSplit:
 
 
 class _AllGatherWithGrad(torch.autograd.Function):
-    """All ranks' rows of some tensors in rank order. Backward sums the gradients of the first one from all ranks.
+    """All ranks' rows of some tensors in rank order. Backward sums the first tensor's gradients over all ranks.
 
     torch.distributed.nn has such a function for one tensor, but it is deprecated.
     """

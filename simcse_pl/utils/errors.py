@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-USER_ERROR_STATUS = 2  # that of any other failure is 1
+USER_ERROR_STATUS = 2  # the exit status; any other failure has 1
 
 
 class UserError(ValueError):

@@ -149,7 +149,7 @@ def atomic_write(
 
 
 def finish_write(folder: str | Path, last: str = "") -> None:
-    """Move the files of an `atomic_write` with a `last` one into place; readers call it, as a process may be killed."""
+    """Move the files of an `atomic_write` to their folder, `last` at the end. Readers do so after a killed writer."""
     folder = Path(folder)
     for new in folder.glob(f"{_SAVED}*"):
         with suppress(FileNotFoundError):  # here and below: another process does the same
@@ -265,7 +265,7 @@ def _likely_encoding(path: Path) -> str:
 
     with _open(path) as file:
         start = b"" if str(path) == STANDARD else file.read(_SAMPLE)
-    if not (matches := from_bytes(start, cp_isolation=_ENCODINGS)):  # of all, rare ones would win
+    if not (matches := from_bytes(start, cp_isolation=_ENCODINGS)):  # among all encodings, rare ones would win
         return ""
     best = min(matches, key=lambda match: (match.chaos, -match.coherence, _WESTERN not in match.could_be_from_charset))
     likely = _WESTERN if _WESTERN in best.could_be_from_charset else best.encoding
