@@ -67,7 +67,7 @@ def make_trainer(
     """
     if (options.get("max_steps") or -1) > 0:
         options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
-    if isinstance(val_check_interval, int):  # of steps, which count across epochs
+    if isinstance(val_check_interval, int):  # a number of steps, which count across epochs
         options.setdefault("check_val_every_n_epoch", None)
     if precision == "auto":
         precision = "bf16-mixed" if has_bf16(accelerator) else "32-true"

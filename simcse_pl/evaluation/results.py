@@ -10,7 +10,7 @@ from pydantic import PlainSerializer
 from simcse_pl.results import Number, Shape
 from simcse_pl.utils.text import Neighbour
 
-Aggregation = Literal["all", "mean", "wmean"]  # of the subsets of an STS task
+Aggregation = Literal["all", "mean", "wmean"]  # how STS tasks combine their subsets (see StsScores)
 Metric = Literal["spearman", "pearson"]
 AGGREGATIONS: tuple[Aggregation, ...] = get_args(Aggregation)
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")  # the order of the paper's Table E.1
@@ -50,7 +50,7 @@ class TransferScores(Shape):
     rows: int | None = None
     accuracy: Number = math.nan  # in [0, 1]
     f1: float | None = None  # of class 1, in [0, 1], for tasks with pairs
-    dev_accuracy: Number = math.nan  # by which the regularization was chosen, averaged over the outer folds
+    dev_accuracy: Number = math.nan  # chose the regularization; the mean over the outer folds
     classifier: str = SCIKIT_LEARN
 
 
@@ -107,7 +107,7 @@ class SuiteResults(Shape):
     """Results by protocol."""
 
     sts: list[StsScores] = []
-    transfer: list[TransferScores] = []  # and probing
+    transfer: list[TransferScores] = []  # of transfer and probing tasks
     benchmarks: list[BenchmarkScores] = []
     geometry: Geometry | None = None
     retrieval: RetrievalResults | None = None
@@ -137,7 +137,7 @@ class About(Shape):
 class Result(SuiteResults, About):
     """The results.json of `simcse evaluate`."""
 
-    dims: Mapping[str, SuiteResults] = {}  # of the first dimensions of the vectors alone, by their number
+    dims: Mapping[str, SuiteResults] = {}  # by the number of first dimensions to which vectors are cut
 
     def of_dims(self) -> dict[int, "Result"]:
         """Return the results by the number of dimensions, those of all dimensions first."""

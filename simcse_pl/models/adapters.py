@@ -42,14 +42,16 @@ def load_adapter(backbone: Backbone, source: str) -> None:
         from peft.utils import load_peft_weights, set_peft_model_state_dict
 
         config, weights = PeftConfig.from_pretrained(source), load_peft_weights(source, device="cpu")
-        inner = f"{backbone.base_model_prefix}."  # of a model with a head; only the adapter's part below it is needed
+        # If the adapter was trained on a model with a head, only its part below the head is needed.
+        inner = f"{backbone.base_model_prefix}."
         if isinstance(targets := getattr(config, "target_modules", None), set):
             config.target_modules = {name.removeprefix(inner) for name in targets}
         add_adapter(backbone, config)
         weights = {name.removeprefix("base_model.model."): weight for name, weight in weights.items()}
         if any(name.startswith(inner) for name in weights):
             weights = {name.removeprefix(inner): x for name, x in weights.items() if name.startswith(inner)}
-        weights = {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}  # as the base
+        # The backbone has no pooler (see load_backbone).
+        weights = {name: weight for name, weight in weights.items() if not name.startswith("pooler.")}
         info: Any = set_peft_model_state_dict(backbone, weights, _NAME)
     missing = adapter_parameters(backbone).intersection(info.missing_keys)
     if unfit := sorted(missing.union(info.unexpected_keys)):
@@ -58,8 +60,8 @@ def load_adapter(backbone: Backbone, source: str) -> None:
 
 def content_of_base(backbone: Backbone) -> str | None:
     """Return a hash of an adapter's base model, equal in float32 and bfloat16; None if it is quantized or sharded."""
-    own = adapter_parameters(backbone)
-    weights = {name: weight.detach() for name, weight in backbone.named_parameters() if name not in own}
+    of_adapter = adapter_parameters(backbone)
+    weights = {name: weight.detach() for name, weight in backbone.named_parameters() if name not in of_adapter}
     is_sharded = any(weight.is_meta or hasattr(weight, "full_tensor") for weight in weights.values())
     if getattr(backbone, "is_quantized", False) or is_sharded:
         return None
@@ -68,7 +70,7 @@ def content_of_base(backbone: Backbone) -> str | None:
 
 def adapter_parameters(backbone: Backbone) -> set[str]:
     """Return the names of the parameters of a backbone's adapter, and of the biases that are trained with it."""
-    bias = getattr(backbone.peft_config[_NAME], "bias", "none")  # or of the layers alone, such as lora_only
+    bias = getattr(backbone.peft_config[_NAME], "bias", "none")  # else all, or a kind of adapter: lora_only
     ends = {"none": (), "all": (".bias",)}.get(bias, (".base_layer.bias",))
     return {name for name, _ in backbone.named_parameters() if _NAME in name.split(".") or name.endswith(ends)}
 

@@ -186,10 +186,10 @@ def _count(name: str, args: Any, kwargs: Any, here: list[Any], elsewhere: list[A
 
 def _asked_by() -> str:
     """The nearest line outside of torch, and the nearest of the project."""
-    places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_stack(None)]
-    places = [place for place in places if "/torch/" not in place[0] and place[0] != __file__]
-    own = [place for place in places if "/simcse_pl/" in place[0]]
-    nearest = dict.fromkeys([*places[:1], *own[:1]])
+    lines = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_stack(None)]
+    lines = [line for line in lines if "/torch/" not in line[0] and line[0] != __file__]
+    of_project = [line for line in lines if "/simcse_pl/" in line[0]]
+    nearest = dict.fromkeys([*lines[:1], *of_project[:1]])
     return " < ".join(f"{Path(file).parent.name}/{Path(file).name}:{number}" for file, number in nearest)
 
 
