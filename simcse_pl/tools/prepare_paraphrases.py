@@ -6,7 +6,7 @@ The pairs are in the order of the file, which may be gzipped. Rows that cannot b
 import argparse
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from simcse_pl.tools.conversion import INVALID, REPEATED, USED, ConversionStats, check_paths, checked_row, write_csv
@@ -14,7 +14,6 @@ from simcse_pl.utils.files import read_lines
 from simcse_pl.utils.terminal import show, tracked
 
 Pairs = Iterator[Sequence[str]]
-Parsed = Sequence[str] | str | None  # the cells of a row, the reason not to use it, or None for a line without a row
 NOT_DUPLICATE = "not duplicates"
 REPEATED_CAPTION = "the same caption again"
 ONLY_CAPTION = "the only caption of an image"
@@ -60,11 +59,16 @@ def caption_pairs(path: Path, stats: ConversionStats) -> Pairs:
         path: results_20130124.token, or Kaggle's results.csv.
     """
     captions: dict[str, dict[str, None]] = {}
-    for image, caption in _usable_rows(path, _caption, stats):
-        others = captions.setdefault(image, {})
-        if caption in others:
-            stats[REPEATED_CAPTION] += 1
-        others[caption] = None
+    for line in _lines(path):
+        if line.startswith(_CAPTION_HEADER):
+            continue
+        row = _CAPTION.fullmatch(line)
+        if cells := checked_row((row[1].strip(), row[2]) if row else INVALID, stats):
+            image, caption = cells
+            others = captions.setdefault(image, {})
+            if caption in others:
+                stats[REPEATED_CAPTION] += 1
+            others[caption] = None
     for others in captions.values():
         stats[ONLY_CAPTION if len(others) == 1 else USED] += len(others)
         yield from itertools.combinations(others, 2)
@@ -78,32 +82,16 @@ def translation_pairs(path: Path, stats: ConversionStats) -> Pairs:
     Args:
         path: para-nmt-5m-processed.txt, with two columns, or para-nmt-50m.txt, with a score as the third.
     """
-    for pair in _usable_rows(path, _translation, stats):
-        stats[USED] += 1
-        yield pair
+    for line in _lines(path):
+        cells = line.split("\t")
+        if pair := checked_row(cells[:2] if len(cells) in (2, 3) else INVALID, stats):
+            stats[USED] += 1
+            yield pair
 
 
-def _usable_rows(path: Path, parse: Callable[[str], Parsed], stats: ConversionStats) -> Iterator[list[str]]:
-    """Yield the cells that `parse` reads in each line, with single spaces between words, if all have words.
-
-    `stats` counts the rows that are not yielded.
-    """
-    for line in tracked(read_lines(path), f"reading {path.name}"):
-        row = parse(line) if line.strip() else None
-        if row is not None and (cells := checked_row(row, stats)):
-            yield cells
-
-
-def _caption(line: str) -> Parsed:
-    if line.startswith(_CAPTION_HEADER):
-        return None
-    row = _CAPTION.fullmatch(line)
-    return INVALID if row is None else (row[1].strip(), row[2])
-
-
-def _translation(line: str) -> Parsed:
-    cells = line.split("\t")
-    return cells[:2] if len(cells) in (2, 3) else INVALID
+def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file that are not blank."""
+    return (line for line in tracked(read_lines(path), f"reading {path.name}") if line.strip())
 
 
 # of Table 4, by name
