@@ -90,31 +90,28 @@ def make_rows(
         UserError: a file or a column does not exist.
     """
     wanted, meanings = KINDS[kind], dict(zip((*LABELS, *class_names(labels or "enc")), LABELS * 2, strict=True))
-    first_pairs: list[tuple[str, str]] = []
-    label_of: dict[str, dict[str, str]] = {}  # of each hypothesis of each premise
+    labels_of: dict[tuple[str, str], str] = {}  # by premise and hypothesis
+    hypotheses: dict[tuple[str, str], list[str]] = {}  # by premise and label
     tables = (open_source(file, layout, columns=columns or ()) for file in files)
     pairs = (pair for table in tables for pair in _pairs(table, columns, meanings, where, stats))
     for premise, hypothesis, label in pairs:
-        known = label_of.setdefault(premise, {})
-        if hypothesis in known:
-            stats[REPEATED if known[hypothesis] == label else RELABELED] += 1
+        if known := labels_of.get((premise, hypothesis)):
+            stats[REPEATED if known == label else RELABELED] += 1
         else:
-            known[hypothesis] = label
-            first_pairs.append((premise, hypothesis))
+            labels_of[premise, hypothesis] = label
+            hypotheses.setdefault((premise, label), []).append(hypothesis)
     premises = set()
-    for premise, hypothesis in first_pairs:
-        label = label_of[premise][hypothesis]
+    for (premise, hypothesis), label in labels_of.items():
         if label not in wanted.labels:
             stats[CANDIDATE if label in wanted.hard_negatives else OTHER_LABEL] += 1
             continue
-        others = label_of[premise].items()
-        candidates = [[other for other, name in others if name == other_label] for other_label in wanted.hard_negatives]
+        candidates = [hypotheses.get((premise, other), []) for other in wanted.hard_negatives]
         if all(candidates):
             negatives = [random.Random(f"{seed}\t{premise}\t{hypothesis}").choice(some) for some in candidates]
             premises.add(premise)
             yield (premise, hypothesis, *negatives, *([label] if "label" in wanted.columns else []))
         stats[USED if all(candidates) else NO_NEGATIVE] += 1
-    log.info("%d of %d premises gave a row", len(premises), len(label_of))
+    log.info("%d of %d premises gave a row", len(premises), len({premise for premise, _ in labels_of}))
 
 
 def _pairs(
