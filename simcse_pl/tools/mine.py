@@ -2,7 +2,7 @@
 
 import argparse
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -80,7 +80,10 @@ def mine(
     candidates = list(dict.fromkeys(positive for _, positive in pairs) if corpus is None else dict.fromkeys(corpus))
     others = _Vectors(encode, [*candidates, *chain.from_iterable(pairs)], device)  # the candidates are the first ones
     anchors = _Vectors(encode_anchors, (anchor for anchor, _ in pairs), device) if encode_anchors else others
-    partners = _partners(pairs, candidates)
+    partners = defaultdict[str, set[int]](set)  # numbers of the sentences that are no negatives of a sentence
+    for pair in pairs:
+        for sentence in pair:
+            partners[sentence].update(others.places[one] for one in pair)
     counts, rows = Counter[str](), list[tuple[str, ...]]()
     size, find = _finder(others.vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
@@ -88,6 +91,7 @@ def mine(
         of_anchors, of_positives = anchors.of(anchor for anchor, _ in part), others.of(positive for _, positive in part)
         numbers, similarities = find(of_anchors)
         excluded = [(row, number) for row, (anchor, _) in enumerate(part) for number in partners[anchor]]
+        excluded = [(row, number) for row, number in excluded if number < len(candidates)]
         allowed = _allowed(similarities, numbers, excluded)
         limits = in_millionths((of_anchors * of_positives).sum(dim=1))
         for name, left_out in _filters(options, similarities, limits[:, None], allowed):
@@ -151,16 +155,6 @@ def _allowed(similarities: Tensor, numbers: Tensor | None, excluded: Sequence[tu
         row = row[which]
     allowed[row, column] = False
     return allowed
-
-
-def _partners(pairs: Sequence[tuple[str, str]], candidates: Sequence[str]) -> dict[str, set[int]]:
-    """Return the numbers of the candidates that are no negatives of a sentence: its own, and those of its pairs."""
-    place = {sentence: number for number, sentence in enumerate(candidates)}
-    partners: dict[str, set[int]] = {}
-    for pair in pairs:
-        for sentence in pair:
-            partners.setdefault(sentence, set()).update(place[other] for other in pair if other in place)
-    return partners
 
 
 def _filters(
