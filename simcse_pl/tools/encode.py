@@ -12,6 +12,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -175,13 +176,12 @@ class Index:
     @staticmethod
     def run(arguments: argparse.Namespace) -> None:
         folder = Path(arguments.folder)
-        if not arguments.add:
-            if (folder / SETTINGS_FILE).exists():
-                raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
-            return Index._write(arguments, folder)
-        check_is_file(folder / SETTINGS_FILE)
-        try:
-            with FileLock(folder / ".lock", timeout=0):  # the sentences of two commands at once would be lost
+        if arguments.add:
+            check_is_file(folder / SETTINGS_FILE)
+        elif (folder / SETTINGS_FILE).exists():
+            raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
+        try:  # the sentences of two commands at once would be lost
+            with FileLock(folder / ".lock", timeout=0) if arguments.add else nullcontext():
                 Index._write(arguments, folder)
         except Timeout:
             raise UserError(f"{folder}: another command adds to it: wait for its end") from None
