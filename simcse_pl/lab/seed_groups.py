@@ -37,9 +37,9 @@ class Sweep:
     shares x 100, NaN if not measured. dev and test are the monitored metric, and BEFORE has them before training.
 
     `groups` has a row per group: `label`, `keys`, and for each of `scores` the mean `X`, `X std` (the sample standard
-    deviation) and `X n`. Rows of the paper are in its order; of methods, SimCSE first. `is_baseline` marks the group
-    that those with the same values of `alike` are compared with: of methods SimCSE, otherwise the first one or the
-    paper's.
+    deviation) and `X n`. Rows of the paper are in its order; of methods, SimCSE first. `trained` is False for an
+    evaluation. `is_baseline` marks the group that those with the same values of `alike` are compared with: of methods
+    SimCSE, otherwise the first one or the paper's.
     """
 
     label: str  # of the folders
@@ -187,13 +187,10 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
     scores = ["dev", "test", "sts", *others, "transfer"]
     of_seeds = runs.groupby(keys, sort=False)
     first = of_seeds[["is_baseline", "published", "published difference", "seed"]].first()
-    groups = (
-        of_seeds[scores]
-        .agg(["mean", "std", "count"])
-        .rename({"mean": "", "std": " std", "count": " n"}, axis=1, level=1)
-    )
-    groups.columns = groups.columns.map("".join)
+    groups, ends = of_seeds[scores].agg(["mean", "std", "count"]), {"mean": "", "std": " std", "count": " n"}
+    groups.columns = pd.Index([f"{score}{ends[kind]}" for score, kind in groups.columns])
     groups = groups.join([of_seeds[[*BEFORE]].mean(), first]).reset_index()
+    groups["trained"] = groups["seed"] != ""
     if paper and runs["row"].any():  # other rows and columns come after those of the paper
         order = {"row": [*paper.rows, *groups["row"]], "column": [*paper.settings, *groups["column"]]}
         groups = groups.sort_values([*order], key=lambda x: x.map(order[x.name].index), ignore_index=True)
@@ -249,7 +246,7 @@ def _is_baseline(groups: pd.DataFrame, alike: Sequence[str], paper: Ablation | N
 
     If the paper's row was trained with any setting, only that row is one.
     """
-    trained = groups[(groups["seed"] != "") & (groups["dev n"] > 0)]
+    trained = groups[groups["trained"] & (groups["dev n"] > 0)]
     if paper and paper.baseline in {*trained["row"]}:
         trained = trained[trained["row"] == paper.baseline]
     return groups.index.to_series().isin(trained.drop_duplicates(alike).index)

@@ -62,7 +62,7 @@ def _means(sweep: Sweep, score: str, digits: int) -> tuple[pd.DataFrame, pd.Data
     star = pd.Series(data=False, index=columns.index)
     if score == "dev" and not sweep.compares_methods:
         column, count = sweep.groups["column"], columns["dev n"]
-        dev, seeds = columns["dev"].groupby(column), count.where(_trained(sweep) & (count > 0)).groupby(column)
+        dev, seeds = columns["dev"].groupby(column), count.where(sweep.groups["trained"] & (count > 0)).groupby(column)
         best = dev.transform("min" if sweep.results[0].mode == "min" else "max")
         star = (columns["dev"] == best) & (dev.transform("count") > 1)
         star &= (seeds.transform("nunique") == 1) & (seeds.transform("min") > 1)
@@ -83,7 +83,7 @@ def _differences(sweep: Sweep, score: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 def _with_spread(sweep: Sweep, columns: pd.DataFrame, spread: pd.Series, star: pd.Series, digits: int) -> pd.DataFrame:
     """Return the first column with its spread if it has several seeds, and their number, the last, unless as on dev."""
     name, count = columns.columns[0], columns.iloc[:, -1]
-    counted = (count > 0) & _trained(sweep) & ((name == "dev") | (count != sweep.groups["dev n"]))
+    counted = (count > 0) & sweep.groups["trained"] & ((name == "dev") | (count != sweep.groups["dev n"]))
     text = star.map({True: "* ", False: ""}) + _texts(columns[name], digits) + spread.where(count > 1, "")
     return pd.DataFrame({name: text + (" (" + count.astype(str) + ")").where(counted, "")})
 
@@ -92,11 +92,6 @@ def _texts(values: pd.Series, digits: int) -> pd.Series:
     """Return numbers as they are shown; the name of a column says whether they are differences, which have a sign."""
     sign = "+" if "difference" in str(values.name) else ""
     return values.map(lambda x: "–" if pd.isna(x) else f"{sign * (x > 0)}{x:.{digits}f}")
-
-
-def _trained(sweep: Sweep) -> pd.Series:
-    """Return which groups are of runs, and not of evaluations."""
-    return sweep.groups["seed"] != ""
 
 
 def seed_table(sweep: Sweep) -> pd.DataFrame:
@@ -267,7 +262,7 @@ def _about_methods(sweep: Sweep) -> Iterator[str]:
     """Yield which methods have no difference, of which model the published scores are, and which data differ."""
     scores = sweep.groups
     counts = differences(sweep, "dev")["count"]
-    if alone := scores["label"][(counts == 0) & ~scores["is_baseline"] & (scores["seed"] != "")].tolist():
+    if alone := scores["label"][(counts == 0) & ~scores["is_baseline"] & scores["trained"]].tolist():
         yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"
     models = _or(sweep.runs["published model"].dropna())
     if sweep.comparable and models:

@@ -106,7 +106,7 @@ def test_rows_are_compared_with_the_baseline_of_the_paper_or_the_first_one_over_
 
 
 def test_a_setting_without_the_papers_row_is_compared_with_no_other():
-    groups = pd.DataFrame({"row": ["a", "SimCSE", "a"], "column": ["one", "one", "two"], "seed": "0", "dev n": 1})
+    groups = pd.DataFrame({"row": ["a", "SimCSE", "a"], "column": ["one", "one", "two"], "trained": True, "dev n": 1})
     paper = replace(ablation("table_2_objective"), baseline="SimCSE")
     assert _is_baseline(groups, ["column"], paper).tolist() == [False, True, False]
     assert _is_baseline(groups[groups["row"] == "a"], ["column"], paper).tolist() == [True, True]
