@@ -166,7 +166,7 @@ def search(text: str, command: str | None = None) -> list[str]:
     def rank(name: str) -> tuple[float, ...]:
         own, meaning = texts[name]
         in_name, in_both = (sum(f" {word}" in part for word in wanted.split()) for part in (own, own + meaning))
-        place = meaning.index(wanted) if wanted in meaning else 999
+        place = meaning.index(wanted) if wanted in meaning else 999  # characters before the words
         return in_both, name == text, own.endswith(wanted), name in usual, in_name / own.count(" "), -place
 
     ranks = {name: rank(name) for name in texts}
@@ -200,17 +200,19 @@ def explain(name: str) -> str:
     """Return the meaning, the default, the choices, the options and an example of a group, a choice or an option."""
     entry, *others = entries()[name]
     command, source, choices = _command(entry), _source(entry), group_files().get(name, {})
-    meanings = {other.meaning: f"with {_source(other)}: " for other in reversed(others)} | {entry.meaning: ""}
-    texts = [name, *(_fill(of + meaning, 2) for meaning, of in reversed(meanings.items()))]
+    meanings = {entry.meaning: ""}
+    for other in others:
+        meanings.setdefault(other.meaning, f"with {_source(other)}: ")
+    texts = [name, *(_fill(of + meaning, 2) for meaning, of in meanings.items())]
     given = name
     if name != source:  # it is no choice
         default = entry.value if choices else _defaults(command).get(name)
         texts.append(f"  default: {default or f'{entry.value}, with {source}'}")
         given = f"{name}=VALUE" if default else f"{source} {name}=VALUE"
-    texts += ["  choices:"] * bool(choices) + [_line(f"  {name}", header(text)) for name, text in choices.items()]
-    inside = [option for option, own in entries().items() if any(name in (x.group, _source(x)) for x in own)]
-    inside = [option for option in inside if "=" not in option]
-    texts += [_fill(f"options: {', '.join(inside)}", 2)] * bool(inside)
+    texts += ["  choices:"] * bool(choices) + [_line(f"  {choice}", header(text)) for choice, text in choices.items()]
+    own = [option for option, files in entries().items() if any(name in (file.group, _source(file)) for file in files)]
+    if inside := ", ".join(option for option in own if "=" not in option):
+        texts.append(_fill(f"options: {inside}", 2))
     return "\n".join([*texts, f"  example: simcse {command} {'-m ' * (entry.group == 'sweep')}{given}"])
 
 
