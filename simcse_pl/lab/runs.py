@@ -59,13 +59,6 @@ class Run:
         chosen = self.results.trial["values"] if self.results and self.results.trial else {}
         return options | {name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in chosen.items()}
 
-    @property
-    def state(self) -> str:
-        """Whether the job finished."""
-        if not self.results:
-            return "failed or unfinished"
-        return "pruned by the search" if self.results.trial and self.results.trial["pruned"] else "finished"
-
     def value(self, option: str) -> str:
         """Return the value of an option, or the choice of a config group."""
         choices = self.results.choices if self.results else {}

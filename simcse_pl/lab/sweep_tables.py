@@ -203,10 +203,11 @@ def _warnings(sweep: Sweep) -> Iterator[str]:
 def _without_results(sweep: Sweep) -> Iterator[str]:
     """Yield the jobs that have no results, and those that a search has pruned."""
     varied = differing(sweep.jobs)
-    for state in ("failed or unfinished", "pruned by the search"):
-        jobs = {job.label: job.options.items() for job in sweep.jobs if job.state == state}
-        named = [f"{job} ({' '.join(f'{n}={v}' for n, v in options if n in varied)})" for job, options in jobs.items()]
-        if named:
+    failed = [job for job in sweep.jobs if not job.results]
+    pruned = [job for job in sweep.jobs if job.results and job.results.trial and job.results.trial["pruned"]]
+    for state, jobs in {"failed or unfinished": failed, "pruned by the search": pruned}.items():
+        options = [" ".join(f"{name}={job.options[name]}" for name in job.options if name in varied) for job in jobs]
+        if named := [f"{job.label} ({own})" for job, own in zip(jobs, options, strict=True)]:
             yield f"{state}: {'; '.join(named)}"
 
 
