@@ -46,7 +46,7 @@ async def refused(request: Request, error: UserError) -> JSONResponse:
 
 @app.post("/embed")
 async def embed(sentences: Sentences) -> list[list[float]]:
-    """Return the embeddings [sentences, dimensions]."""  # async, so one request at a time: a tokenizer has a state
+    """Return the embeddings [sentences, dimensions]."""  # async, so one request at a time, on all cores
     vectors: list[list[float]] = simcse.encode(sentences.inputs, prompt_name=sentences.prompt_name).tolist()
     return vectors
 
