@@ -103,7 +103,7 @@ class BatchCurves(Callback):
             for name, similarity in mean_similarities(batch).items():
                 batch.log(name, similarity)
         if pl_module.objective_of(batch.dataset).contrasts:
-            share = share_of_duplicates(batch)
+            share = batch.split.weight * share_of_duplicates(batch)
             batch.log("duplicates", share)
             if self.duplicates is not None:
                 self.duplicates.append(share)  # without waiting for its device

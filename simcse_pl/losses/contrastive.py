@@ -116,7 +116,7 @@ class ContrastiveLoss(Loss):
             of one positive: -log(exp(s(h_i, h_i+) / t) / (sum_j (exp(s(h_i, h_j+) / t) + exp(s(h_j, h_i+) / t))
             + sum_{j != i} (exp(s(h_i, h_j) / t) + exp(s(h_i+, h_j+) / t)))).
         trainable_temperature: learn the temperature, beginning with `temperature`. As in CLIP (Radford et al. 2021),
-            the parameter is log(1 / temperature), at most log(100). BatchCurves logs the curve train/temperature.
+            the parameter is log(1 / temperature), at most log(100). The curve train/temperature shows it.
         same_role: also compare anchors with the anchors of other rows, and, if symmetric, positives with the positives
             of other rows. For pairs, both options together are NT-Xent (SimCLR, Chen et al. 2020): each of the 2N
             sentences is compared with the 2N - 1 others.
