@@ -71,11 +71,6 @@ def report_multirun(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
     return not any(result.get("failed") for result in results.values())
 
 
-def default_label(folder: str) -> str:
-    """Return the label of an evaluation, or the last two parts of the path of a run or a sweep."""
-    return run_label(Path(folder)) if is_sweep(folder) else read(folder).label
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "output folder of `simcse evaluate` (or its results.json), of a training run or of a sweep; several "
     text += "folders of the same sweep are combined"
@@ -89,7 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    labels = arguments.labels or [default_label(folder) for folder in arguments.folders]
+    labels = arguments.labels or [
+        run_label(Path(folder)) if is_sweep(folder) else read(folder).label for folder in arguments.folders
+    ]
     trained = [is_sweep(folder) or (Path(folder) / CURVES_FILE).is_file() for folder in arguments.folders]
     if len(labels) != len(trained) or len({*zip(labels, trained, strict=True)}) < len(labels):
         given = ", ".join(labels)
@@ -98,8 +95,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.wandb and not any(map(is_sweep, arguments.folders)):
         raise UserError(f"--wandb: no sweep among {', '.join(arguments.folders)}: give the folder of one")
     alone = arguments.folders[0] if len(folders) == 1 and Path(arguments.folders[0]).is_dir() else None
-    own = f"outputs/report/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
-    sweeps = write_report(folders, arguments.output or alone or own, arguments.aggregation)
+    new = f"outputs/report/{datetime.now():%Y-%m-%d_%H-%M-%S-%f}"
+    sweeps = write_report(folders, arguments.output or alone or new, arguments.aggregation)
     if arguments.wandb:
         from simcse_pl.lab.dashboards import sweep_report  # W&B is an extra
 
