@@ -2,7 +2,7 @@
 
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
-Without these options, STS and the triplets are the project's own sample. It takes about 12 minutes; run nothing else
+Without these options, STS and the triplets are the project's own sample. It takes about 15 minutes; run nothing else
 meanwhile. `findings`, `methods`, `transfer` and `words` are not included: other pages have their
 numbers.
 """
@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from textwrap import fill
 
@@ -19,22 +20,22 @@ import torch
 
 from benchmarks.common import parser
 from simcse_pl.data import sample
+from simcse_pl.utils.code import versions
 
 _PAGE = Path("docs/benchmarks.md")
 _FIGURES = Path("docs/figures")
 _HEAD = """# Speed and memory
 
-`python -m benchmarks` measured these tables on {machine},
-with {threads} threads and torch {torch}. GPUs have [a page of their own](gpu.md).
+{measured}
 
 A round measures every row of a table once. `times the first` is the speed relative to the first
 row, as the median over rounds. Compare only within a table, because the load of the machine varies.
 
 - `plain loop` is PyTorch in float32, with the encoder, the loss and the linear layers of simcse_pl.
 - `simcse_pl` uses bf16 and the default [speed
-  options](devices.md#what-determines-the-speed-on-a-cpu). `padded` sets
-  `speed.tokens_per_pass=inf`, `unpadded` `model.attn_implementation=unpadded`, and `torch's dropout`
-  `speed.fast_dropout=false`.
+  options](devices.md#what-determines-the-speed-on-a-cpu). `unpadded` sets
+  `model.attn_implementation=unpadded`, `padded` and `one pass` `speed.tokens_per_pass=inf`, and
+  `torch's dropout` `speed.fast_dropout=false`.
 - snli.csv is SNLI's dev split: `simcse prepare nli triplets snli_1.0_dev.jsonl snli.csv`.
 """
 
@@ -42,7 +43,7 @@ row, as the median over rounds. Compare only within a table, because the load of
 def commands(senteval_dir: str | None, triplets: str | None) -> dict[str, list[str]]:
     """Return the arguments of each benchmark by the name of its table."""
     bundle = ["--senteval-dir", senteval_dir, "--tasks", "STS-B"] if senteval_dir else []
-    train = ["train", "--rounds", "2", "--steps"]
+    train = ["train", "--rounds", "3", "--steps"]
     encode = ["encode", "--rounds", "3", "--sentences", "512"]
     return {
         "train_sentences": [*train, "3"],
@@ -61,7 +62,11 @@ def page(out: Path, run: dict[str, list[str]]) -> str:
     cpu = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in about)}
     known = ", ".join(f"{name} {cpu[name]}" for name in ("cpu family", "model") if name in cpu)
     machine = f"{os.cpu_count()} cores of {cpu.get('model name', 'a CPU')} ({known or 'unknown'})"
-    parts = [_HEAD.format(machine=machine, threads=torch.get_num_threads(), torch=torch.__version__)]
+    measured = (
+        f"`python -m benchmarks` measured these tables on {date.today()}, on {machine}, with "
+        f"{torch.get_num_threads()} threads and {versions()}. GPUs have [a page of their own](gpu.md)."
+    )
+    parts = [_HEAD.format(measured=fill(measured, 100))]
     for table, arguments in run.items():
         shown = [Path(argument).name if Path(argument).is_absolute() else argument for argument in arguments]
         parts.append(f"    python -m benchmarks.{shlex.join(shown)}\n")

@@ -33,7 +33,7 @@ def test_operations_equal_those_that_torch_counts(make_model):
 @pytest.mark.parametrize(
     ("benchmark", "table", "options", "ways"),
     [
-        ("train", "train_triplets", f"--rounds 1 --steps 1 --batch-size 4 --triplets {sample.path('nli.csv')}", 8),
+        ("train", "train_triplets", f"--rounds 1 --steps 1 --batch-size 4 --triplets {sample.path('nli.csv')}", 9),
         ("encode", "encode", "--rounds 1 --sentences 16", 3),
         ("data", "data", "--lines 300", 4),
         ("evaluate", "evaluate_sts", "--rounds 1 --senteval-dir {bundle}", 3),
