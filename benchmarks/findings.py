@@ -42,11 +42,11 @@ from simcse_pl.config import CONF, with_row
 from simcse_pl.data import sample
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, NotInBundleError, load_sts_task
 from simcse_pl.lab.multirun import gpus_of_machine
-from simcse_pl.lab.runs import read_run
+from simcse_pl.lab.read_runs import read_run
 from simcse_pl.lab.transfer import load_transfer_task
 from simcse_pl.models.load import load_encoder
 from simcse_pl.results import logged
-from simcse_pl.runs import RESULTS_FILE, describe_job
+from simcse_pl.run_folder import RESULTS_FILE, describe_job
 from simcse_pl.utils.processes import available_cpus
 
 PLAN: Any = OmegaConf.to_container(OmegaConf.load(Path(__file__).with_suffix(".yaml")))

@@ -29,7 +29,7 @@ from simcse_pl.lab.published import ablation
 from simcse_pl.lab.seed_groups import CONFIDENCE, margin, read_sweeps
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.results import SPEARMAN
-from simcse_pl.runs import RESULTS_FILE
+from simcse_pl.run_folder import RESULTS_FILE
 
 PAGE = Path(__file__).with_suffix(".md")
 TEXT = RECORDS.with_name("findings_page.md")

@@ -19,7 +19,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from simcse_pl.config import in_sweep
 from simcse_pl.loggers import read_curve_rows, write_curve_rows
 from simcse_pl.results import TEST, VALIDATION, split_and_metric
-from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, WANDB_FILE
+from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, WANDB_FILE
 from simcse_pl.utils.distributed import of_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written

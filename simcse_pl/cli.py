@@ -36,7 +36,7 @@ from omegaconf import DictConfig
 from simcse_pl import __version__
 from simcse_pl.config import CONF, check_options, config_folders, with_row
 from simcse_pl.results import TrainingRun
-from simcse_pl.runs import CURVES_FILE
+from simcse_pl.run_folder import CURVES_FILE
 from simcse_pl.utils.code import locate, optional
 from simcse_pl.utils.errors import USER_ERROR_STATUS, SweepError, UserError, exception_chain, first_line
 from simcse_pl.utils.files import cached_rows

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.runs import run_label
+from simcse_pl.run_folder import run_label
 from simcse_pl.utils.code import expected_instead, locate
 from simcse_pl.utils.errors import UserError, did_you_mean, first_line
 from simcse_pl.utils.files import cache_folder

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.text import Text
 
 from simcse_pl.results import CURVES, TrainingRun, by_file, decimals, factor, heading, scale_note
-from simcse_pl.runs import CURVES_FIGURE, CURVES_FILE, RESULTS_FILE
+from simcse_pl.run_folder import CURVES_FIGURE, CURVES_FILE, RESULTS_FILE
 from simcse_pl.utils.tables import Table
 
 

@@ -30,8 +30,8 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TEST, TrainingRun
+from simcse_pl.run_folder import RESOLVED_CONFIG, RESULTS_FILE, deciding_options, describe_job, finished_job
 from simcse_pl.run_table import printed_settings, run_places, run_table
-from simcse_pl.runs import RESOLVED_CONFIG, RESULTS_FILE, deciding_options, describe_job, finished_job
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import SweepError, UserError, did_you_mean, first_line
@@ -253,7 +253,7 @@ def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule, c
         measured = measure_tasks(partial(module.encoder.encode, progress=True), suite, module.encoder.device, shown)
     if suite and measured:
         run = run.model_copy(update=task_scores(measured, suite))
-        tables = optional("lab.tables.task_tables")(run, measured)
+        tables = optional("lab.encoder_tables.task_tables")(run, measured)
     optional("tools.model_card.write_training")(run, config, module.encoder)
     for table in [run_table(run), *tables]:
         show(table.printed())

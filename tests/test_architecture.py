@@ -12,7 +12,7 @@ from simcse_pl.utils.code import optional
 from tests.conftest import ROOT
 
 PLANTED = {
-    "losses.loss -> simcse_pl.lab.tables": "from simcse_pl.lab import tables",
+    "losses.loss -> simcse_pl.lab.encoder_tables": "from simcse_pl.lab import encoder_tables",
     "train_job -> simcse_pl.methods.gist": "def planted():\n    import simcse_pl.methods.gist",
     "utils.files -> simcse_pl.speed.fsdp": "from simcse_pl.speed import fsdp",
     "module -> simcse_pl.tools.simcse": "from simcse_pl.tools.simcse import SimCSE",

@@ -20,7 +20,7 @@ from simcse_pl.methods.distillation import EmbeddingDistillation
 from simcse_pl.models.adapters import add_adapter
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
-from simcse_pl.runs import WANDB_FILE
+from simcse_pl.run_folder import WANDB_FILE
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, environment, tiny
 from tests.support.helpers import assert_same_run, composed, everything_of

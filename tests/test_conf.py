@@ -16,7 +16,7 @@ from simcse_pl.config import CONF, check_options
 from simcse_pl.data.view import View
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.runs import OF_TWO_GROUPS
+from simcse_pl.run_folder import OF_TWO_GROUPS
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config
 from tests.support.helpers import composed

@@ -20,7 +20,7 @@ from benchmarks.common import mixed_texts, operations_of
 from benchmarks.gpu.correctness import ROWS, Record, checked, prepare
 from benchmarks.models import save_encoder
 from simcse_pl.models.tokenization import tokenize
-from simcse_pl.runs import CURVES_FILE
+from simcse_pl.run_folder import CURVES_FILE
 from simcse_pl.utils.errors import UserError
 
 _STEPS, _CHECKPOINT_EVERY, _KILLED_AFTER = 8, 4, 6

@@ -101,7 +101,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
         ends = f"its name should end in {', '.join(FORMATS)} (or one of these and .gz)"
         raise UserError(f"{path}: {ends}; data.format or --format names another's format")
     if "parquet" in (layout.format, FORMATS.get(ending)):
-        from simcse_pl.data.tables import rows_of_parquet
+        from simcse_pl.data.records import rows_of_parquet
 
         return OpenedTable(str(path), *rows_of_parquet(path))
     lines = read_lines(path, layout.encoding)
@@ -109,7 +109,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     lines = itertools.chain(head, lines)
     kind = layout.format or format_of(ending, head)
     if kind == "json":
-        from simcse_pl.data.tables import rows_of_json
+        from simcse_pl.data.records import rows_of_json
 
         first, *more = [*filter(None, map(str.strip, head)), ""]
         whole = first.startswith("[") and not (any(more) and first.endswith("]"))  # or an array per line
@@ -117,7 +117,7 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
     if kind == "text":
         records: Records = ((f"line {number}", [line]) for number, line in enumerate(lines, 1) if line.strip())
         return OpenedTable(str(path), records, 1, layout=TEXT)
-    from simcse_pl.data.tables import rows_of_table
+    from simcse_pl.data.records import rows_of_table
 
     return OpenedTable(str(path), *rows_of_table(path, ending, head, lines, layout.separator, layout.header))
 
@@ -145,7 +145,7 @@ def format_of(ending: str, lines: Sequence[str]) -> Format:
         if isinstance(json.loads(first), dict):
             return "json"
     if ending == ".txt" and any(separator in line for line in lines for separator in _IN_TEXT):
-        from simcse_pl.data.tables import separator_of
+        from simcse_pl.data.records import separator_of
 
         if separator_of(ending, lines, _IN_TEXT):
             return "table"

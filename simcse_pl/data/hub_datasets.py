@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from simcse_pl.data.formats import OpenedTable, Records
-from simcse_pl.data.tables import with_words
+from simcse_pl.data.records import with_words
 from simcse_pl.utils import hub
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.private import datasets_offline

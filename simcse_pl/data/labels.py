@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simcse_pl.data.formats import OpenedTable
-from simcse_pl.data.tables import NO_LABEL
+from simcse_pl.data.records import NO_LABEL
 from simcse_pl.utils.text import as_number
 from simcse_pl.utils.types import Names
 

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from simcse_pl.lab.runs import Run
+from simcse_pl.lab.read_runs import Run
 from simcse_pl.lab.style import STYLE, figure_of
 from simcse_pl.results import TrainingRun, factor, heading, logged, score_name
-from simcse_pl.runs import CURVES_FIGURE, CURVES_FILE, run_label
+from simcse_pl.run_folder import CURVES_FIGURE, CURVES_FILE, run_label
 
 _FEW = 30  # points, which have markers
 

@@ -20,15 +20,15 @@ from pytorch_lightning.loggers import WandbLogger
 from wandb.errors import CommError
 
 from simcse_pl.evaluation.results import Result, SuiteResults
+from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import encoder_figures
-from simcse_pl.lab.runs import Run, differing
+from simcse_pl.lab.read_runs import Run, differing
 from simcse_pl.lab.seed_groups import Sweep
 from simcse_pl.lab.style import figure_files
 from simcse_pl.lab.sweep_tables import sweep_table
-from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.loggers import StepsDone, closing_run
 from simcse_pl.results import TrainingRun, logged
-from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, WANDB_FILE
+from simcse_pl.run_folder import CURVES_FILE, RESOLVED_CONFIG, WANDB_FILE
 from simcse_pl.utils.errors import UserError, first_line, reraise_as
 from simcse_pl.utils.files import without_nan, write_text
 from simcse_pl.utils.private import make_wandb_staging, summary_of, wandb_settings

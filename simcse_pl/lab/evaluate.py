@@ -21,13 +21,13 @@ from simcse_pl.evaluation.evaluators import make_evaluators
 from simcse_pl.evaluation.results import Result, SuiteResults
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, load_sts_task
 from simcse_pl.evaluation.suite import TASK_NAMES, OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
+from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import save
 from simcse_pl.lab.published import named_row
-from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.load import Encoder, fingerprint
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.results import TEST
-from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, encoder_label
+from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, encoder_label
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import write_json
 from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, unit_vectors, with_prompt

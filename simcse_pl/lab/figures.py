@@ -16,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 
 from simcse_pl.evaluation.results import Aggregation, Result
 from simcse_pl.evaluation.sts import STS_TASKS
+from simcse_pl.lab.encoder_tables import shared_tasks, sts_scores
 from simcse_pl.lab.latex import latex
-from simcse_pl.lab.runs import Run, keys_of
+from simcse_pl.lab.read_runs import Run, keys_of
 from simcse_pl.lab.style import STYLE, WIDTH, figure_files, figure_of
-from simcse_pl.lab.tables import shared_tasks, sts_scores
 from simcse_pl.results import factor, score_name
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.cli import DEBUG_OPTION, readable
 from simcse_pl.config import check_options, with_row
-from simcse_pl.runs import finished_job
+from simcse_pl.run_folder import finished_job
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal

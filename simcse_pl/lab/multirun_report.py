@@ -7,7 +7,7 @@ from typing import Any
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from simcse_pl.runs import RESULTS_FILE, job_folders
+from simcse_pl.run_folder import RESULTS_FILE, job_folders
 from simcse_pl.utils.terminal import hydra_option, report_error
 
 

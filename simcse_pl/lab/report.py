@@ -11,14 +11,14 @@ import pandas as pd
 
 from simcse_pl.evaluation.results import AGGREGATIONS, Aggregation, Result
 from simcse_pl.lab.curves import curves_figure
+from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import encoder_figures, save
-from simcse_pl.lab.runs import Run, is_sweep, read
+from simcse_pl.lab.read_runs import Run, is_sweep, read
 from simcse_pl.lab.seed_groups import Sweep, read_sweeps
 from simcse_pl.lab.sweep_figure import sweep_figure
 from simcse_pl.lab.sweep_tables import seed_table, sweep_table
-from simcse_pl.lab.tables import encoder_tables
+from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, run_label
 from simcse_pl.run_table import run_table
-from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 from simcse_pl.utils.terminal import show

@@ -11,11 +11,11 @@ from scipy.stats import t
 
 from simcse_pl.evaluation.results import TRANSFER_TASKS, Result
 from simcse_pl.evaluation.sts import STS_TASKS
+from simcse_pl.lab.encoder_tables import shared_tasks
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.lab.runs import Run, differing, is_sweep, keys_of, option_values, read_run
-from simcse_pl.lab.tables import shared_tasks
+from simcse_pl.lab.read_runs import Run, differing, is_sweep, keys_of, option_values, read_run
 from simcse_pl.results import CURVES, SPEARMAN, Place, TrainingRun, decimals, factor, is_of_file, score_name
-from simcse_pl.runs import RESULTS_FILE, job_folders
+from simcse_pl.run_folder import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import without_folders
 

@@ -7,10 +7,10 @@ import pandas as pd
 
 from simcse_pl.evaluation.results import TRANSFER_TASKS
 from simcse_pl.evaluation.sts import STS_TASKS
+from simcse_pl.lab.encoder_tables import failure_notes
 from simcse_pl.lab.published import Ablation, paper_file
-from simcse_pl.lab.runs import differing
+from simcse_pl.lab.read_runs import differing
 from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, METHOD, Sweep, differences
-from simcse_pl.lab.tables import failure_notes
 from simcse_pl.results import scale_note
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text import without_folders

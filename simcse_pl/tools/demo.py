@@ -18,7 +18,7 @@ from pandas.io.formats.style import Styler
 
 from simcse_pl.data.rows import read_rows
 from simcse_pl.evaluation.sts import load_sample
-from simcse_pl.runs import encoder_label
+from simcse_pl.run_folder import encoder_label
 from simcse_pl.tools.common import add_column, add_encoder, column, load_simcse, read_sentences
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError, prefixed

@@ -12,10 +12,10 @@ from huggingface_hub import HfApi
 
 from simcse_pl.evaluation.results import Result
 from simcse_pl.evaluation.sts import load_sample
+from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import encoder_figures
-from simcse_pl.lab.runs import read, read_run
+from simcse_pl.lab.read_runs import read, read_run
 from simcse_pl.lab.style import figure_files
-from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.models.adapters import merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder

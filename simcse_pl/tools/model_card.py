@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import TRAINING_FILE
 from simcse_pl.results import TrainingRun, read_shape
+from simcse_pl.run_folder import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, run_label
 from simcse_pl.run_table import printed_settings, run_table
-from simcse_pl.runs import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, run_label
 from simcse_pl.utils.code import LIBRARIES
 from simcse_pl.utils.files import atomic_write, write_json
 from simcse_pl.utils.tables import Table

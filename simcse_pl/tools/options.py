@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.__main__ import HYDRA_COMMANDS
 from simcse_pl.config import CONF, config_folders, walk, with_row, with_values
-from simcse_pl.runs import OF_TWO_GROUPS
+from simcse_pl.run_folder import OF_TWO_GROUPS
 from simcse_pl.utils.code import LIBRARIES, locate
 from simcse_pl.utils.errors import UserError
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from simcse_pl.data.formats import DETECTED, Layout, OpenedTable, text_problem
 from simcse_pl.data.labels import NLI_WORDS, class_name, class_names, label_text
+from simcse_pl.data.records import NO_LABEL
 from simcse_pl.data.rows import position_of
 from simcse_pl.data.sources import open_source
-from simcse_pl.data.tables import NO_LABEL
 from simcse_pl.tools.common import add_layout, column, layout
 from simcse_pl.tools.conversion import INVALID, REPEATED, USED, ConversionStats, check_paths, checked_row, write_csv
 from simcse_pl.utils.errors import UserError

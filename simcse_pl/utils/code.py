@@ -37,7 +37,7 @@ def locate(name: str) -> Any:
 
 
 def optional(name: str) -> Any:
-    """Import a function or class of simcse_pl that few runs need, such as `lab.tables.task_tables`.
+    """Import a function or class of simcse_pl that few runs need, such as `lab.encoder_tables.task_tables`.
 
     This is the only way of the core into methods/, speed/, lab/ and tools/ for what no config names;
     docs/architecture.md lists them.

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from simcse_pl.lab.runs import read_run
+from simcse_pl.lab.read_runs import read_run
 from tests.conftest import ROOT
 
 FILE = ROOT / "examples" / "tour.ipynb"

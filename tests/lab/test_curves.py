@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.image import imread
 
 from simcse_pl.lab.curves import curves_figure, save_curves
-from simcse_pl.lab.runs import Run
+from simcse_pl.lab.read_runs import Run
 from simcse_pl.results import TrainingRun
 from tests.lab.invented import job
 

@@ -16,10 +16,10 @@ from simcse_pl.evaluation.results import Result
 from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.lab.dashboards import Dashboard, log_evaluation, remembered_run, start_run, sweep_report, where_to_look
+from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.geometry import GeometryTask
 from simcse_pl.lab.seed_groups import read_sweeps
 from simcse_pl.lab.sweep_tables import sweep_table
-from simcse_pl.lab.tables import encoder_tables
 from simcse_pl.loggers import closing_run
 from simcse_pl.results import TrainingRun
 from simcse_pl.utils.errors import Stopped, UserError

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from simcse_pl.lab.figures import encoder_plane, run_plane, similarity_densities, spectra
-from simcse_pl.lab.runs import read
+from simcse_pl.lab.read_runs import read
 from simcse_pl.lab.style import STYLE, figure_files
 from tests.lab.invented import make_result
 

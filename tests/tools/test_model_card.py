@@ -8,7 +8,7 @@ import yaml
 from huggingface_hub import ModelCard
 
 from simcse_pl.evaluation.results import Result
-from simcse_pl.lab.tables import encoder_tables
+from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.saved_encoder import TRAINING_FILE
 from simcse_pl.tools.model_card import _without_paths, read_training, write_card

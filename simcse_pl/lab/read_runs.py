@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from simcse_pl.evaluation.results import Result
 from simcse_pl.results import SPEARMAN, TrainingRun, logged, read_shape
-from simcse_pl.runs import CURVES_FILE, RESULTS_FILE, job_folders, run_label
+from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, job_folders, run_label
 from simcse_pl.utils.errors import UserError, reraise_as
 
 

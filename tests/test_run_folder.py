@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from simcse_pl.runs import finished_job
+from simcse_pl.run_folder import finished_job
 from simcse_pl.utils.errors import SweepError
 from tests.conftest import ROOT, tiny
 

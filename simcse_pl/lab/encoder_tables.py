@@ -16,7 +16,7 @@ from simcse_pl.evaluation.results import (
 )
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.published import PaperRow, find_row, row_of_run
-from simcse_pl.lab.runs import keys_of
+from simcse_pl.lab.read_runs import keys_of
 from simcse_pl.results import TrainingRun, by_file, decimals, scale_note
 from simcse_pl.run_table import metric_frame
 from simcse_pl.utils.tables import Table
