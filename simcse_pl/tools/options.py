@@ -198,8 +198,10 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
 
 def explain(name: str) -> str:
     """Return the meaning, the default, the choices, the options and an example of a group, a choice or an option."""
-    entry, *others = entries()[name]
-    command, source, choices = _command(entry), _source(entry), group_files().get(name, {})
+    command = _command(entries()[name][0])
+    chosen = _compose(command).hydra.runtime.choices  # their files come first
+    entry, *others = sorted(entries()[name], key=lambda file: chosen.get(file.group) != file.choice)
+    source, choices = _source(entry), group_files().get(name, {})
     meanings = {entry.meaning: ""}
     for other in others:
         meanings.setdefault(other.meaning, f"with {_source(other)}: ")
