@@ -56,15 +56,15 @@ def commands(senteval_dir: str | None, triplets: str | None) -> dict[str, list[s
     }
 
 
-def page(out: Path, run: dict[str, list[str]]) -> str:
-    """Return the tables in Markdown, each with its command and its figure."""
+def page(out: Path, run: dict[str, list[str]], measured_with: str) -> str:
+    """Return the tables in Markdown, each with its command and its figure; the head says what was measured."""
     about = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
     cpu = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in about)}
     known = ", ".join(f"{name} {cpu[name]}" for name in ("cpu family", "model") if name in cpu)
     machine = f"{os.cpu_count()} cores of {cpu.get('model name', 'a CPU')} ({known or 'unknown'})"
     measured = (
         f"`python -m benchmarks` measured these tables on {date.today()}, on {machine}, with "
-        f"{torch.get_num_threads()} threads and {versions()}. GPUs have [a page of their own](gpu.md)."
+        f"{torch.get_num_threads()} threads and {measured_with}. GPUs have [a page of their own](gpu.md)."
     )
     parts = [_HEAD.format(measured=fill(measured, 100))]
     for table, arguments in run.items():
@@ -83,11 +83,12 @@ def main() -> None:
     command_line.add_argument("--triplets", help="file of triplets (`simcse prepare nli` writes one)")
     arguments = command_line.parse_args()
     run = commands(arguments.senteval_dir, arguments.triplets)
+    measured_with = versions()  # the figures below are changes of the clone
     for table, (name, *options) in run.items():
         command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *options, "--out", str(arguments.out)]
         subprocess.run(command, check=True)
         shutil.copy(arguments.out / f"{table}.png", _FIGURES / f"benchmark_{table}.png")
-    _PAGE.write_text(page(arguments.out, run), encoding="utf-8")
+    _PAGE.write_text(page(arguments.out, run, measured_with), encoding="utf-8")
 
 
 if __name__ == "__main__":
