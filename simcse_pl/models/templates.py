@@ -141,7 +141,7 @@ class Templates:
     def check_prompt(self, name: str | None) -> None:
         """Raise UserError unless a prompt has this name; None is the template, or none."""
         if name not in self._of_prompts:
-            names = ", ".join(self.prompts) or "none"
+            names = ", ".join(self.prompts) or "none: give it prompts, such as {query: 'query: '}"
             raise UserError(f"prompt_name={name}: the encoder has no such prompt; it has {names}")
 
     def check_uses(self, pooling: str, masks: int, bias: TemplateBias, ignores_padding: bool) -> None:
