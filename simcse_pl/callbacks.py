@@ -114,7 +114,7 @@ class BatchCurves(Callback):
         """Warn of duplicates, unless all losses that can mask them do."""
         if not self.duplicates:
             return
-        share = float(mean_over_ranks(torch.stack(self.duplicates), ignore_nan=True).nanmean())  # nan: one row
+        share = float(mean_over_ranks(torch.stack(self.duplicates)).mean())
         parts = pl_module.named_modules()
         masked = {name: part.mask_duplicates for name, part in parts if hasattr(part, "mask_duplicates")}
         warn = share > 0 and not (masked and all(masked.values()))

@@ -35,7 +35,7 @@ class EvaluationSentences:
     """The distinct sentences of all evaluators with the names of their prompts, longest first.
 
     Args:
-        sentences: sentences and the name of their prompt, several times. A prompt that the encoder lacks is left out.
+        sentences: pairs of a prompt's name and its sentences. A prompt that the encoder lacks is left out.
         templates: the encoder's.
     """
 

@@ -179,7 +179,7 @@ def _stsb_of_the_hub(split: str) -> StsTask:
 
 
 def _pairs(rows: Iterable[tuple[str, Sequence[str]]], columns: tuple[int, int, int]) -> list[ScoredPair]:
-    """Return the pairs of rows, given the columns of the two sentences and the score. Each row follows its place."""
+    """Return the pairs of sentences of rows, each a place for messages and its cells; the last column is the score."""
     pairs = []
     for place, cells in rows:
         first, second, text = (cells[i] if i < len(cells) else "" for i in columns)

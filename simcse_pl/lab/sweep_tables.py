@@ -81,7 +81,10 @@ def _differences(sweep: Sweep, score: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _with_spread(sweep: Sweep, columns: pd.DataFrame, spread: pd.Series, star: pd.Series, digits: int) -> pd.DataFrame:
-    """Return the first column with its spread if it has several seeds, and their number, the last, unless as on dev."""
+    """Return the first column as text, with its spread if there are several seeds.
+
+    The number of seeds, the last column, follows unless it is that of dev.
+    """
     name, count = columns.columns[0], columns.iloc[:, -1]
     counted = (count > 0) & sweep.groups["trained"] & ((name == "dev") | (count != sweep.groups["dev n"]))
     text = star.map({True: "* ", False: ""}) + _texts(columns[name], digits) + spread.where(count > 1, "")

@@ -34,7 +34,7 @@ TemplateBias = Literal["none", "train_only", "always", "padded_train_only"]
 TemplateAsText = Literal["never", "test_only", "always"]
 _MASK = re.compile(r"\[MASK\]|<mask>")
 _NO_LIMIT = 2**31 - 1  # tokens
-_JOINED = 8  # the most tokens that a template and a sentence have more as one text than apart
+_JOINED = 8  # a template and a sentence have at most so many more tokens as one text than apart
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
 _EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
 

@@ -146,10 +146,10 @@ def config_text(command: str, given: Sequence[str], package: str | None, resolve
 
 
 def search(text: str, command: str | None = None) -> list[str]:
-    """Return the names of the entries that have the most words of a text in names and meanings, the best first.
+    """Return the names of the entries whose names and meanings have the most words of a text, the best first.
 
-    A word may be the beginning of theirs, and one that no entry has stands for the nearest name or word. What the text
-    names exactly comes first. With `command`, its options alone are sought.
+    A word also matches longer words that begin with it. A word that no entry has is replaced by the nearest one that
+    some entry has. An entry with exactly this name comes first. With `command`, only its options are searched.
     """
     texts = {}
     for name, own in entries().items():
@@ -177,7 +177,8 @@ def search(text: str, command: str | None = None) -> list[str]:
 def instead(name: str, command: str, given: Sequence[str]) -> str:
     """Return which options an unknown one may mean, as the end of an error message.
 
-    They are near ones of those that the other `given` options have, or all of a user's class; or what has the option.
+    They are options of the config with a similar name; or all options of a user's class. For an option of a choice that
+    is not chosen, the message names the choice.
     """
     near = list[str]()
     with suppress(Exception):  # there may be another mistake
