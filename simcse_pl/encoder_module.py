@@ -15,6 +15,7 @@ from simcse_pl.models.settings import CHECKPOINT_KEY
 from simcse_pl.results import STAGES, TEST, VALIDATION, logged
 from simcse_pl.utils.distributed import all_gather_with_grad
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.private import HOOK_NAME
 from simcse_pl.utils.types import Batch
 
 
@@ -39,6 +40,13 @@ class EncoderModule(LightningModule):
         self.sharded = False
         self._batches: list[Tensor] = []
         self._vectors: Tensor | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute. Lightning sets one 40 times in a step, which torch's search for parameters would slow."""
+        if name == HOOK_NAME:
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
     def on_validation_epoch_start(self) -> None:
         """Start a measurement."""

@@ -1,6 +1,7 @@
 """Lightning's trainer: in the fastest precision of the device, and without what cannot train an encoder."""
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
@@ -9,6 +10,7 @@ from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pytorch_lightning import Trainer
+from pytorch_lightning.profilers import PassThroughProfiler
 from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
 
 from simcse_pl.checkpoints import BestCheckpoint
@@ -34,6 +36,14 @@ _REFUSED = {  # callbacks, and arguments of the trainer
     "trainer.check_val_every_n_epoch": "last steps may be neither validated nor saved: set it to null, and val_every",
     "trainer.max_epochs=-1": "the schedule needs a last step: set trainer.max_steps",
 }
+
+
+class NoProfiler(PassThroughProfiler):
+    """Lightning's default profiler without the generator that it makes 60 times in a step."""
+
+    def profile(self, action_name: str) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Measure nothing."""
+        return nullcontext()
 
 
 def sharding(strategy: Any) -> "FullyShardedStrategy | None":
@@ -69,6 +79,7 @@ def make_trainer(
         options["max_epochs"] = -1  # otherwise Lightning stops at whichever comes first
     if isinstance(val_check_interval, int):  # a number of steps, which count across epochs
         options.setdefault("check_val_every_n_epoch", None)
+    options.setdefault("profiler", NoProfiler())
     if precision == "auto":
         precision = "bf16-mixed" if has_bf16(accelerator) else "32-true"
     if precision in ("bf16-true", "16-true"):  # no error follows: a weight of 1 absorbs an update of less than 0.004

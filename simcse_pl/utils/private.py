@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+HOOK_NAME = "_current_fx_name"  # the attribute of a LightningModule that Lightning sets before and after each hook
+
 
 def jobs_of_sweep(overrides: Any) -> list[list[str]]:
     """Return the options of each job of Hydra's basic sweeper, which tells them to no callback."""

@@ -13,7 +13,9 @@ import wandb
 from datasets import Dataset
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from peft import LoraConfig
+from pytorch_lightning import LightningModule
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
+from pytorch_lightning.trainer.call import _call_lightning_module_hook
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -54,6 +56,11 @@ def test_lightning_logs_at_the_step_that_is_set():
     private.set_logged_step(trainer, 7)
     assert trainer.fit_loop.epoch_loop._batches_that_stepped == 7
     assert "_batches_that_stepped" in trainer._logger_connector.log_metrics.__code__.co_names
+
+
+def test_lightning_sets_the_name_of_a_hook_in_an_attribute_of_the_module():
+    names = _call_lightning_module_hook.__code__.co_names
+    assert private.HOOK_NAME in names and private.HOOK_NAME in vars(LightningModule())
 
 
 def test_lightnings_writer_of_curves_asks_the_methods_that_ours_overrides(tmp_path):
