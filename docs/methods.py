@@ -1,6 +1,6 @@
-"""Update the generated parts of docs/methods.md and docs/methods/NAME.md.
+"""Update the generated parts of docs/methods.md and docs/methods/NAME.md, and docs/figures/methods.png.
 
-    python docs/methods.py                the references, with published and measured scores, and the table of methods
+    python docs/methods.py                the references, with published and measured scores, the table, and the figure
     python docs/methods.py METHODS.md     the same, with the costs that `python -m benchmarks.methods` wrote
 
 Generated parts stand between `<!-- NAME -->` and `<!-- end -->`. All other text is written by hand.
@@ -14,12 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simcse_pl.lab.published import PublishedScore, methods_file, published_scores
+import matplotlib
+from matplotlib.figure import Figure
+
+from simcse_pl.lab.published import PublishedScore, methods_file, published_score, published_scores
+from simcse_pl.lab.style import STYLE, WIDTH, figure_files
 
 ROOT = Path(__file__).parents[1]
 INDEX = Path(__file__).with_suffix(".md")
 PAGES = Path(__file__).with_suffix("")
 MEASURED = PAGES / "measured.csv"
+FIGURE = INDEX.parent / "figures" / "methods.png"
 PAPERS = methods_file()["methods"]
 PART = re.compile(r"(?<=<!-- )(?P<name>\w+) -->\n(?P<text>.*?)<!-- end -->", re.DOTALL)
 COSTS = {  # columns of measured.csv, by those of the benchmark
@@ -98,9 +103,38 @@ def methods_table() -> str:
 
 def difference(text: str) -> str:
     """Return a difference without its interval, `+0.51 [+0.20, +0.82]`, in bold if the interval excludes 0."""
-    mean, _, interval = text.partition(" [")
-    low, high = (float(end) for end in interval.rstrip("]").split(", ")) if interval else (0.0, 0.0)
-    return f"**{mean}**" if low * high > 0 else mean or "–"
+    _, low, high = numbers(text) or (0.0, 0.0, 0.0)
+    shown = text.partition(" ")[0]
+    return f"**{shown}**" if low * high > 0 else shown or "–"
+
+
+def numbers(text: str) -> list[float]:
+    """Return a difference and the ends of its interval; empty for a method without one."""
+    return [float(number) for number in re.findall(r"[-+]?[0-9.]+", text)]
+
+
+@matplotlib.rc_context(STYLE)
+def methods_figure() -> Figure:
+    """Draw the measured differences from SimCSE with their intervals, and the published ones beside them."""
+    measured_here = {name: numbers(row["difference"]) for name, row in measured().items() if row["difference"]}
+    figure = Figure((WIDTH, 0.2 * len(measured_here) + 0.7), layout="constrained")
+    here, there = figure.subplots(1, 2, sharey=True)
+    for place, (name, (mean, low, high)) in enumerate(measured_here.items()):
+        here.errorbar(mean, place, xerr=[[mean - low], [high - mean]], fmt="o", color="black", markersize=5)
+        for setting, baseline in methods_file()["baselines"].items():
+            published, of_simcse = (published_score(method, setting, "bert") for method in (name, baseline))
+            if published and of_simcse:
+                gain = published.average - of_simcse.average
+                there.plot(gain, place, "o", color="black", markersize=5, markerfacecolor="white")
+                break
+    for axes in (here, there):
+        axes.axvline(0, color="0.4", linewidth=0.8, zorder=0)
+        axes.grid(axis="y", color="0.85", linewidth=0.5)
+    here.set_yticks(range(len(measured_here)), [*measured_here])
+    here.set_ylim(len(measured_here) - 0.5, -0.5)
+    here.set_xlabel("measured difference from SimCSE\non STS-B dev, 95 % interval")
+    there.set_xlabel("published difference with BERT-base,\nSTS average on test")
+    return figure
 
 
 def averages_of(name: str) -> str:
@@ -150,3 +184,4 @@ if __name__ == "__main__":
     for path in [INDEX, *PAGES.glob("*.md")]:
         name = None if path == INDEX else path.stem
         path.write_text(updated(path.read_text(encoding="utf-8"), name), encoding="utf-8")
+    FIGURE.write_bytes(figure_files("", methods_figure())[".png"])
