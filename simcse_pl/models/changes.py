@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig
 
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import read_weights
 from simcse_pl.utils.types import Backbone
 
@@ -77,9 +77,11 @@ def check_bidirectional(model: Backbone) -> None:
     changed = ones.clone()
     changed[0, -1] = 0
     model.eval()
-    first, second = (model(input_ids=ids, attention_mask=ones).last_hidden_state[0, 0] for ids in (ones, changed))
+    refused = f"bidirectional=true: the causal mask of {model.config.model_type} cannot be switched off"
+    with reraise_as(refused):  # MPT always adds its mask
+        first, second = (model(input_ids=ids, attention_mask=ones).last_hidden_state[0, 0] for ids in (ones, changed))
     if torch.equal(first, second):
-        raise UserError(f"bidirectional=true: the causal mask of {model.config.model_type} cannot be switched off")
+        raise UserError(refused)
 
 
 def load_bare_weights(model: nn.Module, file: str) -> None:

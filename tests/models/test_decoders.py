@@ -52,13 +52,18 @@ def test_without_the_causal_mask_every_token_sees_all_others(architecture, make_
     torch.testing.assert_close(again.encode(TEXTS), causal, atol=1e-5, rtol=0)
 
 
-def test_a_causal_mask_that_cannot_be_switched_off_is_an_error(make_model, tmp_path):
-    config = AutoConfig.for_model(
-        "gpt_neo", vocab_size=400, hidden_size=32, num_layers=1, num_heads=2, attention_types=[[["global"], 1]]
-    )
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("gpt_neo", {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "attention_types": [[["global"], 1]]}),
+        ("mpt", {"d_model": 32, "n_layers": 1, "n_heads": 2}),
+    ],
+)
+def test_a_causal_mask_that_cannot_be_switched_off_is_an_error(kind, size, make_model, tmp_path):
+    config = AutoConfig.for_model(kind, vocab_size=400, **size)
     AutoModel.from_config(config).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(make_model("gpt2")).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"^bidirectional=true: the causal mask of gpt_neo cannot be switched off$"):
+    with pytest.raises(UserError, match=f"^bidirectional=true: the causal mask of {kind} cannot be switched off"):
         SentenceEncoder.from_pretrained(tmp_path, pooling="mean", bidirectional=True)
 
 
