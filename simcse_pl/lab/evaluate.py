@@ -16,6 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
+from simcse_pl.config import in_sweep
 from simcse_pl.data.rows import read_rows
 from simcse_pl.evaluation.evaluators import make_evaluators
 from simcse_pl.evaluation.results import Result, SuiteResults
@@ -41,6 +42,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     folder = Path(HydraConfig.get().runtime.output_dir)
     if (folder / CURVES_FILE).exists() or (folder / "checkpoints").exists():
         raise UserError(f"{folder} holds a training run, whose results would be lost: choose another hydra.run.dir")
+    if in_sweep():  # a job that fails must not leave the scores of an earlier one
+        (folder / RESULTS_FILE).unlink(missing_ok=True)
     suite = read_suite(config)
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
     if not (suite.tasks or suite.failed or postprocess):

@@ -27,9 +27,8 @@ def latex(table: Table) -> str:
         columns[1:] = [f"p{{{0.9 / len(numeric):.2f}\\linewidth}}"] * (len(numeric) - 1)
     shown.columns = [_escaped(column) for column in shown]
     caption = _escaped((table.caption or table.title).replace("*: ", "bold: ")).replace(" x 100", r" $\times$ 100")
-    label = "tab:" + re.sub(r"\W+", "-", table.title.partition(":")[0]).strip("-").lower()
     options = {"hrules": True, "column_format": "".join(columns), "position_float": "centering"}
-    text = shown.style.hide(axis="index").to_latex(caption=caption, label=label, **options)
+    text = shown.style.hide(axis="index").to_latex(caption=caption, label=f"tab:{table.name}", **options)
     if any(numeric):
         text = text.replace("\\begin{tabular}", f"{_FIT}\n\\begin{{tabular}}").replace("end{tabular}", "end{tabular}}")
     return "".join(f"% {one_line(note).replace('*: ', 'bold: ')}\n" for note in table.notes) + str(text)

@@ -24,7 +24,7 @@ from simcse_pl.run_folder import finished_job
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal
-from simcse_pl.utils.terminal import report_error
+from simcse_pl.utils.terminal import hydra_text, report_error
 
 _ROOT = str(Path(__file__).parents[2])  # of the package, which may be in a clone that is not installed
 _RANK_VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RANK", "PL_GLOBAL_SEED")
@@ -123,9 +123,10 @@ class Jobs:
         gpus = sorted(share.gpus, key=taken.__getitem__)[: share.devices]
         output = folder / "output.log" if share.at_once > 1 else None
         if output:
-            print(f"job {folder.name}{' on GPU ' * bool(gpus)}{', '.join(gpus)}: {output}", flush=True)
+            where = f" on GPU {', '.join(gpus)}" if gpus else ""
+            print(f"job {folder.name}{where}: {output}", flush=True)
         command, environment = [sys.executable, "-m", module, *arguments], _environment(share, gpus)
-        with open(output, "wb") if output else nullcontext() as file:
+        with open(output, "ab") if output else nullcontext() as file:
             # In a session of its own, the job does not get a terminal's Ctrl-C twice.
             job = _Job(command, env=environment, stdout=file, stderr=file, start_new_session=True)
         job.gpus, job.output = gpus, output
@@ -212,10 +213,11 @@ def job_arguments(hydra: Any, folder: Path) -> list[str]:
     for source in hydra.runtime.config_sources:
         if flag := {"main": "--config-path", "command-line": "--config-dir"}.get(source.provider):
             flags += [flag, source.path]
-    of_job = {"hydra.run.dir": folder, "hydra.sweep.dir": hydra.sweep.dir, "hydra.job.num": hydra.job.num}
+    folders = {"hydra.run.dir": folder, "hydra.sweep.dir": hydra.sweep.dir}
     return [
         *flags,
         *hydra.overrides.task,
         *(option for option in hydra.overrides.hydra if not option.startswith(("hydra.mode=", "hydra.sweep.dir="))),
-        *(f'{name}="{value}"' if name.endswith("dir") else f"{name}={value}" for name, value in of_job.items()),
+        *(f"{name}={hydra_text(str(value))}" for name, value in folders.items()),
+        f"hydra.job.num={hydra.job.num}",
     ]

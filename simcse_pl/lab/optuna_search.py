@@ -11,7 +11,7 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from simcse_pl.utils.errors import reraise_as
+from simcse_pl.utils.errors import SweepError, reraise_as
 from simcse_pl.utils.processes import is_first_process
 
 STUDY_FILE = "study.journal"
@@ -52,6 +52,8 @@ class OptunaTrial:
         import optuna
         from optuna.storages.journal import JournalFileBackend
 
+        if not is_first_process() and _TRIAL not in os.environ:
+            raise SweepError("sweep=search: a rank of torchrun or SLURM has no trial: set trainer.devices=1")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         Path(folder).mkdir(parents=True, exist_ok=True)
         file = Path(folder) / STUDY_FILE
@@ -64,16 +66,16 @@ class OptunaTrial:
                 sampler=optuna.samplers.TPESampler(seed=seed + trial, n_startup_trials=startup),
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=startup),
             )
-            if is_first_process():
-                for running in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
-                    if running.user_attrs.get("job") == (job or trial):  # interrupted
-                        self._study.tell(running.number, state=optuna.trial.TrialState.FAIL)
-                self._trial = self._study.ask()
-                self._trial.set_user_attr("job", job or trial)
-                os.environ[_TRIAL] = str(self._trial.number)  # the ranks that this process starts read it
-                self.values = _values(self._trial, space)
-            else:
-                self.values = _values(self._study.trials[int(os.environ[_TRIAL])], space)
+        if is_first_process():
+            for running in self._study.get_trials(states=[optuna.trial.TrialState.RUNNING]):
+                if running.user_attrs.get("job") == (job or trial):  # interrupted
+                    self._study.tell(running.number, state=optuna.trial.TrialState.FAIL)
+            self._trial = self._study.ask()
+            self._trial.set_user_attr("job", job or trial)
+            os.environ[_TRIAL] = str(self._trial.number)  # the ranks that this process starts read it
+            self.values = _values(self._trial, space)
+        else:
+            self.values = _values(self._study.trials[int(os.environ[_TRIAL])], space)
         self.callback = Pruning(self._trial if is_first_process() else None)
 
     def tell(self, score: float) -> dict[str, Any]:

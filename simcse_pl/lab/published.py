@@ -1,10 +1,11 @@
 """Published numbers: the paper's (paper.yaml), and those of other methods (methods.yaml).
 
-The paper has ablations, and rows that a result can correspond to. Methods are compared with one of the paper's.
+The paper has ablations, and rows of encoders that a result can match. Methods are compared with one of the paper's.
 """
 
 import fnmatch
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
 
 _OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that no paper has
+# options of a run that is not the paper's; its data may be a copy
+_CHANGES_TRAINING = re.compile(
+    r"\+?(model|objective|optimizer|scheduler|module|data|trainer)\.(?!train=|num_|devices=)"
+)
 # settings that no encoder of the paper has
 _NOT_THE_PAPERS = ("template", "prompts", "prompt_name", "max_length", "truncate_dim", "normalize")
 
@@ -94,7 +99,7 @@ def row_of_run(run: TrainingRun) -> dict[Literal["table", "row"], str] | None:
         and choices.get("method") in (None, *methods_file()["baselines"].values())
         and (run.settings["objective"], choices["views"]) == ("simcse", "dropout")
         and not (choices.get("experiment") or run.sweep)
-        and not any(option.startswith("model.name=") for option in run.overrides)
+        and not any(_CHANGES_TRAINING.match(option) for option in run.overrides)
     )
     return {"table": table, "row": row} if known else None
 

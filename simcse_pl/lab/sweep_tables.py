@@ -43,7 +43,7 @@ def _columns(sweep: Sweep) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
                 yield before, before.apply(_texts, digits=digits)
             yield _means(sweep, score, digits)
             if of_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
-                yield _differences(sweep, score)
+                yield _differences(sweep, score, digits)
             if of_methods and score == "dev" and sweep.comparable:
                 published = groups[["published", "published difference"]]
                 yield published, published.apply(_texts, digits=2)
@@ -69,15 +69,15 @@ def _means(sweep: Sweep, score: str, digits: int) -> tuple[pd.DataFrame, pd.Data
     return columns, _with_spread(sweep, columns, " ± " + _texts(columns[f"{score} std"], digits), star, digits)
 
 
-def _differences(sweep: Sweep, score: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _differences(sweep: Sweep, score: str, digits: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the differences of a score from the baselines; of methods, a star marks gains beyond their interval."""
     gains, name = differences(sweep, score), f"difference on {score}"
     ends = {f"{name} low": gains["mean"] - gains["margin"], f"{name} high": gains["mean"] + gains["margin"]}
     columns = pd.DataFrame({name: gains["mean"], **ends, f"{name} n": gains["count"]})
-    low, high = (_texts(columns[end], sweep.decimals()) for end in ends)
+    low, high = (_texts(columns[end], digits) for end in ends)
     lower = sweep.results[0].mode == "min" and score != "sts"  # which has its own metric
     star = (columns[f"{name} high"] < 0 if lower else columns[f"{name} low"] > 0) & sweep.compares_methods
-    return columns, _with_spread(sweep, columns, " [" + low + ", " + high + "]", star, sweep.decimals())
+    return columns, _with_spread(sweep, columns, " [" + low + ", " + high + "]", star, digits)
 
 
 def _with_spread(sweep: Sweep, columns: pd.DataFrame, spread: pd.Series, star: pd.Series, digits: int) -> pd.DataFrame:

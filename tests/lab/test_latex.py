@@ -42,7 +42,7 @@ def test_latex_has_the_best_of_each_column_or_row_in_bold_and_signs_of_mathemati
     assert r"\textbf{81.60 $\pm$ 0.27 (5)}" in of_seeds and "+1.33 [$-$0.10, +2.77]" in of_seeds
     assert of_seeds.startswith("% seeds; bold: best\n")
     titled = latex(Table("t", "Table 3, size=mini: mrr x 100", pd.DataFrame({"a": [1.0]})))
-    assert r"\caption{Table 3, size=mini: mrr $\times$ 100}" in titled and r"\label{tab:table-3-size-mini}" in titled
+    assert r"\caption{Table 3, size=mini: mrr $\times$ 100}" in titled and r"\label{tab:t}" in titled
     captioned = latex(replace(seeds, caption="Dropout: mrr x 100; mean ± standard deviation; *: the best mean"))
     assert r"\caption{Dropout: mrr $\times$ 100; mean $\pm$ standard deviation; bold: the best mean}" in captioned
 

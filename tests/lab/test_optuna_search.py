@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from simcse_pl.lab.optuna_search import STUDY_FILE, OptunaTrial
+from simcse_pl.utils.errors import SweepError
 from tests.conftest import tiny
 
 SPACE = {
@@ -93,6 +94,13 @@ def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, sentences, pairs,
     curves = pandas.read_csv(folder / "1" / "metrics.csv")["train/lr"].dropna()
     assert curves.iloc[0] <= results[1]["trial"]["values"]["optimizer.lr"] < 1.4 * curves.iloc[0]
     assert "0 failed" not in done.stdout and not [line for line in done.stderr.splitlines() if "error" in line]
+
+
+def test_a_rank_that_torchrun_started_has_no_trial(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.delenv("SIMCSE_PL_TRIAL", raising=False)
+    with pytest.raises(SweepError, match=r"set trainer\.devices=1"):
+        OptunaTrial(tmp_path, SPACE, 0)
 
 
 def test_jobs_with_the_same_trial_keep_each_others(tmp_path):
