@@ -36,7 +36,10 @@ def nearest(encoders: Encoders, query: str, top_k: int) -> Styler:
     With two encoders, there is also the rank of each sentence in the other one, and a colour: ONLY if it is not among
     the first `top_k` there, and MOVED if it has another rank.
     """
-    found = {name: one.search(query, threshold=None, top_k=len(one.index or ())) for name, one in encoders.items()}
+    found = {
+        name: one.search(query, threshold=None, top_k=len(one.index or ()) if len(encoders) > 1 else top_k)
+        for name, one in encoders.items()
+    }
     ranks = {name: {hit.sentence: rank for rank, hit in enumerate(hits, 1)} for name, hits in found.items()}
     frames, styles = {}, {}
     for name, hits in found.items():
@@ -73,7 +76,8 @@ def query_ranks(encoders: Encoders, rows: Sequence[Sequence[str]], sentences: Se
         corpus, ranks = simcse.encode([*places], prompt_name=simcse.prompt_if_any(DOCUMENT)), []
         for vector, (query, others) in zip(queries, answers.items(), strict=True):
             similarities = corpus @ vector
-            similarities[[places[query]] if query in places else []] = -torch.inf
+            if query in places:
+                similarities[places[query]] = -torch.inf
             ranks.append(1 + int((similarities > similarities[[places[other] for other in others]].max()).sum()))
         frame[name] = ranks
     if len(encoders) > 1:
@@ -137,6 +141,8 @@ def run(arguments: argparse.Namespace) -> None:
     with prefixed("--dev", "--dev-columns NAME NAME"):
         rows = read_rows(arguments.dev, arguments.dev_columns) if arguments.dev else []
     for name in filter(None, (arguments.encoder, arguments.other)):
+        if name in encoders:
+            raise UserError(f"{name} is given twice")
         arguments.encoder = name
         label = encoder_label(name)
         encoders[name if label in encoders else label] = simcse = load_simcse(arguments)

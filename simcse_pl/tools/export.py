@@ -94,8 +94,9 @@ def _load_encoder(arguments: argparse.Namespace) -> SentenceEncoder:
     if arguments.postprocess:
         if encoder.postprocess:
             raise UserError(f"--postprocess: {arguments.encoder} already has one ({encoder.postprocess.name})")
-        encoder.postprocess = load_postprocess(arguments.postprocess)
-        encoder.encode([])  # raises an error if it was fitted on vectors of another width
+        postprocess = load_postprocess(arguments.postprocess)
+        postprocess.check_width(encoder.dim)
+        encoder.postprocess = postprocess
     return encoder
 
 

@@ -194,7 +194,9 @@ class LocalModel:
             options |= {"tokenizer_encode_kwargs": of_template, "max_new_tokens": limit}
             options |= {"return_full_text": False, "batch_size": len(batch)}
             replies = self.generate(batch, **options)
-        texts = [reply["generated_text"] for (reply,) in replies]
-        counts = [len(self.tokenizer(text).input_ids) for text in texts]
-        parts = zip(texts, prompts, counts, strict=True)
-        return [Answer(text * (count < limit), len(prompt), count, count >= limit) for text, prompt, count in parts]
+        texts: list[Any] = [reply["generated_text"] for (reply,) in replies]
+        counts = [len(self.tokenizer(text, add_special_tokens=False).input_ids) for text in texts]
+        return [
+            Answer("" if count >= limit else text, len(prompt), count, count >= limit)
+            for text, prompt, count in zip(texts, prompts, counts, strict=True)
+        ]

@@ -106,6 +106,8 @@ def run(arguments: argparse.Namespace) -> None:
     names, weights = arguments.encoders, arguments.weights
     if len(names) < 2:
         raise UserError(f"{names[0]}, {arguments.folder}: give two encoders or more, and then the output folder")
+    if arguments.evaluator != "sts" and not arguments.greedy:
+        raise UserError("--evaluator: it needs --greedy")
     folder = new_folder(arguments.folder)
     if weights and (len(weights) != len(names) or sum(weights) <= 0):
         raise UserError("--weights: give one number per encoder, with a sum above 0")

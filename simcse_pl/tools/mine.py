@@ -18,11 +18,14 @@ from simcse_pl.tools.common import add_columns, add_encoder, column, layout, loa
 from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.tools.sentence_index import MILLION, highest, in_millionths
-from simcse_pl.utils.errors import prefixed, reraise_as
+from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, unit_vectors
 from simcse_pl.utils.terminal import positive, real, tracked
 
 NEAREST, RANDOM = "nearest", "random"
+_DEPENDENT = (  # options, their defaults, and the option without which they would have no effect
+    *(("candidates", 10, "rescore"), ("rescore_margin", 0.0, "rescore"), ("nearest", 100, "faiss")),
+)
 _MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
 
 
@@ -39,8 +42,8 @@ class MiningOptions:
     candidates: int = 0  # take up to this many instead, if there are at least `negatives`
     skip_top: int = 0  # leave out this many of the nearest, which are often positives without a label
     margin: float | None = None  # leave out those above the positive's similarity minus this margin
-    # Leave out those above the positive's similarity minus this share of its size. 0.05 is TopK-PercPos at 95 % of
-    # NV-Retriever (Moreira et al. 2024).
+    # Leave out those above the positive's similarity minus this share of its absolute value. 0.05 is TopK-PercPos at
+    # 95 % of NV-Retriever (Moreira et al. 2024).
     relative_margin: float | None = None
     max_similarity: float | None = None  # leave out those above it
     min_similarity: float | None = None  # leave out those below it
@@ -224,6 +227,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file and Path(file).exists()], out)
+    for option, default, needed in _DEPENDENT:
+        if getattr(arguments, option) != default and getattr(arguments, needed) is None:
+            raise UserError(f"--{option.replace('_', '-')}: it needs --{needed}")
     arguments.candidates = max(arguments.candidates, arguments.negatives) if arguments.rescore else 0
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
     reading: Any = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}

@@ -32,6 +32,7 @@ class Training(TrainingRun):
     """What made an encoder: the results of its run, with file names in place of paths."""
 
     recipe: Mapping[str, Any]  # the options that determine the training
+    base_model: str | None = None  # its name on the hub, if it has one
     has_rows: bool = False  # whether Python gave the rows, which are in no file of the user's
 
     @property
@@ -74,7 +75,9 @@ def _training(run: TrainingRun, config: Any) -> Training:
     if layers := content["settings"].get("model", "").rpartition(", ")[2]:
         content["settings"]["model"] = f"{options['model']['name']}, {layers}"  # not the folder of a package
     recipe = {name: options[name] for name in _RECIPE if options.get(name) not in (None, {}, [])}
-    return Training.model_validate(_without_paths(content | {"recipe": recipe}))
+    base = str(options["model"].get("name"))
+    on_hub = _HUB_NAME.fullmatch(base) and not Path(base).exists()
+    return Training.model_validate(_without_paths(content | {"recipe": recipe, "base_model": base if on_hub else None}))
 
 
 def _without_paths(value: Any) -> Any:
@@ -116,12 +119,12 @@ def write_card(
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
     recipe = run.recipe if run else {}
-    base, data = (str(recipe.get(group, {}).get(key, "")) for group, key in (("model", "name"), ("data", "train")))
+    data = str(recipe.get("data", {}).get("train", ""))
     text = _TEMPLATE.read_text(encoding="utf-8")
     card = jinja2.Template(text, keep_trailing_newline=True, undefined=jinja2.StrictUndefined).render(
         license=license,
         language=language,
-        base_model=base if _HUB_NAME.fullmatch(base) else None,
+        base_model=run.base_model if run else None,
         dataset=dataset[1] if (dataset := _HUB_DATA.match(data)) else None,
         name=name,
         repository=repository or name,

@@ -34,6 +34,7 @@ OTHER_LABEL = "another label"
 CANDIDATE = "candidates for hard negatives"
 NO_NEGATIVE = "no hard negative for the premise"
 UNKNOWN_LABEL = "an unknown label"
+OTHER_VALUE = "another value of --where"
 _PAIR = ("anchor", "positive")
 
 
@@ -128,10 +129,14 @@ def _pairs(
     if columns is None:
         raise UserError(f"{table.source} has {table.layout}: give those of premise, hypothesis and label by --columns")
     positions = [position_of(table, column) for column in columns]
-    column, _, wanted = (where or "").partition("=")
+    column, given, wanted = (where or "").partition("=")
+    if where and not given:
+        raise UserError(f"--where {where}: write COLUMN=VALUE")
     place = position_of(table, column) if where else None
     for _, cells in tracked(table.records, f"reading {table.source}"):
-        if place is not None and not isinstance(cells, str) and place < len(cells) and cells[place] != wanted:
+        known = None if place is None or isinstance(cells, str) or place >= len(cells) else cells[place]
+        if known is not None and str(label_text(known)) != wanted:
+            stats[OTHER_VALUE] += 1
             continue
         if usable := checked_row(_triple(cells, positions, meanings), stats):
             yield usable

@@ -133,7 +133,10 @@ def extract(
     check_is_file(dump)
     if out.exists() and out.samefile(dump):
         raise UserError(f"{out} is the dump: give another name for the output")
-    language = language or dump.name.partition("wiki")[0]
+    if language is None:
+        if not (named := re.match(r"([a-z]{2,3}|simple)wiki", dump.name)):
+            raise UserError(f"{dump}: its name does not begin with a language, as dewiki does: give --language")
+        language = "en" if named[1] == "simple" else named[1]
     tasks = ((markup, language, script) for markup in _articles(dump))
     articles, stats = 0, ConversionStats()
     with atomic_open(out) as file:

@@ -166,7 +166,8 @@ def highest(scores: Tensor, count: int, allowed: Tensor | None = None) -> Tensor
     They are [rows, count] for scores [rows, n]; fewer if n is less. Those that are not `allowed` come last.
     """
     n = scores.shape[1]
-    keys = scores.long().mul_(n).sub_(torch.arange(n, device=scores.device))  # all different: topk has one result
+    keys = scores.long() * n
+    keys -= torch.arange(n, device=scores.device)  # all different: topk has one result
     if allowed is not None:
         keys.masked_fill_(~allowed, torch.iinfo(torch.int64).min)
     places: Tensor = keys.topk(min(count, n), dim=1).indices

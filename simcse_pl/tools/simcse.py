@@ -177,8 +177,13 @@ class SimCSE:
             vectors: [n, dim], those that `encode` gave for the sentences; None to encode them.
         """
         prompt_name = prompt_name or self.prompt_if_any(DOCUMENT)
+        before = self.index
         self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0), prompt_name=prompt_name)
-        self.add_to_index(sentences_or_file_path, device, batch_size, column=column, vectors=vectors)
+        try:
+            self.add_to_index(sentences_or_file_path, device, batch_size, column=column, vectors=vectors)
+        except BaseException:
+            self.index = before
+            raise
 
     def add_to_index(
         self,

@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -205,8 +206,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "ask again if the positive follows from the sentence and the negative contradicts it; leave out the others"
     parser.add_argument("--check", action="store_true", help=text)
     add_encoder(parser, "--encoder")
-    parser.add_argument("--min-positive", type=real, default=-2, metavar="X", help="lowest cosine of a positive")
-    parser.add_argument("--max-negative", type=real, default=2, metavar="X", help="highest cosine of a negative")
+    parser.add_argument("--min-positive", type=real, default=-math.inf, metavar="X", help="lowest cosine of a positive")
+    parser.add_argument("--max-negative", type=real, default=math.inf, metavar="X", help="highest cosine of a negative")
     text = "price of a million tokens that are read, and of a million that are written"
     parser.add_argument("--price", nargs=2, type=real, metavar="X", help=text)
     parser.add_argument("--dry-run", action="store_true", help="print the number of requests and tokens, and stop")
@@ -215,6 +216,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     check_paths([Path(arguments.sentences)], out)
+    limits = arguments.min_positive, arguments.max_negative
+    if bool(arguments.encoder) != (limits != (-math.inf, math.inf)):
+        raise UserError("--encoder and --min-positive or --max-negative leave out triplets together: give both")
     given = list(read_sentences(arguments.sentences, arguments))
     sentences = list(dict.fromkeys(given))
     synthesizer = _synthesizer(arguments, out.with_name(f"{out.name}.answers.jsonl"))
@@ -228,11 +232,13 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"price: about {about:.4f}" + f", at most {most:.4f}" * bool(limit))
     if arguments.dry_run:
         return
+    with reraise_write_errors(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
     triplets = synthesizer.triplets(sentences, arguments.check)
     stats = ConversionStats(Counter({"the same sentence again": len(given) - len(sentences)}) + synthesizer.left_out)
     if arguments.encoder and triplets:
         simcse, count = load_simcse(arguments), len(triplets)
-        triplets = filter_by_similarity(simcse.encode, triplets, arguments.min_positive, arguments.max_negative)
+        triplets = filter_by_similarity(simcse.encode, triplets, *limits)
         stats["a cosine beyond --min-positive or --max-negative"] = count - len(triplets)
     stats[USED] = write_csv(out, ["anchor", "positive", "negative"], triplets, stats)
     show(stats.table("sentences").printed())

@@ -81,6 +81,7 @@ def test_mistakes_are_one_line(command, encoder, write):
     pytest.importorskip("gradio")
     assert "--dev: its rows should be a query" in command("demo", *encoder, "--dev", write(("a", "a")), status=2).err
     assert "no file" in command("demo", *encoder, "--sentences", "none.txt", status=2).err
+    assert "is given twice" in command("demo", encoder[0], *encoder, status=2).err
 
 
 def test_the_page_answers_and_escapes_what_it_shows(encoders):

@@ -112,6 +112,8 @@ def test_distill_static_writes_an_encoder(folders, command, tmp_path):
 
 
 def test_merge_keeps_the_encoders_of_a_greedy_soup(folders, command, tmp_path):
+    alone = command("merge", *folders, tmp_path / "soup", "--evaluator", "retrieval", status=2)
+    assert "--evaluator: it needs --greedy" in alone.err
     (tmp_path / "dev.tsv").write_text("".join(f"{s}\t{t}\t{i}\n" for i, (s, t) in enumerate(pairwise(SENTENCES))))
     printed = command("merge", *folders, tmp_path / "soup", "--greedy", tmp_path / "dev.tsv").out
     assert "Spearman x 100 on dev.tsv" in printed and "mean with it" in printed

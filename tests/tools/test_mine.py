@@ -159,6 +159,7 @@ def test_mine_takes_no_ids_for_anchors(command, encoder, tmp_path):
     message = command(*given, "--corpus", tmp_path / "pairs.csv", status=2).err
     assert "choose the one with the sentences, by --corpus-column NAME\n" in message
     assert "error: --max-length 9999: " in command(*given, "--max-length", "9999", status=2).err
+    assert "--nearest: it needs --faiss" in command(*given, "--nearest", "5", status=2).err
     command(*given)
 
 

@@ -70,6 +70,12 @@ CHINESE = dict(zip(LABELS, ("蕴含", "中立", "矛盾"), strict=True))
             [row for a, b, x in PAIRS for row in (("de", x, a, b), ("fr", "neutral", a, b))],
             {"where": "language=de"},
         ),
+        (
+            "years.jsonl",
+            ("year", "premise", "hypothesis", "label"),
+            [row for a, b, x in PAIRS for row in ((2020, a, b, x), (2021, a, b, "neutral"))],
+            {"where": "year=2020"},
+        ),
     ],
 )
 def test_files_as_they_are_published(name, columns, rows, options, tmp_path):

@@ -106,6 +106,13 @@ def test_a_dump_is_not_its_own_output(tmp_path):
     assert (tmp_path / "dump.xml").read_text() == "kept"
 
 
+def test_a_dump_without_a_language_in_its_name_needs_one(tmp_path):
+    (tmp_path / "dump.xml").write_bytes(dump(("0", FRENCH)))
+    with pytest.raises(UserError, match="dump.xml: its name does not begin with a language"):
+        extract(tmp_path / "dump.xml", tmp_path / "out.txt")
+    assert extract(tmp_path / "dump.xml", tmp_path / "out.txt", language="fr")[0] == 1
+
+
 def test_a_truncated_dump_leaves_no_output(tmp_path):
     (tmp_path / "enwiki.xml.bz2").write_bytes(bz2.compress(dump(("0", FRENCH)))[:-9])
     with pytest.raises(UserError, match="is truncated or not a Wikipedia dump"):

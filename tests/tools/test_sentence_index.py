@@ -72,6 +72,11 @@ def test_equal_similarities_are_ordered_by_position(top_k, block, monkeypatch):
     assert [[one.sentence for one in near[:4]] for near in results] == [names(range(i % 3, 12, 3)) for i in range(97)]
 
 
+def test_highest_leaves_its_scores_as_they_are():
+    scores = torch.tensor([[3, 1, 2]])
+    assert sentence_index.highest(scores, 2).tolist() == [[0, 2]] and scores.tolist() == [[3, 1, 2]]
+
+
 def test_an_empty_index_has_no_hits(encode):
     assert SentenceIndex.build(encode, []).search(names(range(3))) == [[], [], []]
 

@@ -143,6 +143,13 @@ def test_a_search_without_an_index_and_an_unknown_device_are_errors(fresh):
         fresh.encode("x", device="gpu")
 
 
+def test_an_index_stays_if_the_next_one_cannot_be_built(fresh):
+    fresh.build_index(CORPUS)
+    with pytest.raises(UserError, match="no file"):
+        fresh.build_index("missing.txt")
+    assert len(fresh.index) == len(CORPUS)
+
+
 def test_vectors_must_be_finite(fresh):
     fresh.build_index(CORPUS)
     torch.nn.init.constant_(fresh.encoder.backbone.embeddings.LayerNorm.weight, torch.nan)

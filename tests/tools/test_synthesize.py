@@ -141,7 +141,7 @@ def test_a_model_whose_answers_are_cut_is_asked_a_few_times_only(reply, tmp_path
 
 
 def test_triplets_of_a_server_can_be_trained_on(command, encoder, sentences, tmp_path, monkeypatch):
-    out, texts = tmp_path / "triplets.csv", sentences.read_text().splitlines()
+    out, texts = tmp_path / "new" / "triplets.csv", sentences.read_text().splitlines()
     sentences.write_text("\n".join([*texts, texts[0]]))
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     with chat_server() as server:
@@ -158,6 +158,7 @@ def test_triplets_of_a_server_can_be_trained_on(command, encoder, sentences, tmp
         rows = read_rows(out, ["anchor", "positive", "negative"])
         cosines = [float(command("similarity", *encoder, row[0], row[2]).out) for row in rows]
         limit = sum(sorted(cosines)[3:5]) / 2
+        assert "give both" in command(*given, "--max-negative", limit, status=2).err
         filtered = command(*given, "--encoder", *encoder, "--max-negative", limit).out
         assert len(server.asked) == asked == 4 * len(texts), "all answers are kept"
         again = command(*given, "--dry-run").out
