@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from simcse_pl.utils.types import Role, Tokens
+from simcse_pl.utils.types import Checked, Role, Tokens
 
 Segmenter = Callable[[str], list[str]]  # splits a sentence into words
 Rate = Annotated[float, Field(gt=0, le=1)]  # a share of the words or tokens of a sentence
@@ -50,7 +50,7 @@ class ViewInput:
     mask: int | None = None
 
 
-class View(ABC):
+class View(Checked, ABC):
     """Makes one view for each row. A view depends only on the row, the seed and the epoch.
 
     Args:
@@ -75,7 +75,7 @@ class View(ABC):
     def roles(self) -> Sequence[str]:  # noqa: D102  see Attributes
         return (self.role,)
 
-    def check_text(self, sentences: Sequence[str]) -> None:  # noqa: B027  most views fit any text
+    def check_text(self, sentences: Sequence[str]) -> None:  # most views fit any text
         """Raise UserError if the view is not meant for a text, such as one of another language."""
 
     @abstractmethod

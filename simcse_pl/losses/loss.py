@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch, split_of
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Batch, LabelKind, Role, RowKind, candidates, checked, default_roles
+from simcse_pl.utils.types import Batch, Checked, LabelKind, Role, RowKind, candidates, default_roles
 
 
 @dataclass(eq=False)
@@ -205,7 +205,7 @@ class Needs:
             raise UserError(f"this loss takes no labels: set data.{column}=null, or another objective")
 
 
-class Loss(nn.Module, ABC):
+class Loss(Checked, nn.Module, ABC):
     """A loss of a training batch. A subclass writes `forward`.
 
     `loss(batch)` is the call of training. A loss of embeddings alone also takes plain tensors [n, dim], by position or
@@ -248,8 +248,6 @@ class Loss(nn.Module, ABC):
         super().__init_subclass__(**options)
         if len(inspect.signature(cls.forward).parameters) != 2:
             raise TypeError(f"{cls.__name__}: write forward(self, batch) with batch.encoder and no batch.split.weight")
-        if "__init__" in vars(cls):
-            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]  # from Python as from a config
 
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare for an encoder, once before training. It may add parameters, or raise UserError."""
@@ -309,6 +307,12 @@ class Loss(nn.Module, ABC):
     def save(self, encoder: SentenceEncoder, folder: Path) -> None:
         """Save the trained encoder."""
         encoder.save_pretrained(folder)
+
+
+def check_one_encoder(batch: EmbeddedBatch) -> None:
+    """Raise UserError if a batch has a second encoder, for a loss that embeds by the first alone."""
+    if batch.positive_encoder:
+        raise UserError("this loss embeds the sentences itself, by one encoder: set encoders=one")
 
 
 def check_head_is_kept(encoder: SentenceEncoder) -> None:

@@ -83,6 +83,8 @@ class AngleLoss(Loss):
         super().__init__(weight)
         self.temperature = temperature
         self.weights = {"angle": angle_weight, "in_batch": in_batch_weight, "cosine": cosine_weight}
+        if not any(self.weights.values()):
+            raise UserError("angle_weight, in_batch_weight and cosine_weight are 0: no loss is left")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         assert batch.labels is not None

@@ -37,5 +37,5 @@ class ContrastedPositives(ContrastiveLoss):
         hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
         further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
         if batch.gathered_copies is not None:
-            further = further.masked_fill(batch.gathered_copies[:, views[2:]].flatten(), -torch.inf)
+            further = further.masked_fill(select_views(batch.gathered_copies, views[2:]).flatten(), -torch.inf)
         return torch.cat([super().similarities(batch, views), further], dim=1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from simcse_pl.data.collator import TrainingRows
 from simcse_pl.losses.contrastive import ContrastiveLoss
-from simcse_pl.losses.loss import EmbeddedBatch
+from simcse_pl.losses.loss import EmbeddedBatch, check_one_encoder
 from simcse_pl.models.backbone import run_backbone
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
@@ -39,7 +39,10 @@ class SinglePassLoss(ContrastiveLoss):
         self.ending = ending
 
     def attach(self, encoder: SentenceEncoder) -> None:
-        """Count the tokens of the ending; raise UserError if it is not that of the encoder's template."""
+        """Count the tokens of the ending; raise UserError if the template has another, or for some encoders."""
+        if encoder.template_bias != "none" or encoder.head == "transform" or encoder.pooling_layer.run:
+            needed = "model.template_bias=none, another head than transform, and another pooling than ditto"
+            raise UserError(f"this loss pools two tokens of one pass: set {needed}")
         template = "".join(encoder.templates.texts[:1])
         if not template.endswith(self.ending):
             raise UserError(f"model.template={template!r} does not end in {self.ending!r}: change objective.ending")
@@ -54,6 +57,7 @@ class SinglePassLoss(ContrastiveLoss):
             raise UserError("this loss makes pairs of single sentences: set data.columns to one, and views=dropout")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
+        check_one_encoder(batch)
         anchors = {name: x[:, 0] for name, x in batch.inputs.items()}
         pooled = apply_in_chunks(partial(self._pairs, batch.encoder), anchors, batch.chunk_size)
         embeddings = batch.encoder.project(pooled, batch.split)

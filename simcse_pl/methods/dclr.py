@@ -39,7 +39,7 @@ class DebiasedLoss(TaughtLoss):
     which no negative is masked.
 
     Args:
-        guide: the fixed encoder (see FrozenEncoder). It is not saved.
+        guide, pooling: the fixed encoder (see FrozenEncoder). It is not saved.
         temperature: t.
         threshold: phi.
         noise_ratio: k / m; k is rounded down.
@@ -59,11 +59,12 @@ class DebiasedLoss(TaughtLoss):
         noise_steps: NonNegativeInt = 4,
         noise_step_size: NonNegativeFloat = 1e-3,
         weight: NonNegativeFloat = 1.0,
+        pooling: str | None = None,
     ) -> None:
         super().__init__(weight)
         self.temperature, self.threshold, self.noise_ratio = temperature, threshold, noise_ratio
         self.noise_steps, self.noise_step_size = noise_steps, noise_step_size
-        self.guide = FrozenEncoder(guide)
+        self.guide = FrozenEncoder(guide, pooling)
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         if batch.queue is not None:

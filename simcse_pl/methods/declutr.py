@@ -55,6 +55,8 @@ class Spans(SentenceView):
 
     def draw(self, words: int, random: Random) -> list[tuple[int, int]]:
         """Return where each span starts and ends in a sentence of `words`, drawn in the order of the released code."""
+        if not words:
+            return [(0, 0)] * (self.anchors * (1 + self.positives))
         longest = max(1, min(self.max_words, words // (2 * self.anchors)))
         shortest = min(self.min_words, longest)
         parts, spans = list(range(0, max(1, words - longest + 1), longest)), []

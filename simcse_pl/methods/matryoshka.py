@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from simcse_pl.losses.loss import EmbeddedBatch, Loss, check_head_is_kept
+from simcse_pl.losses.loss import EmbeddedBatch, Loss, check_head_is_kept, check_one_encoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.utils.distributed import from_first_rank, world_size
@@ -30,7 +30,7 @@ class MatryoshkaLoss(Loss):
     equation 1 of Kusupati et al. (2022), with a loss of embeddings in place of a classifier.
 
     Args:
-        objective: a loss of embeddings, without parameters.
+        objective: a loss of the embeddings alone.
         dims: the numbers of dimensions. None takes all dimensions, a half, a quarter and an eighth of them.
         weights: one weight per number of dimensions; None for 1 each.
 
@@ -40,6 +40,7 @@ class MatryoshkaLoss(Loss):
     """
 
     mean_of_rows = False  # the objective's calls are weighed
+    truncatable = True
 
     def __init__(
         self,
@@ -88,10 +89,12 @@ class MatryoshkaLoss(Loss):
 
 
 def _by_dim(dims: Sequence[int], weights: Sequence[float] | None) -> dict[int, float]:
-    """Return the weight of each number of dimensions; raise UserError if their numbers differ."""
+    """Return the weight of each number of dimensions; raise UserError if one has none, or two."""
     weights = [1.0] * len(dims) if weights is None else weights
     if len(weights) != len(dims):
         raise UserError(f"weights={list(weights)}: give one for each of dims={list(dims)}")
+    if len({*dims}) != len(dims):
+        raise UserError(f"dims={list(dims)}: each number of dimensions has one weight")
     return dict(zip(dims, weights, strict=True))
 
 
@@ -108,7 +111,7 @@ class InnerLayer(Loss):
     sentence-transformers has this divergence. The layer costs a second pass through the encoder.
 
     Args:
-        objective: a loss of embeddings, without parameters.
+        objective: a loss of the embeddings alone.
 
     Raises:
         UserError: from `attach`, if inner layers may not be the last layers of cut encoders.
@@ -129,6 +132,10 @@ class InnerLayer(Loss):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the objective, and check that the encoder can be cut."""
         self.objective.attach(encoder)
+        if not self.objective.truncatable:
+            raise UserError(f"objective: {type(self.objective).__name__} is not a loss of the embeddings alone")
+        if encoder.backbone.config.num_hidden_layers < 2:
+            raise UserError("the model has one layer: there is no inner layer")
         kind = encoder.backbone.config.model_type
         if kind not in CAN_BE_CUT:
             raise UserError(f"the layers of {kind} may not be last layers: choose {', '.join(CAN_BE_CUT)}")
@@ -144,6 +151,7 @@ class InnerLayer(Loss):
         return int(layer if world_size() == 1 else from_first_rank(layer.to(encoder.device)))
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
+        check_one_encoder(batch)
         layer = batch.drawn[self] if self in batch.drawn else self.draw(batch.encoder)
 
         def pool(inputs: Batch) -> Tensor:

@@ -12,7 +12,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import Batch
+from simcse_pl.utils.types import Batch, checked
 
 
 class MomentumQueue(nn.Module):
@@ -34,6 +34,7 @@ class MomentumQueue(nn.Module):
     encoder: SentenceEncoder
     rows: Tensor
 
+    @checked
     def __init__(
         self, size: PositiveInt = 160, momentum: Annotated[float, Field(ge=0, lt=1)] = 0.995, pretrained: bool = True
     ) -> None:

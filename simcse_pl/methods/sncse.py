@@ -83,6 +83,7 @@ def negate_parsed(tokens: Iterable[Any]) -> str:
 
 
 Rules = Sequence[tuple[re.Pattern[str], str]]
+_PART = re.compile(r"@\w+")  # the name of a part of patterns
 
 
 def read_rules(name: str) -> Rules:
@@ -107,12 +108,11 @@ def read_rules(name: str) -> Rules:
             continue
         with reraise_as(f"{path}, line {number}: it should be PATTERN => REPLACEMENT"):
             pattern, new = f"{line} ".split(" => ", 1)
-            for part, meaning in parts.items():
-                pattern, new = pattern.replace(part, meaning), new.replace(part, meaning)
-            if pattern.startswith("@"):
-                parts[pattern] = f"(?:{new.strip()})"
+            new = _PART.sub(lambda name: parts.get(name[0], name[0]), new.strip())
+            if _PART.fullmatch(pattern):
+                parts[pattern] = f"(?:{new})"
             else:
-                rules.append((re.compile(pattern), new.strip()))
+                rules.append((re.compile(_PART.sub(lambda name: parts.get(name[0], name[0]), pattern)), new))
     return rules
 
 

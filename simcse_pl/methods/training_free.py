@@ -1,5 +1,6 @@
 """Encoders of decoders that need no training: means over several prompts (MetaEOL), and Token Prepending."""
 
+import copy
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -65,6 +66,7 @@ class TokenPrepending(MeanOfTemplates):
     first_layer, last_layer = 1, 6
 
     def __init__(self, backbone: Backbone, tokenizer: PreTrainedTokenizerBase, template: Any, **options: Any) -> None:
+        tokenizer = copy.deepcopy(tokenizer)
         tokenizer.add_tokens(["<PST>"])
         self.placeholder = tokenizer.get_vocab()["<PST>"]
         words: Any = backbone.get_input_embeddings()

@@ -64,7 +64,9 @@ def change_config(
 
 
 def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
-    """Reduce a config to the first layers."""
+    """Reduce a config to the first layers; raise UserError if it has fewer."""
+    if num_layers > config.num_hidden_layers:
+        raise UserError(f"num_layers={num_layers}: the model has {config.num_hidden_layers} layers")
     config.num_hidden_layers = num_layers
     if getattr(config, "layer_types", None):  # ModernBERT, Gemma
         config.layer_types = config.layer_types[:num_layers]

@@ -131,7 +131,7 @@ class WordVectors(AveragedVectors):
         line = next(lines, "")
         if announced := re.fullmatch(r"([0-9]+) +([0-9]+)", line):  # word2vec's first line
             line = next(lines, "")
-        dim = line.count(" ")  # the first word contains no space
+        dim = int(announced[2]) if announced else line.count(" ")  # the first word of GloVe contains no space
         rows: dict[str, int] = {}
         vectors = array("f")  # grows in place: joining a list of blocks would need the memory twice
         size = 0

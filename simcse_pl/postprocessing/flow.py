@@ -11,6 +11,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.terminal import tracked
 
 _LEVELS, _STEPS = 3, 3  # of Glow, and of a level
+_FEWEST = 2 ** (_LEVELS - 1) + 1  # dimensions, so that each level has two parts
 
 
 class Flow(PostProcess):
@@ -55,6 +56,8 @@ class Flow(PostProcess):
         self.epochs, self.batch_size, self.lr, self.standardize, self.seed = epochs, batch_size, lr, standardize, seed
 
     def learn(self, x: Tensor) -> None:
+        if x.shape[1] < _FEWEST:
+            raise UserError(f"flow: it needs {_FEWEST} dimensions or more, not {x.shape[1]}")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             glow = Glow(x.shape[1]).to(x.device)

@@ -11,13 +11,14 @@ from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_json
 from simcse_pl.utils.tensors import as_float64
+from simcse_pl.utils.types import Checked
 
 SETTINGS_FILE = "postprocess.json"
 TENSORS_FILE = "postprocess.safetensors"
 _CLASSES = {"whitening": "linear.Whitening", "remove_components": "linear.RemoveComponents", "flow": "flow.Flow"}
 
 
-class PostProcess(ABC):
+class PostProcess(Checked, ABC):
     """A map of embeddings that is learned from embeddings without labels. The encoder does not change.
 
     Computations are in float64 on the device of the embeddings, or on the CPU if that device has no

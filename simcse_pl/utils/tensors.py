@@ -70,13 +70,14 @@ def tensor_float32() -> Iterator[None]:
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode for the block."""
-    was_training = module.training
+    """Put a module into evaluation mode for the block; each of its parts may have a mode of its own."""
+    modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        module.train(was_training)
+        for part, mode in modes:
+            part.training = mode
 
 
 def at_least_float32(x: Tensor) -> Tensor:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     Backbone = PreTrainedModel
 else:
     Backbone = nn.Module  # to import PreTrainedModel takes longer than to import torch
-# int64 numbers of classes, float32 scores, or a float32 score for each positive and hard negative
 CompileMode = Literal["default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"]  # torch's
+# int64 numbers of classes, float32 scores, or a float32 score for each positive and hard negative
 LabelKind = Literal["classes", "scores", "score_lists"]
 Label = str | float | list[float]  # of a row that is read: the name of its class or document, its score, or its scores
 Names = Sequence[Any] | None  # the user's words for the labels 0, 1, ...
@@ -90,3 +90,12 @@ def checked(function: Callable[..., None]) -> Callable[..., None]:
         function(*given, **named)
 
     return checking
+
+
+class Checked:
+    """A base of classes that check the arguments of their constructors from Python as from a config."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]

@@ -16,6 +16,10 @@ def test_a_probability_of_one_has_a_finite_loss_and_gradient(teacher):
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(value, vectors))
 
 
+def test_a_guide_without_a_pooling_gets_one(make_model):
+    assert DebiasedLoss(make_model("bert"), pooling="cls").guide.network.pooling == "cls"
+
+
 def test_held_out_rows_have_the_loss_without_gradients(make_model, teacher):
     encoder = load(make_model("bert"))
     loss = attached(DebiasedLoss(teacher), encoder)

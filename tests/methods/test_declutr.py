@@ -43,10 +43,10 @@ def test_the_spans_are_those_of_the_released_code(seed, given):
 def test_lengths_have_beta_distributions_and_positives_touch_their_anchor():
     lengths = {"anchor": [], "positive": []}
     for seed in range(2000):
-        (start, end), (first, last) = Spans(1, 1, 0, 1000).draw(4000, random.Random(seed))
-        assert 0 <= start < end <= 4000 and 0 <= first <= last <= 4000 and first <= end and start <= last
-        lengths["anchor"].append((end - start) / 1000)
-        lengths["positive"].append((last - first) / 1000)
+        (start, end), (first, last) = Spans(1, 1, 1, 1001).draw(4004, random.Random(seed))
+        assert 0 <= start < end <= 4004 and 0 <= first < last <= 4004 and first <= end and start <= last
+        lengths["anchor"].append((end - start - 1) / 1000)
+        lengths["positive"].append((last - first - 1) / 1000)
     for kind, (a, b) in {"anchor": (4, 2), "positive": (2, 4)}.items():
         mean = sum(lengths[kind]) / 2000
         assert mean == pytest.approx(a / (a + b), abs=0.015)
@@ -60,6 +60,10 @@ def test_a_short_document_has_shorter_spans(words):
         drawn = Spans().draw(words, random.Random(seed))
         assert len(drawn) == 6
         assert all(0 <= start < end <= words and end - start == max(1, words // 4) for start, end in drawn)
+
+
+def test_a_document_without_words_has_empty_spans():
+    assert Spans().draw(0, random.Random(0)) == [(0, 0)] * 6
 
 
 def test_the_spans_take_the_place_of_the_document_and_depend_on_the_seed_the_epoch_and_the_row(make_model, tmp_path):

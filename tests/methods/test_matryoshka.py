@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
+from simcse_pl.methods.cse_sfp import SinglePassLoss
 from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
+from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
@@ -38,6 +40,22 @@ def test_what_would_not_be_trained_is_an_error(objective, dims, head, message, m
 def test_each_number_of_dimensions_has_a_weight(make_model):
     with pytest.raises(UserError, match=r"^weights=\[1\]: give one for each of dims=\[32, 8\]"):
         MatryoshkaLoss(ContrastiveLoss(), [32, 8], [1])
+    with pytest.raises(UserError, match=r"^dims=\[8, 8\]: each number of dimensions has one weight"):
+        MatryoshkaLoss(ContrastiveLoss(), [8, 8], [1, 2])
+
+
+@pytest.mark.parametrize("objective", [NegativesWithoutDropout(), SinglePassLoss()])
+def test_an_inner_objective_that_embeds_the_last_layer_is_an_error(objective, make_model):
+    objective.attach = lambda encoder: None
+    with pytest.raises(UserError, match="is not a loss of the embeddings alone"):
+        InnerLayer(objective).attach(load(make_model("bert")))
+
+
+def test_an_inner_layer_needs_one_encoder(make_model):
+    encoder, other = load(make_model("bert")), load(make_model("bert"))
+    loss, batch = attached(InnerLayer(ContrastiveLoss()), encoder), batch_of(encoder)
+    with pytest.raises(UserError, match="set encoders=one"):
+        loss(batch.replaced(positive_encoder=other))
 
 
 def test_inner_layers_need_a_pooling_of_layers_that_they_have(make_model):

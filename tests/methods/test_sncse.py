@@ -107,6 +107,13 @@ def test_the_first_rule_that_matches_is_applied_once(tmp_path):
     assert made == ["Il n'est pas ici, il est là.", "Il est là.", "Un chien."]
 
 
+def test_the_name_of_a_part_may_begin_another_one(tmp_path):
+    rules = "@v => sees|hears", "@verb => eats|runs", r"(@verb) => does not \1", r"(@v) => never \1"
+    (tmp_path / "en.txt").write_text("\n".join(rules))
+    view = Negation(rules=str(tmp_path / "en.txt"))
+    assert negations(view, "she runs home.", "she sees.") == ["she does not runs home.", "she never sees."]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

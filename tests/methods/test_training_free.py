@@ -39,6 +39,13 @@ def test_vectors_are_the_means_over_all_templates(architecture, make_model):
     assert encoder.templates.texts == TEMPLATES
 
 
+def test_the_placeholder_is_not_added_to_the_users_tokenizer(make_model):
+    encoder = MeanOfTemplates.from_pretrained(make_model("llama"), "last_token", template=TEMPLATES)
+    size = len(encoder.tokenizer)
+    made = TokenPrepending(encoder.backbone, encoder.tokenizer, TEMPLATES[0], pooling="last_token")
+    assert len(made.tokenizer) == size + 1 and len(encoder.tokenizer) == size
+
+
 def test_a_fingerprint_tells_classes_templates_and_layers_apart(make_model):
     def of(kind, texts=TEMPLATES, **options):
         return fingerprint(kind.from_pretrained(make_model("llama"), "last_token", template=texts, **options))

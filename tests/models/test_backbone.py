@@ -46,7 +46,7 @@ def test_dropout_is_set_under_the_architectures_names(architecture, make_model):
 
 
 def test_more_layers_than_the_checkpoint_has_are_an_error(make_model):
-    with pytest.raises(UserError, match="its weights lack encoder.layer.3"):  # they would be drawn at random
+    with pytest.raises(UserError, match="num_layers=4: the model has 3 layers"):  # they would be drawn at random
         load_backbone(str(make_model("bert")), num_layers=4)
 
 

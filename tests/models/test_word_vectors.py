@@ -86,9 +86,15 @@ def test_words_with_spaces_and_odd_characters_are_words_and_the_first_of_two_cou
     assert vectors.vectors.tolist() == [[row, -row] for row in range(7)]
 
 
+def test_the_first_line_of_word2vec_has_the_width(write):
+    vectors = WordVectors.from_file(write(["2 3", "new york 1 2 3", "cat 4 5 6"]))
+    assert vectors.rows == {"new york": 0, "cat": 1} and vectors.vectors.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
+        ["2 4", "dog 1 2 3", "cat 1 2 3"],
         ["dog 1 2 3", "cat 1 2 3", "cow 1 2 x"],
         ["dog 1 2 3", "cat 1 2"],
         ["3 3", "dog 1 2 3", "cat 1 2 3"],  # cut short

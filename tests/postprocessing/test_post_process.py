@@ -29,7 +29,15 @@ def test_rows_are_mapped_one_by_one_in_their_dtype_without_a_gradient(make, dtyp
     assert torch.equal(x.detach(), before)
 
 
+@pytest.mark.parametrize(("kind", "option"), [(Whitening, "dim"), (RemoveComponents, "count"), (Flow, "epochs")])
+def test_options_from_python_are_checked(kind, option):
+    with pytest.raises(UserError, match=f"^{option}=-1: it should be"):
+        kind(**{option: -1})
+
+
 def test_embeddings_of_another_width_are_an_error():
+    with pytest.raises(UserError, match="flow: it needs 5 dimensions or more, not 4"):
+        Flow().fit(torch.randn(60, 4))
     with pytest.raises(UserError, match="fitted on 6 dimensions, but the embeddings have 5"):
         Whitening().fit(torch.randn(60, 6)).transform(torch.randn(3, 5))
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.utils.tensors import unit_vectors
+from simcse_pl.utils.tensors import evaluation_mode, unit_vectors
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5), (0, 5)])
@@ -12,6 +12,13 @@ def test_unit_vectors_are_divided_by_their_norm(shape, scale):
     x = torch.randn(shape) * scale
     expected = x.double() / x.double().square().sum(dim=-1, keepdim=True).sqrt()
     torch.testing.assert_close(unit_vectors(x), expected.float())
+
+
+def test_each_part_of_a_module_returns_to_its_own_mode():
+    module = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout().eval())
+    with evaluation_mode(module):
+        assert not any(part.training for part in module.modules())
+    assert [part.training for part in module.modules()] == [True, True, False]
 
 
 def test_zeros_stay_zeros_without_a_gradient():
