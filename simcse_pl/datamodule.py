@@ -148,6 +148,8 @@ class SentenceDataModule(LightningDataModule):
 
         Rank 0 makes the evaluators and sends them to the other ranks, so that all of them embed the same sentences.
         """
+        if stage == "fit":
+            self._start = (0, 0)  # a checkpoint is loaded later
         # Other ranks get the evaluators by the broadcast. Before it, they need only prompts, which rows may share.
         if not self.evaluators and (is_first_process() or self.templates.prompts):
             self.evaluators = make_evaluators(self.make_evaluators, validation=self.validation, test=self.test)

@@ -150,6 +150,15 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(
         assert trained(f"{kind}.ckpt") == whole[int(kind.split("-")[0]) :], kind
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_new_run_on_the_data_of_a_resumed_one_sees_all_batches(make_data, tmp_path):
+    data = make_data(TEXT, batch_size=5)
+    data.load_state_dict({"epoch": 0, "batch": 2})
+    recorder = Recorder(tmp_path)
+    quiet_trainer(max_epochs=1).fit(recorder, data)
+    assert len(recorder.seen) == 3
+
+
 def test_training_sentences_in_an_evaluation_set_are_a_warning(make_data, caplog):
     pairs = {split: load_sample(split).pairs for split in ("dev", "test")}
     text = "\n".join([pairs["dev"][0].first, "This is in no pair.", pairs["test"][0].first, pairs["test"][1].second])
