@@ -74,7 +74,7 @@ class TensorBoardCurves(StepsDone, TensorBoardLogger):
         """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""
         stages = {"best/dev": run.best, "best/test": run.test}
         scores = {name: of_stage[run.monitor] for name, of_stage in stages.items() if run.monitor in of_stage}
-        self.log_hyperparams(self.hparams, scores, run.best_step)
+        self.log_hyperparams(self.hparams, scores, (run.best_step or 1) - 1)  # `log_metrics` adds 1 to it
         super().finalize("success")
 
 

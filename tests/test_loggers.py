@@ -69,9 +69,10 @@ def test_tensorboard_has_one_file_with_the_options_and_the_best_scores(tmp_path)
     best = {"best": {"mrr": 0.5}, "test": {"mrr": 0.25}, "best_step": 2}
     logger.log_results(TrainingRun(choices={}, overrides=[], monitor="mrr", **best))
     (file,) = tmp_path.glob("events*")
-    values = [value for event in EventFileLoader(str(file)).Load() for value in event.summary.value]
-    scores = {value.tag: value.tensor.float_val[0] for value in values if value.tensor.float_val}
-    assert scores == pytest.approx({"val/mrr": 0.2, "best/dev": 0.5, "best/test": 0.25})
+    events = [(event.step, value) for event in EventFileLoader(str(file)).Load() for value in event.summary.value]
+    values = [value for _, value in events]
+    scores = {value.tag: (step, value.tensor.float_val[0]) for step, value in events if value.tensor.float_val}
+    assert scores == {"val/mrr": (2, pytest.approx(0.2)), "best/dev": (2, 0.5), "best/test": (2, 0.25)}
     (start,) = [value.metadata.plugin_data.content for value in values if value.tag.endswith("session_start_info")]
     options = HParamsPluginData.FromString(start).session_start_info.hparams
     assert options["optimizer/lr"].number_value == 0.1 and options["seed"].number_value == 3
