@@ -55,16 +55,17 @@ def _columns(sweep: Sweep) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
 def _means(sweep: Sweep, score: str, digits: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the mean of a score over seeds, its standard deviation, and the number of seeds.
 
-    A star marks the best mean on dev in each column, if all rows that ran have the same number of seeds, two or more:
-    the best of few seeds is better by chance.
+    A star marks the best means on dev in each column, as they are shown, if all rows that ran have the same number of
+    seeds, two or more: the best of few seeds is better by chance.
     """
     columns = sweep.groups[[score, f"{score} std", f"{score} n"]]
     star = pd.Series(data=False, index=columns.index)
     if score == "dev" and not sweep.compares_methods:
         column, count = sweep.groups["column"], columns["dev n"]
-        dev, seeds = columns["dev"].groupby(column), count.where(sweep.groups["trained"] & (count > 0)).groupby(column)
+        shown = columns["dev"].round(digits)
+        dev, seeds = shown.groupby(column), count.where(sweep.groups["trained"] & (count > 0)).groupby(column)
         best = dev.transform("min" if sweep.results[0].mode == "min" else "max")
-        star = (columns["dev"] == best) & (dev.transform("count") > 1)
+        star = (shown == best) & (dev.transform("count") > 1)
         star &= (seeds.transform("nunique") == 1) & (seeds.transform("min") > 1)
     return columns, _with_spread(sweep, columns, " ± " + _texts(columns[f"{score} std"], digits), star, digits)
 

@@ -84,6 +84,13 @@ def test_the_best_of_one_seed_per_row_has_no_star(write_sweep):
     assert [*column(table, "dev").values()] == ["70.00 (1)", "80.00 (1)"] and "*" not in " ".join(table.notes)
 
 
+def test_means_that_are_shown_as_equal_are_the_best_together(write_sweep):
+    scores = {1: [0.7, 0.71, 0.72], 2: [0.71] * 3, 3: [0.70999] * 3, 4: [0.7] * 3}  # rounding in binary differs
+    jobs = [job(dev, seed, options={"a": a}) for a, own in scores.items() for seed, dev in enumerate(own)]
+    table = sweep_table(group(write_sweep("s", *jobs)))
+    assert [cell[:7] for cell in column(table, "dev").values()] == ["* 71.00"] * 3 + ["70.00 ±"]
+
+
 def test_rows_are_compared_with_the_baseline_of_the_paper_or_the_first_one_over_shared_seeds(write_sweep):
     def compared(*jobs, table=None):
         found = sweep_table(group(write_sweep(str(table), *jobs, table=table)))
