@@ -281,20 +281,21 @@ class Loss(Checked, nn.Module, ABC):
         batch = given[-1] if given else None
         if not isinstance(batch, EmbeddedBatch):
             batch = EmbeddedBatch.of(*given, **tensors)
-            self._check_labels(batch)
         elif tensors or len(given) > 1:
             raise TypeError("a loss takes a batch alone, which has the encoder: loss(batch)")
         if self.embeds and not batch.embedded:
             batch.embed()
+        self._check_labels(batch)
         loss: Tensor = super().__call__(batch)
         if loss.dim():
             raise UserError(f"{type(self).__name__}.forward returned {[*loss.shape]} values: return their mean")
         return loss * batch.split.weight if self.mean_of_rows else loss
 
     def _check_labels(self, batch: EmbeddedBatch) -> None:
-        """Raise UserError if plain labels have another shape than the loss reads: torch would broadcast them."""
-        kind, rows = self.needs and self.needs.labels, len(batch.embeddings)
+        """Raise UserError if labels have another shape than the loss reads: torch would broadcast them."""
+        kind = self.needs and self.needs.labels
         if kind in ("classes", "scores", "score_lists"):
+            rows = len(batch.embeddings)
             wanted = [rows, len(candidates(batch.roles))] if kind == "score_lists" else [rows]
             if batch.labels is None or [*batch.labels.shape] != wanted:
                 found = "None" if batch.labels is None else [*batch.labels.shape]

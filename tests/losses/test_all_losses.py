@@ -15,7 +15,7 @@ import simcse_pl.losses
 import simcse_pl.methods
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.labelled_pairs import CosineMSELoss, SoftmaxLoss
-from simcse_pl.losses.loss import Loss
+from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.losses.mlm import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.methods.angle import AngleLoss
 from simcse_pl.methods.cosent import CoSENTLoss
@@ -319,12 +319,14 @@ def test_a_similarity_that_does_not_exist_is_no_dot_product():
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Loss) else "",
 )
-def test_plain_labels_of_another_shape_are_not_broadcast(loss, shapes, wanted):
+def test_labels_of_another_shape_are_not_broadcast(loss, shapes, wanted):
     vectors = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(0))
     views = vectors if loss.needs.negatives or wanted == "[4, 2]" else vectors[:2]
     for labels in (*map(torch.ones, shapes), None):
         with pytest.raises(UserError, match=f"^labels: {type(loss).__name__} takes {re.escape(wanted)}, not "):
             loss(*views, labels=labels)
+        with pytest.raises(UserError, match="^labels: "):
+            loss(EmbeddedBatch.of(*views, labels=labels))
 
 
 @pytest.mark.parametrize("name", ["softmax", "mse", "pcl", "whitenedcse", "tsdae", "diffcse"])
