@@ -96,7 +96,7 @@ class BatchCurves(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Add the curves of this device, if Lightning logs this step."""
-        if not isinstance(pl_module, SimCSEModule) or pl_module.step is None or not logs_step(trainer):
+        if not (isinstance(pl_module, SimCSEModule) and pl_module.step and logs_step(trainer, pl_module.step)):
             return
         batch = pl_module.step.batch
         if batch.embedded:
@@ -171,7 +171,7 @@ class SpeedCurves(Callback):
         assert self._since is not None
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
-        if not (isinstance(pl_module, SimCSEModule) and pl_module.step and logs_step(trainer)):
+        if not (isinstance(pl_module, SimCSEModule) and pl_module.step and logs_step(trainer, pl_module.step)):
             return
         sentences = batch["input_ids"].shape[:2].numel() * world_size()
         speeds = {"sentences_per_second": sentences / seconds, "waiting_for_data": self._waited / seconds}

@@ -354,7 +354,7 @@ class SimCSEModule(EncoderModule):
         A callback may also end the training here. `self.log` would take half a millisecond of the host's time for each
         value.
         """
-        if not (self.step and logs_step(self.trainer)):
+        if not (self.step and logs_step(self.trainer, self.step)):
             return
         values = {"train/loss": self.step.loss, "train/lr": self.step.lr, "train/grad_norm": self.step.norm}
         if curves := self.step.batch.curves:

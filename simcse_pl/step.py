@@ -46,7 +46,12 @@ class TrainingStep:
         return [float(x) for x in self.numbers]
 
 
-def logs_step(trainer: Trainer) -> bool:
-    """Return whether Lightning logs the training step that ends. Values of other steps cost time, and are lost."""
+def logs_step(trainer: Trainer, step: TrainingStep | None = None) -> bool:
+    """Return whether Lightning logs the training step that ends. Values of other steps cost time, and are lost.
+
+    A `step` has not ended while the gradients of further batches are added.
+    """
     every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    if step and step.number > trainer.global_step:
+        return False
     return every > 0 and (trainer.should_stop or trainer.global_step % every == 0)

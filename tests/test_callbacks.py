@@ -309,6 +309,16 @@ def test_curves_are_logged_with_the_loss_and_at_the_last_step(encoder, tmp_path,
     assert float(trainer.logged_metrics["train/loss"]) == pytest.approx(curves["train/loss"].dropna().iloc[-1])
 
 
+def test_curves_of_accumulated_gradients_are_logged_once_a_step(encoder, tmp_path):
+    collate = ViewCollator(encoder.tokenizer, 16)
+    loader = DataLoader([(text,) for text in SENTENCES], batch_size=2, collate_fn=collate)
+    logs = {"logger": CurvesLogger(tmp_path, name="", version=""), "log_every_n_steps": 1}
+    callbacks = [CountSteps(), BatchCurves(), SpeedCurves()]
+    trainer = quiet_trainer(max_epochs=2, accumulate_grad_batches=3, callbacks=callbacks, **logs)
+    trainer.fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), loader)
+    assert pandas.read_csv(tmp_path / "metrics.csv")["step"].tolist() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_training_applies_the_choice_before_its_first_step(compiled, make_model, caplog):
     caplog.set_level(logging.INFO)
