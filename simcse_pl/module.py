@@ -383,9 +383,8 @@ class SimCSEModule(EncoderModule):
         scaled = self.trainer.precision == "16-mixed"
         with reraise_as("optimizer"):
             optimizer = build_optimizer(self.optimizer, list(self.parameters()), gradient_scaler=scaled)
-        steps = int(self.trainer.estimated_stepping_batches)
         with reraise_as("scheduler"):
-            schedule = build_schedule(self.scheduler, optimizer, steps)
+            schedule = build_schedule(self.scheduler, optimizer, self.trainer.estimated_stepping_batches)
         if schedule is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -1,6 +1,7 @@
 """What is done before training: recomputed activations, frozen parameters, the optimizer, and a check of views."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -77,6 +78,8 @@ def freeze_unused(module: nn.Module, losses: Sequence[Callable[[], Tensor]]) -> 
         parameter.requires_grad_(any(used))
         if any(used) and not all(used):
             not_in_every_loss.append(parameter)
+    if not any(parameter.requires_grad for parameter in parameters):
+        raise UserError("no weight would be trained: the loss depends on none, or those it depends on are frozen")
     return not_in_every_loss
 
 
@@ -142,15 +145,17 @@ def build_optimizer(optimizer: MakeOptimizer, parameters: Sequence[Any], gradien
     return optimizer(parameters, **({"fused": not gradient_scaler} if fused else {}))
 
 
-def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_steps: int) -> LRScheduler | None:
+def build_schedule(scheduler: MakeSchedule | None, optimizer: Optimizer, total_steps: float) -> LRScheduler | None:
     """Return the schedule, which gets the number of steps unless the config sets it."""
     if scheduler is None:
         return None
     warmup = options_of(scheduler).get("num_warmup_steps", 0)
     if not (isinstance(warmup, int) and warmup >= 0):  # transformers' linear schedule takes them
         raise UserError(f"scheduler.num_warmup_steps={warmup}: it is a number of steps, not a share of them")
-    names = [name for name in _STEPS if name in inspect.signature(scheduler).parameters]
-    return scheduler(optimizer, **{name: total_steps for name in names if name not in options_of(scheduler)})
+    names = {*_STEPS} & {*inspect.signature(scheduler).parameters} - {*options_of(scheduler)}
+    if names and math.isinf(total_steps):
+        raise UserError("scheduler: it needs the number of steps: set the trainer's max_epochs or max_steps")
+    return scheduler(optimizer, **{name: int(total_steps) for name in names})
 
 
 def options_of(make: Callable[..., Any] | None) -> Mapping[str, Any]:

@@ -347,6 +347,22 @@ def test_data_without_the_encoders_template_are_an_error(make_model):
         trainer().fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), data(encoder))
 
 
+class Detached(ContrastiveLoss):
+    def forward(self, batch):
+        return super().forward(batch).detach()
+
+
+def test_what_would_train_no_weight_or_a_rate_without_end_is_an_error(encoder):
+    with pytest.raises(UserError, match="^no weight would be trained: "):
+        trainer().fit(SimCSEModule(encoder, Detached(), adamw()), view_loader(encoder))
+    encoder.requires_grad_(True)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    trainer(max_epochs=-1, max_time={"seconds": 1}).fit(module, view_loader(encoder))  # a constant rate needs no end
+    assert module.step.number > 1
+    with pytest.raises(UserError, match="^scheduler: it needs the number of steps"):
+        trainer(max_epochs=-1).fit(SimCSEModule(encoder, ContrastiveLoss(), adamw(), linear()), view_loader(encoder))
+
+
 class BadGradient(ContrastiveLoss):
     def forward(self, batch):
         return super().forward(batch) + (batch.embeddings.sum() * 0).sqrt()
