@@ -7,6 +7,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor
 
+from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import measure
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
@@ -48,6 +49,23 @@ class EncoderModule(LightningModule):
         else:
             super().__setattr__(name, value)
 
+    @property
+    def sentence_data(self) -> SentenceDataModule | None:
+        """The trainer's datamodule; None if the trainer has loaders, or a datamodule that only makes loaders."""
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        return data if isinstance(data, SentenceDataModule) else None
+
+    def setup(self, stage: str) -> None:
+        """Raise UserError if the data has other tokens, templates or prompts than the encoder, and so wrong scores."""
+        data, encoder = self.sentence_data, self.encoder
+        if data is None:
+            return
+        if data.tokenizer is not encoder.tokenizer and data.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
+            raise UserError("the data does not have the encoder's tokenizer: give it encoder.tokenizer")
+        for part in ("texts", "prompts", "with_sentence_mask", "final_period"):
+            if getattr(data.templates, part) != getattr(encoder.templates, part):
+                raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
+
     def on_validation_epoch_start(self) -> None:
         """Start a measurement."""
         self._batches, self._vectors = [], None
@@ -87,7 +105,8 @@ class EncoderModule(LightningModule):
     def _evaluate(self, split: str) -> None:
         if self.trainer.sanity_checking:  # a few batches, but metrics need all sentences
             return
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        if (data := self.sentence_data) is None:
+            raise UserError(f"{split}: its evaluators are those of a SentenceDataModule: give one to the trainer")
         vectors, sentences = self.vectors(), data.sentences[split]
         if len(vectors) < len(sentences):
             raise UserError(f"trainer.limit_{STAGES[split]}_batches: the evaluators need all sentences of the file")

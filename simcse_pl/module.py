@@ -44,6 +44,9 @@ class SimCSEModule(EncoderModule):
     The loss of a step is that of the objective plus those of the auxiliary losses, each times its weight. If rows are
     held out, their mean loss is logged as val/loss, or val/DATASET/loss. A subclass can replace `loss`.
 
+    The trainer may also get loaders, of batches as `batch_of` takes them, in place of a SentenceDataModule. Unless
+    their rows are pairs, call `prepare` with the kind of the rows before.
+
     Args:
         encoder: the encoder to train.
         objective: the loss.
@@ -173,12 +176,11 @@ class SimCSEModule(EncoderModule):
 
     def setup(self, stage: str) -> None:
         """Prepare for the rows of the datamodule, unless that is done, and for the steps."""
+        super().setup(stage)
         if stage != "fit":
             return
         if not self._prepared:
-            data, templates = self.trainer.datamodule, self.encoder.templates  # type: ignore[attr-defined]
-            if data and data.templates is not templates and (templates.texts or templates.with_sentence_mask):
-                raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
+            data = self.sentence_data
             self.prepare(data.rows if data else None)
         if self.half_weights:
             optional("speed.half_weights.use_half_weights")(self, self.trainer)
@@ -372,8 +374,8 @@ class SimCSEModule(EncoderModule):
 
     def _name_rows(self, batch: EmbeddedBatch) -> str:
         """Return the numbers of the rows of all devices' batch, for a message."""
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        if batch.rows is None:
+        data = self.sentence_data
+        if batch.rows is None or data is None:
             return "unknown rows"
         rows = batch.gather(torch.from_numpy(batch.rows).to(self.device)) + 1
         return f"rows {', '.join(map(str, rows.cpu().tolist()))} of {data.sets[batch.dataset or ''].train}"
@@ -392,7 +394,8 @@ class SimCSEModule(EncoderModule):
     def on_validation_epoch_end(self) -> None:
         """Log the metrics of the validation sets, and the loss of the held-out rows."""
         super().on_validation_epoch_end()
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        if (data := self.sentence_data) is None:  # a sanity check of loaders
+            return
         for dataset, rows in data.rows.items():
             if len(rows.held_out):
                 objective = self.objective_of(dataset)  # without its weight

@@ -340,11 +340,32 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
 
 
-def test_data_without_the_encoders_template_are_an_error(make_model):
-    template = {"pooling": "mask", "template": "{sentence} [MASK]"}
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), **template)
-    with pytest.raises(UserError, match="^the data does not have the encoder's template: "):
-        trainer().fit(SimCSEModule(encoder, ContrastiveLoss(), adamw()), data(encoder))
+@pytest.mark.parametrize("part", ["template", "prompts", "tokenizer"])
+@pytest.mark.parametrize("run", ["fit", "validate"])
+def test_data_without_the_encoders_tokenizer_template_and_prompts_are_an_error(make_model, encoder, part, run):
+    options = {"template": {"template": "{sentence} !"}, "prompts": {"prompts": {"query": "query: "}}}
+    kind = "roberta" if part == "tokenizer" else "bert"
+    other = SentenceEncoder.from_pretrained(make_model(kind), "mean", **options.get(part, {}))
+    for trained, given in ((other, encoder), (encoder, other)):
+        own = data(given)
+        own.templates = given.templates
+        message = f"^the data does not have the encoder's {part.removesuffix('s')}".replace("prompt", "template")
+        with pytest.raises(UserError, match=message):
+            getattr(trainer(), run)(SimCSEModule(trained, ContrastiveLoss(), adamw()), own)
+
+
+def test_loaders_train_also_those_of_another_datamodule_and_are_not_validated(encoder):
+    class Loaders(pl.LightningDataModule):
+        def train_dataloader(self):
+            return view_loader(encoder)
+
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    trainer(max_epochs=1).fit(module, Loaders())
+    assert module.step.number == 3
+    own = data(encoder)
+    own.setup()
+    with pytest.raises(UserError, match="^validation: its evaluators are those of a SentenceDataModule"):
+        trainer(num_sanity_val_steps=1).fit(module, view_loader(encoder), own.val_dataloader())
 
 
 class Detached(ContrastiveLoss):
