@@ -1,5 +1,6 @@
 """SimCSEModule: trains a sentence encoder by SimCSE's loss, or by any other, as a LightningModule."""
 
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
@@ -21,6 +22,7 @@ from simcse_pl.preparation import (
     MakeSchedule,
     build_optimizer,
     build_schedule,
+    check_views_differ,
     example_batch,
     freeze_unused,
     prepare_backbone,
@@ -29,13 +31,15 @@ from simcse_pl.results import logged
 from simcse_pl.step import TrainingStep, logs_step
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import mean_over_ranks, rank, split_batch
-from simcse_pl.utils.errors import UserError, prefixed, reraise_as
+from simcse_pl.utils.errors import UserError, did_you_mean, prefixed, reraise_as
 from simcse_pl.utils.private import ignore_in_ddp
 from simcse_pl.utils.types import Batch, CompileMode, RowKind, default_roles
 
 if TYPE_CHECKING:
     from simcse_pl.methods.momentum_queue import MomentumQueue
     from simcse_pl.speed.captured import CapturedSteps
+
+log = logging.getLogger(__name__)
 
 
 class SimCSEModule(EncoderModule):
@@ -158,6 +162,10 @@ class SimCSEModule(EncoderModule):
                 if loss in used:
                     with prefixed_by_dataset(dataset), prefixed(name):
                         loss.check_rows(kind)
+        for name in self.losses:
+            group, _, dataset = name.partition(".")
+            if group == "objectives" and dataset not in rows:
+                raise UserError(f"{name}: data.sets has no {dataset}{did_you_mean(dataset, rows)}")
         # without weights, the first rank finds out (see speed/fsdp.py)
         examples = [
             self.batch_of(example_batch(self.encoder, kind) | {"dataset": name, "rows": np.zeros(2, dtype=np.int64)})
@@ -181,7 +189,12 @@ class SimCSEModule(EncoderModule):
             return
         if not self._prepared:
             data = self.sentence_data
-            self.prepare(data.rows if data else None)
+            embedded = self.prepare(data.rows if data else None)
+            if data and not self.positive_encoder:
+                try:
+                    check_views_differ(self.encoder, [rows for name, rows in data.rows.items() if name in embedded])
+                except UserError as error:  # without dropout on purpose, or a model that has none
+                    log.warning(error)
         if self.half_weights:
             optional("speed.half_weights.use_half_weights")(self, self.trainer)
         if self.cuda_graph:

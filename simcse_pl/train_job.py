@@ -34,7 +34,7 @@ from simcse_pl.run_folder import RESOLVED_CONFIG, RESULTS_FILE, deciding_options
 from simcse_pl.run_table import printed_settings, run_places, run_table
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
-from simcse_pl.utils.errors import SweepError, UserError, did_you_mean, first_line
+from simcse_pl.utils.errors import SweepError, UserError, first_line
 from simcse_pl.utils.files import write_json, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.processes import is_first_process
@@ -179,9 +179,6 @@ def build_data(config: DictConfig, module: SimCSEModule) -> SentenceDataModule:
         if getattr(segment, "func", segment) is not spaces:  # the tokenizer knows these words
             parts["segment"] = segment
     data: SentenceDataModule = instantiate(config.data, tokenizer=module.encoder.tokenizer, **parts)
-    for name in config.objectives:
-        if name not in data.sets:
-            raise UserError(f"objectives.{name}: data.sets has no {name}{did_you_mean(name, data.sets)}")
     return data
 
 

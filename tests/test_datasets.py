@@ -95,6 +95,11 @@ def test_rows_of_a_set_that_do_not_fit_its_loss_are_an_error(module):
         module.prepare({"another": RowKind(labels="scores")})
 
 
+def test_a_loss_of_a_set_that_there_is_not_is_an_error(make_model):
+    with pytest.raises(UserError, match=r"^objectives.scores: data.sets has no scores; did you mean scored\?$"):
+        make_module(make_model("bert"), scores=ContrastiveLoss()).prepare({"nli": RowKind(), "scored": RowKind()})
+
+
 @pytest.mark.parametrize("given", [None, "cosent"])
 def test_the_loss_of_a_set_must_be_a_loss(given, module):
     with pytest.raises(UserError, match=rf"^objectives.scored={given}: choose a loss by \+objective@"):

@@ -14,13 +14,15 @@ from torch import nn
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.matryoshka import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ, prepare_backbone
 from simcse_pl.utils.errors import UserError
-from tests.conftest import SENTENCES, adamw, linear
+from tests.conftest import SENTENCES, adamw, linear, quiet_trainer
+from tests.data.conftest import SAMPLE
 from tests.support.helpers import composed
 
 EQUAL = "^model.dropout: the two views of a sentence of .* have equal vectors without dropout"
@@ -48,6 +50,15 @@ def test_dropout_of_the_model_or_of_an_adapter_makes_views_differ(make_model, se
     rows = TrainingSet(str(sentences)).read(encoder.tokenizer, 16)
     with pytest.raises(UserError, match=EQUAL) if equal else contextlib.nullcontext():
         check_views_differ(encoder.train(), [rows])
+
+
+def test_training_from_python_warns_of_views_without_dropout(make_model, sentences, caplog):
+    for dropout, expected in ((0.1, 0), (0.0, 1)):
+        encoder = load(make_model("bert"), dropout)
+        data = SentenceDataModule(encoder.tokenizer, str(sentences), max_length=16, **SAMPLE)
+        module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+        quiet_trainer(max_steps=1, limit_val_batches=0).fit(module, data)
+        assert sum(bool(re.match(EQUAL, message)) for message in caplog.messages) == expected
 
 
 def test_an_encoder_without_dropout_may_have_different_views(make_model, pairs):
