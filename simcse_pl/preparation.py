@@ -19,6 +19,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import EXAMPLES
 from simcse_pl.utils.distributed import alone
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.tensors import evaluation_mode
 from simcse_pl.utils.types import RowKind, candidates
 
 MakeOptimizer = Callable[..., Optimizer]  # of parameters or of groups of them
@@ -118,16 +119,13 @@ def check_views_differ(encoder: SentenceEncoder, sets: Iterable[TrainingRows]) -
 def _uses(module: nn.Module, compute: Callable[[], Tensor]) -> list[tuple[Parameter, bool]]:
     """Return each trainable parameter of a module, and whether a computed tensor depends on it."""
     backbones = [part for part in module.modules() if isinstance(part, PreTrainedModel) and part.training]
-    for backbone in backbones:
-        backbone.eval()  # in training, some architectures skip layers at random
-    with torch.random.fork_rng(devices=[]), alone():
-        output = compute()
-    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    gradients: Sequence[Tensor | None] = [None] * len(trainable)
-    if output.requires_grad:  # in the same mode, as chunks are computed again
-        gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
-    for backbone in backbones:
-        backbone.train()
+    with evaluation_mode(*backbones):  # in training, some architectures skip layers at random
+        with torch.random.fork_rng(devices=[]), alone():
+            output = compute()
+        trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        gradients: Sequence[Tensor | None] = [None] * len(trainable)
+        if output.requires_grad:  # in the same mode, as chunks are computed again
+            gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
     return [(p, gradient is not None) for p, gradient in zip(trainable, gradients, strict=True)]
 
 

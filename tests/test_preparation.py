@@ -111,6 +111,16 @@ def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, poo
         assert (weight.grad is not None) == weight.requires_grad == (not re.search(unused, name)), name
 
 
+def test_a_part_whose_dropout_is_off_keeps_its_mode(make_model):
+    encoder = load(make_model("bert"), 0.1)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    encoder.backbone.embeddings.eval()
+    module.prepare()
+    encoder.encode(SENTENCES)
+    assert encoder.training and encoder.backbone.encoder.training
+    assert not any(part.training for part in encoder.backbone.embeddings.modules())
+
+
 def one_weight():
     return [nn.Parameter(torch.ones(1))]
 

@@ -69,15 +69,16 @@ def tensor_float32() -> Iterator[None]:
 
 
 @contextmanager
-def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode for the block; each of its parts may have a mode of its own."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+def evaluation_mode(*modules: nn.Module) -> Iterator[None]:
+    """Put modules into evaluation mode for the block. Each of their parts then has the mode again that it had."""
+    modes = [(part, part.training) for module in modules for part in module.modules()]
+    for module in modules:
+        module.eval()
     try:
         yield
     finally:
-        for part, mode in modes:
-            part.training = mode
+        for part, training in modes:
+            part.training = training
 
 
 def at_least_float32(x: Tensor) -> Tensor:
