@@ -185,7 +185,7 @@ def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) 
 
 
 def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -> dict[str, Any]:
-    """Run a command in this process, in a folder that Hydra prepares."""
+    """Run a command in this process, which may be a Hydra app of the user's, in a folder that Hydra prepares."""
     options = list(map(_for_hydra, options))
     if config_dir is not None:
         options.append(_search_path(config_dir))
@@ -207,6 +207,8 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
                     if seed is not None:
                         os.environ[name] = seed
 
+    users = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"), warnings.catch_warnings():
             _ignore_expected_warnings()
@@ -214,6 +216,8 @@ def _call(command: str, options: Sequence[str], config_dir: str | Path | None) -
             done = run(command, results_or_error, options, with_log_configuration=False).return_value
     except Exception as error:
         done = readable(error, command, given=options)
+    finally:
+        GlobalHydra.instance().hydra = users
     if isinstance(done, Exception):
         raise done from done.__cause__
     results: dict[str, Any] = done

@@ -17,6 +17,7 @@ from datetime import date
 from decimal import Decimal
 from types import SimpleNamespace
 
+import hydra
 import numpy as np
 import pandas as pd
 import pytest
@@ -221,7 +222,7 @@ def state_of_process():
 def test_python_trains_and_evaluates_several_times_and_leaves_the_process_as_it_was(
     built, sentences, pairs, make_model, tmp_path
 ):
-    """The first run is in a thread, and the second gets the sentences themselves."""
+    """The first run is in a thread, the second gets the sentences themselves, and a Hydra app evaluates."""
     given = [*tiny(make_model("bert")), f"data.validation={pairs}", "queue=null", "seed=1"]
     given += ["logger=csv", "trainer.max_steps=2", "data.batch_size=4"]
     before = state_of_process()
@@ -238,7 +239,9 @@ def test_python_trains_and_evaluates_several_times_and_leaves_the_process_as_it_
         assert {path.name for path in (run["folder"] / "config").iterdir()} >= {"config.yaml", "resolved.yaml"}
     assert "\nsimcse_pl.train(['model." in (tmp_path / "2" / "encoder" / "README.md").read_text()
     options = ["tasks=[]", f"data.test={pairs}", f"hydra.run.dir={tmp_path}/evaluated"]
-    measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
+    with hydra.initialize(version_base="1.3"):
+        measured = simcse_pl.evaluate([f"encoder={tmp_path}/1/encoder", *options])
+        assert hydra.compose(overrides=["+a=1"]) == {"a": 1}, "an app of the user's goes on"
     assert measured["folder"] == tmp_path / "evaluated" and measured["own"]["metrics"]["spearman"]
     assert state_of_process() == before
 
