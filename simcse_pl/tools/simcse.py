@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -254,7 +255,10 @@ class SimCSE:
                 self.encoder.to(device)
         else:
             options.pop("max_length", None)  # word vectors have none
-        return lambda sentences: finite(self.encoder.encode(sentences, **options))
+        return partial(self._encode, **options)
+
+    def _encode(self, sentences: Sequence[str], **options: Any) -> Tensor:
+        return finite(self.encoder.encode(sentences, **options))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the vectors, and `weights`, a hash."""

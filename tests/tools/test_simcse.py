@@ -1,6 +1,7 @@
 """SimCSE against the interface and the vectors of the released tool, and brute force."""
 
 import doctest
+import pickle
 import unicodedata
 
 import numpy as np
@@ -148,6 +149,12 @@ def test_an_index_stays_if_the_next_one_cannot_be_built(fresh):
     with pytest.raises(UserError, match="no file"):
         fresh.build_index("missing.txt")
     assert len(fresh.index) == len(CORPUS)
+
+
+def test_an_index_can_be_sent_to_other_processes(fresh):
+    fresh.build_index(SENTENCES)
+    sent = pickle.loads(pickle.dumps(fresh))
+    assert sent.search(SENTENCES[0]) == fresh.search(SENTENCES[0])
 
 
 def test_vectors_must_be_finite(fresh):
