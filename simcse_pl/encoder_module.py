@@ -60,11 +60,13 @@ class EncoderModule(LightningModule):
         data, encoder = self.sentence_data, self.encoder
         if data is None:
             return
-        if data.tokenizer is not encoder.tokenizer and data.tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
-            raise UserError("the data does not have the encoder's tokenizer: give it encoder.tokenizer")
         for part in ("texts", "prompts", "with_sentence_mask", "final_period"):
             if getattr(data.templates, part) != getattr(encoder.templates, part):
                 raise UserError("the data does not have the encoder's template: give it templates=encoder.templates")
+        given, own = data.tokenizer, encoder.tokenizer
+        same = given is own or given.get_vocab() == own.get_vocab()
+        if not same or data.templates.tokenizer.model_max_length != encoder.max_length:
+            raise UserError("the data does not have the encoder's tokenizer and max_length: give it encoder.tokenizer")
 
     def on_validation_epoch_start(self) -> None:
         """Start a measurement."""

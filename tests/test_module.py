@@ -340,10 +340,11 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
 
 
-@pytest.mark.parametrize("part", ["template", "prompts", "tokenizer"])
+@pytest.mark.parametrize("part", ["template", "prompts", "tokenizer", "tokenizer and max_length"])
 @pytest.mark.parametrize("run", ["fit", "validate"])
 def test_data_without_the_encoders_tokenizer_template_and_prompts_are_an_error(make_model, encoder, part, run):
     options = {"template": {"template": "{sentence} !"}, "prompts": {"prompts": {"query": "query: "}}}
+    options["tokenizer and max_length"] = {"max_length": 20}
     kind = "roberta" if part == "tokenizer" else "bert"
     other = SentenceEncoder.from_pretrained(make_model(kind), "mean", **options.get(part, {}))
     for trained, given in ((other, encoder), (encoder, other)):
