@@ -274,6 +274,19 @@ def test_duplicates_are_rows_with_one_of_their_sentences_among_their_negatives(e
     assert on_ranks(_duplicates_of_rank, 2, encoder, views) == {0: 1, 1: 0.5}
 
 
+@pytest.mark.parametrize(
+    ("templates", "copied", "share"),
+    [([], False, 0.5), ("AAA", False, 0.5), ("AAB", False, 0), ("ABB", False, 0.5), ([], True, 0)],
+)
+def test_a_negative_in_a_template_of_its_own_and_a_copy_are_no_duplicates(templates, copied, share, make_model):
+    template = [f"{word} {{sentence}}" for word in templates] or None
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean", template=template)
+    rows = [(SENTENCES[0], SENTENCES[1], SENTENCES[0]), SENTENCES[2:5]]
+    views = ViewCollator(encoder.tokenizer, 32, encoder.templates)(rows)
+    copies = torch.tensor([[False, False, copied]] * 2)
+    assert share_of_duplicates(EmbeddedBatch(encoder, views, default_roles(3), copies=copies)) == share
+
+
 def _duplicates_of_rank(number, results, encoder, views):
     own = {name: x[3 * number :][: 3 - number] for name, x in views.items()}
     batch = EmbeddedBatch(encoder, own, default_roles(2), counts=(3, 2))

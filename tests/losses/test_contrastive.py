@@ -8,6 +8,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.dclr import DebiasedLoss
 from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
+from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import hash_token_ids
 from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
@@ -64,8 +65,10 @@ def test_a_queue_that_would_be_ignored_is_an_error(make, teacher, make_model):
         attached(make(teacher), encoder)(batch_of(encoder, queue=torch.randn(3, encoder.dim)))
 
 
-def test_only_equal_sentences_have_equal_hashes_whatever_their_padding(make_model):
-    collate = ViewCollator(load(make_model("bert")).tokenizer, 32)
+@pytest.mark.parametrize("template", [None, ["a {sentence} b", "{sentence} c"]])
+def test_only_equal_sentences_have_equal_hashes_whatever_their_padding_and_their_template(template, make_model):
+    tokenizer = load(make_model("bert")).tokenizer
+    collate = ViewCollator(tokenizer, 32, Templates(tokenizer, template))
     hashes = hash_token_ids(collate([("a b c", "a c b"), ("b", "a b c"), ("a", "b b b")]))
     assert hashes.shape == (3, 2) and hashes[0, 0] == hashes[1, 1]
     assert len(set(hashes.flatten().tolist())) == 5
