@@ -136,6 +136,7 @@ REFUSED = {
     "an empty label": ("a.csv", b"text,label\na,b\nc, \n", "a.csv, line 3: column label is empty"),
     "a number": ("a.jsonl", b'{"x": "a"}\n{"x": 3}\n', "line 2: column x is not text: 3"),
     "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', "column x is not text: ..b', 'c"),
+    "half of a character": ("a.jsonl", rb'{"x": "a\ud83d"}', "line 1: column x has a lone surrogate"),
     "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', "line 2: not a JSON object"),
     "an object over several lines": (
         "a.jsonl",
@@ -216,10 +217,11 @@ QUOTED = [('He said "hi".', "Greeting"), ('"Yes."', "A\tyes"), ("Two\nlines", "O
 
 @pytest.mark.parametrize("separator", ["\t", ";", ","])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
-def test_what_pandas_writes_is_read_back(name, separator, quoting, tmp_path):
-    pandas.DataFrame(QUOTED, columns=["a", "b"]).to_csv(tmp_path / name, sep=separator, quoting=quoting, index=False)
-    assert read_rows(tmp_path / name, ["a", "b"]) == QUOTED
+@pytest.mark.parametrize("rows", [QUOTED, QUOTED[:1], [("A dog.", "Runs")]])
+def test_what_pandas_writes_is_read_back(separator, quoting, rows, tmp_path):
+    for name in ("a.csv", "a.tsv"):
+        pandas.DataFrame(rows, columns=["a", "b"]).to_csv(tmp_path / name, sep=separator, quoting=quoting, index=False)
+        assert read_rows(tmp_path / name, ["a", "b"]) == rows
 
 
 def test_backslashes_that_pandas_wrote_before_quotation_marks_are_warned_of(tmp_path, caplog):

@@ -1,6 +1,7 @@
 """The token cache: rows and tokens as they were read, computed once."""
 
 import multiprocessing
+import pickle
 import time
 
 import pytest
@@ -50,7 +51,9 @@ def test_rows_are_read_once_for_each_content_length_and_tokenizer(source, tokeni
     cases = [(["x"], tokenizer, 9), (["y"], tokenizer, 9), (["x"], tokenizer, 8), (["x"], other, 9)]
     for _ in range(2):
         for key, own, length in cases:
-            rows, tokens = contents(open_token_cache(reader(source, calls), key, Tokenize(own, length)))
+            sent = pickle.dumps(open_token_cache(reader(source, calls), key, Tokenize(own, length)))
+            rows, tokens = contents(pickle.loads(sent))  # as in a worker process
+            assert len(sent) < 1000
             assert rows == ROWS
             expected = own([sentence for row in ROWS for sentence in row], truncation=True, max_length=length)
             assert [ids for row in tokens for ids in row] == expected["input_ids"]

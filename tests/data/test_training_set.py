@@ -66,6 +66,7 @@ def test_the_roles_are_those_of_the_columns_and_then_of_the_views(read, columns,
 
 def test_views_are_made_of_the_anchor_and_tokenized(read, tokenizer):
     own, rows = read(2, views={"text": Crop(0.5), "tokens": TokenRepetition(1.0), "same": Dropout()})
+    assert [*map(list, own.sentences)] == rows
     batch = own.batch(KEYS)
     made = own.with_views(KEYS)
     for row, (views, texts) in enumerate(zip(batch["input_ids"], made, strict=True)):
@@ -94,6 +95,12 @@ def test_rows_have_a_score_for_each_positive_and_hard_negative(read):
     assert own.batch(KEYS[1:])["labels"].tolist() == [[-1, 1.5], [-2, 2.5], [-3, 3.5]]
     with pytest.raises(UserError, match="a column for each of 2 positives and hard negatives"):
         read(3, scores, columns=[0, 1, 2], score_column=[3])
+
+
+@pytest.mark.parametrize("roles", [["anchor", "positive"], ["positive", "anchor", "negative"]])
+def test_each_column_has_a_role_and_the_first_is_the_anchor(roles, read):
+    with pytest.raises(UserError, match=rf"^data.roles=\[{','.join(roles)}\]: "):
+        read(3, roles=roles)
 
 
 def test_a_batch_of_one_row_needs_hard_negatives(read):
