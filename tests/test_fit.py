@@ -1,5 +1,7 @@
 """What a run warns of, and says at its end."""
 
+import math
+
 import pytest
 
 from simcse_pl.datamodule import SentenceDataModule
@@ -20,6 +22,8 @@ def test_a_best_score_below_that_before_training_and_no_gradient_are_warnings(mo
     assert warning.startswith(f"training has changed val/x from 0.8000 to {worse:.4f}: ")
     (warning,) = warnings(0.8, norm=0.0)
     assert warning.startswith("all gradients were 0")
+    (warning,) = warnings(math.nan)
+    assert warning.startswith("val/x was NaN at every validation")
 
 
 @pytest.mark.parametrize(("dev", "test", "names"), [(0.9, 0.6, ["test/x"]), (0.7, 0.6, ["val/x", "test/x"])])

@@ -165,24 +165,30 @@ def test_fp16_skips_a_step_whose_gradient_overflows_and_halves_the_scale(encoder
     assert skipped == halved and skipped[0] and not skipped[-1]
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
-def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(encoder, tmp_path, precision):
+@pytest.mark.parametrize(
+    ("precision", "algorithm"),
+    [("32-true", "norm"), ("bf16-mixed", "norm"), ("16-mixed", "norm"), ("32-true", "value")],
+)
+def test_the_norm_of_the_gradients_before_clipping_is_logged_with_the_learning_rate(
+    encoder, tmp_path, precision, algorithm
+):
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw(lr=1e-3), linear())
     norms, clipped = [], []
 
-    def norm():
+    def norm(order=2):
         gradients = [x.grad.double().flatten() for x in module.parameters() if x.grad is not None]
-        return [torch.cat(gradients).norm().item()] if gradients else []
+        return [torch.cat(gradients).norm(order).item()] if gradients else []
 
     class Record(pl.Callback):
         def on_before_optimizer_step(self, trainer, pl_module, optimizer):
             norms.extend(norm())
 
         def on_before_zero_grad(self, trainer, pl_module, optimizer):
-            clipped.extend(norm())
+            clipped.extend(norm(2 if algorithm == "norm" else math.inf))
 
     logger = CurvesLogger(tmp_path, name="", version="")
-    options = {"gradient_clip_val": 1e-3, "precision": precision, "logger": logger}
+    options = {"gradient_clip_val": 1e-3, "gradient_clip_algorithm": algorithm}
+    options |= {"precision": precision, "logger": logger}
     trainer(Record(), max_steps=3, **options).fit(module, view_loader(encoder))
     assert len(clipped) >= 2 and clipped == pytest.approx([1e-3] * len(clipped), rel=1e-3)
     logged = pandas.read_csv(tmp_path / "metrics.csv")
@@ -228,9 +234,17 @@ def test_auxiliary_losses_are_logged_without_a_callback(encoder, tmp_path):
     assert (pandas.read_csv(tmp_path / "metrics.csv")["train/norm"] > 0).all()
 
 
-def test_what_is_no_loss_is_an_error_before_training(encoder):
-    with pytest.raises(UserError, match="auxiliary.own: Identity is no subclass of simcse_pl.Loss"):
-        SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"own": torch.nn.Identity()})
+@pytest.mark.parametrize(
+    ("objective", "options", "message"),
+    [
+        (ContrastiveLoss(), {"auxiliary": {"own": torch.nn.Identity()}}, "auxiliary.own: Identity is no subclass"),
+        (ContrastiveLoss(), {"positive_encoder": True, "shared_dropout_mask": True}, "encoders=two does not work"),
+        (Norm(), {"queue": MomentumQueue(4)}, "queue: the objective has no negatives"),
+    ],
+)
+def test_parts_that_would_have_no_effect_are_errors_before_training(objective, options, message, encoder):
+    with pytest.raises(UserError, match=f"^{message}"):
+        SimCSEModule(encoder, objective, adamw(), **options)
 
 
 def test_training_is_compiled_for_all_shapes_and_keeps_the_loss_and_evaluation_is_not_compiled(make_model, monkeypatch):

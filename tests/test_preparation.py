@@ -19,6 +19,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.matryoshka import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
+from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ, prepare_backbone
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer
@@ -77,13 +78,31 @@ def test_a_tokenizer_with_more_entries_than_the_model_has_embeddings_is_an_error
         SimCSEModule(encoder, ContrastiveLoss(), adamw())
 
 
+@pytest.mark.parametrize(
+    ("change", "freeze_layers", "option"),
+    [
+        (lambda encoder: setattr(encoder, "postprocess", Whitening()), None, "this encoder has a post-processing"),
+        (lambda encoder: setattr(encoder.backbone, "is_quantized", True), None, "quantization: "),
+        (lambda encoder: encoder.backbone.bfloat16(), None, "model.dtype=bfloat16: "),
+        (lambda encoder: None, 2, "module.freeze_layers=2: no weights"),
+    ],
+)
+def test_training_that_would_lose_updates_is_an_error(change, freeze_layers, option, make_model):
+    encoder = load(make_model("bert"), 0.0)
+    change(encoder)
+    with pytest.raises(UserError, match=f"^{option}"):
+        prepare_backbone(encoder, False, freeze_layers)
+
+
 @pytest.mark.parametrize("kind", ["adapter", "float64"])
 def test_an_inner_layer_is_trained_with_an_adapter_and_in_float64(make_model, kind):
     encoder = load(make_model("bert"), 0.0, 0.1 if kind == "adapter" else None)
     if kind == "float64":
         encoder.double()
     trained = {name for name, p in encoder.named_parameters() if p.requires_grad}
-    SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"inner": InnerLayer(ContrastiveLoss())})
+    frozen = 0 if kind == "adapter" else None  # it has no effect on an adapter
+    inner = {"inner": InnerLayer(ContrastiveLoss())}
+    SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary=inner, freeze_layers=frozen)
     assert {name for name, p in encoder.named_parameters() if p.requires_grad} == trained
     with torch.no_grad():
         for name, weight in encoder.named_parameters():  # an adapter that has been trained adds something

@@ -147,11 +147,14 @@ def test_saved_names_of_own_poolings_are_not_imported(make_model, tmp_path, monk
     [
         ({"pooling": "mask_2", "template": [OTHER, PROMPT]}, r"^pooling=mask_2: .* but template=\[\'A y"),
         ({"template_bias": "always"}, "^template_bias=always: it needs a template that has the sentence once"),
+        ({"template": "It means [MASK]."}, "^template='It means .MASK..': .* has {sentence}"),
+        ({"architecture": "gpt2", "template": PROMPT}, "^template=.*: the tokenizer has no mask token"),
     ],
 )
 def test_invalid_templates_are_one_line(options, message, make_model):
+    given = {"architecture": "bert", "pooling": "mean"} | options
     with pytest.raises(UserError, match=message):
-        SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean"} | options)
+        SentenceEncoder.from_pretrained(make_model(given.pop("architecture")), **given)
 
 
 def test_a_fixed_encoder_reads_the_tokens_of_batches_with_its_own_template(make_model, tmp_path):
