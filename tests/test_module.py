@@ -15,6 +15,7 @@ from pytorch_lightning.plugins import MixedPrecision
 from scipy.stats import spearmanr
 from torch.utils.data import DataLoader
 
+from simcse_pl import datamodule
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs, measure
@@ -397,6 +398,16 @@ def test_what_would_train_no_weight_or_a_rate_without_end_is_an_error(encoder):
     assert module.step.number > 1
     with pytest.raises(UserError, match="^scheduler: it needs the number of steps"):
         trainer(max_epochs=-1).fit(SimCSEModule(encoder, ContrastiveLoss(), adamw(), linear()), view_loader(encoder))
+
+
+def test_a_validation_needs_all_sentences_and_finite_embeddings(encoder, monkeypatch):
+    monkeypatch.setattr(datamodule, "_EVALUATED_AT_ONCE", 64)
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
+    with pytest.raises(UserError, match="^trainer.limit_val_batches: "):
+        trainer(limit_val_batches=1).validate(module, data(encoder))
+    torch.nn.init.constant_(encoder.backbone.embeddings.LayerNorm.weight, math.inf)
+    with pytest.raises(UserError, match="^step 0: embeddings are no longer finite"):
+        trainer().validate(module, data(encoder))
 
 
 class BadGradient(ContrastiveLoss):

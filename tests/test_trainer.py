@@ -100,6 +100,10 @@ def test_the_options_in_the_documentation_reach_ddp():
             {"callbacks": BestCheckpoint(monitor="val/mrr", mode="min"), "enable_checkpointing": True},
             "monitor=val/mrr: higher is better; set",
         ),
+        (
+            {"callbacks": BestCheckpoint(monitor="val/loss", mode="max"), "enable_checkpointing": True},
+            "monitor=val/loss: lower is better; set",
+        ),
     ],
 )
 def test_what_of_lightning_does_not_work_is_refused(options, line):

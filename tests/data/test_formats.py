@@ -49,7 +49,7 @@ READ = {
     "commas and tabs": ("a.csv", table(DE), DE),
     "marks of the text": ("a.tsv", table(MARKS), MARKS),
     "a mark within a cell": ("a.csv", b'5" screen,Small\nA,B\n', [('5" screen', "Small"), ("A", "B")]),
-    "a line of a spreadsheet": ("a.csv", b"sep=;\ntext;question\n" + table(DE, ";"), DE),
+    "a line of a spreadsheet": ("a.csv", b"sep=:\ntext:question\n" + table(DE, ":"), DE),
     "Windows' line ends": ("a.txt", table(ZH, end="\r\n"), ZH),
     "line ends of old Macs": ("a.txt", "\r".join(TEXT).encode(), [(line,) for line in TEXT]),
     "two newlines in a file of old Macs": ("a.txt", ("\r".join(TEXT) + "\n\n\r" + TEXT[0] + "\r\n").encode(), MAC),

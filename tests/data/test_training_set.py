@@ -129,6 +129,8 @@ def test_held_out_rows_are_not_trained_on(read):
     for limit in (2, 3):
         limited = read(2, hold_out=0.34, limit=limit)[0]
         assert list(limited.held_out) == list(whole.held_out) and set(limited.chosen) < set(whole.chosen)
+    with pytest.raises(UserError, match="^data.limit=5: there are 4 rows"):
+        read(2, hold_out=0.34, limit=5)
     batch = replace(whole, chosen=whole.held_out).batch([(0, 0), (0, 1)])
     expected = read(2)[0].batch([(0, place) for place in whole.held_out])
     assert all(batch[name].equal(tensor) for name, tensor in expected.items() if name not in ("roles", "rows"))

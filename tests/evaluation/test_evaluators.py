@@ -49,6 +49,12 @@ def test_scored_pairs_have_the_papers_metrics(write):
     assert metrics["uniformity"] == pytest.approx(math.log(np.mean(potentials)), abs=1e-5)
 
 
+def test_a_test_set_takes_the_place_of_the_sources_own(write):
+    assert not ScoredPairs("sample", None).sets[TEST].keys() - {""}
+    given = ScoredPairs("sample", write(*SCORED))
+    assert [*given.stsb] == ["dev"] and [pair.first for pair in given.sets[TEST][""]] == [row[0] for row in SCORED]
+
+
 def test_a_test_set_that_is_the_validation_set_is_a_warning(write, caplog):
     dev, part, test = write(*SCORED), write(*SCORED[:3], name="a.tsv"), write(*SCORED[:3], ("x", "y", 1), name="b.tsv")
     for files, warned in (((dev, dev), True), ((dev, {"x": part}), True), ((part, test), False), ((dev, None), False)):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import jieba
 import numpy as np
+import peft
 import pytest
 import torch
 from icu4py.breakers import WordBreaker
@@ -191,6 +192,14 @@ def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
         attached(MaskedLanguageModeling(), encoder)
     value = attached(MaskedLanguageModeling(head="new"), encoder)(batch_of(encoder))
     assert 0 < value.item() < 20 and value.requires_grad
+
+
+def test_of_an_adapter_its_weights_are_saved_without_the_head(make_masked_language_model, tmp_path):
+    adapter = peft.LoraConfig(r=2, target_modules=["query", "value"], init_lora_weights=False)
+    encoder = load(make_masked_language_model("bert"), head="none", adapter=adapter).eval()
+    attached(MaskedLanguageModeling(), encoder).save(encoder, tmp_path)
+    assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES))
+    assert (tmp_path / "adapter_model.safetensors").is_file() and not (tmp_path / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("tied", [True, False])
