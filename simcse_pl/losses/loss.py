@@ -119,7 +119,7 @@ class EmbeddedBatch:
     def split(self) -> BatchSplit:
         """The number of rows that each device holds."""
         if self.counts:
-            return split_of(self.counts) if len(self.counts) > 1 else BatchSplit(self.counts)
+            return split_of(self.counts)
         rows = next(iter(self.inputs.values())) if self.inputs else self.embeddings
         return split_batch(len(rows), rows.device)
 
@@ -140,8 +140,7 @@ class EmbeddedBatch:
     @cached_property
     def gathered(self) -> Tensor:
         """The embeddings of the rows of all devices, [m, views, dim]; this device's begin at `split.label_offset`."""
-        one = len(self.split.rows) == 1
-        return self.embeddings if one else all_gather_with_grad(self.embeddings, split=self.split)[0]
+        return all_gather_with_grad(self.embeddings, split=self.split)[0]
 
     @cached_property
     def gathered_copies(self) -> Tensor | None:

@@ -162,8 +162,6 @@ def mean_over_ranks(values: Tensor, ignore_nan: bool = False) -> Tensor:
 
     With `ignore_nan`, an element is NaN only if it is NaN on all ranks.
     """
-    if world_size() == 1:
-        return values.detach()
     counted = ~values.isnan() if ignore_nan else torch.ones_like(values, dtype=torch.bool)
     sums = sum_over_ranks(torch.stack([values.where(counted, 0), counted.to(values)]))
     return sums[0] / sums[1]
