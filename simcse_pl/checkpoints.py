@@ -67,7 +67,7 @@ class BestCheckpoint(ModelCheckpoint):
         """Save a checkpoint if this validation is the best one."""
         score = self.best_model_score
         super().on_validation_end(trainer, pl_module)
-        if self.best_model_score is not None and (score is None or self.best_model_score != score):
+        if self.best_model_score != score:
             curves = trainer.callback_metrics.items()
             metrics = {name: float(value) for name, value in curves if split_and_metric(name)[0] == VALIDATION}
             self.best_step, self.best_metrics = trainer.global_step, metrics

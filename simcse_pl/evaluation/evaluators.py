@@ -80,7 +80,7 @@ class EvaluationFile(Layout):
         if not (negatives or self.columns) and any(map(NEGATIVES.fullmatch, table.header or ())):
             raise UserError(f"{self.file} has negatives: name the query and its positives by the option columns")
         records = list(table.records)
-        width = max([table.width, *(len(cells) for _, cells in records if not isinstance(cells, str))])
+        width = max([table.width, *(len(cells) for _, cells in records)])
         table = _resized(replace(table, records=iter(records)), width)
         return rows_of(table, self.columns, on_invalid_row="blank", warn=log.debug)
 
