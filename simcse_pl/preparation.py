@@ -86,7 +86,7 @@ def freeze_unused(module: nn.Module, losses: Sequence[Callable[[], Tensor]]) -> 
 
 def example_batch(encoder: SentenceEncoder, kind: RowKind) -> dict[str, Any]:
     """Return a training batch of two rows of a kind, with equal views and labels 0, on the encoder's device."""
-    collate = ViewCollator(encoder.tokenizer, min(encoder.max_length, 64), encoder.templates)
+    collate = ViewCollator(encoder.tokenizer, encoder.max_length, encoder.templates)
     batch: dict[str, Any] = dict(collate([(EXAMPLES[1],) * len(kind.roles)] * 2))
     if kind.labels:
         shape = (2, len(candidates(kind.roles))) if kind.labels == "score_lists" else (2,)

@@ -217,7 +217,7 @@ class Templates:
 
     def examples(self, max_length: int) -> Batch:
         """Return a batch of two sentences of different length, to find out what an encoder does with them."""
-        return self.batch(self._tokens_of(EXAMPLES, min(max_length, 64)))
+        return self.batch(self._tokens_of(EXAMPLES, max_length))
 
     def _tokens_of(self, sentences: Sequence[str], max_length: int, prompt_name: str | None = None) -> list[list[int]]:
         template = self._of_prompts[prompt_name]
