@@ -16,6 +16,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.models.heads import is_kept
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch, split_of
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch, Checked, LabelKind, Role, RowKind, candidates, default_roles
@@ -317,7 +318,7 @@ def check_one_encoder(batch: EmbeddedBatch) -> None:
 
 def check_head_is_kept(encoder: SentenceEncoder) -> None:
     """Raise UserError if a head makes the vectors of training, and not those of the saved encoder."""
-    if encoder.head.endswith("_train_only"):
+    if not is_kept(encoder.head):
         raise UserError(
             f"model.head={encoder.head}: the vectors of the saved encoder would not be trained, because this head is "
             "dropped: set model.head=none or mlp"

@@ -82,8 +82,6 @@ def tokenize_rows(
         max_length: the length, or that of each position.
         positions: the position of each sentence in its row.
     """
-    if isinstance(max_length, int):
-        return make(sentences, max_length)
     lengths, tokens = [length_at(max_length, position) for position in positions], [list[int]() for _ in sentences]
     for length in set(lengths):
         chosen = [i for i, of_sentence in enumerate(lengths) if of_sentence == length]

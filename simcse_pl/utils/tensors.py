@@ -138,7 +138,7 @@ def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
 
     The similarity with a zero vector is 0.
     """
-    return (unit_vectors(as_float64(first)) * unit_vectors(as_float64(second))).sum(dim=-1)
+    return paired_similarity(as_float64(first), as_float64(second))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
