@@ -418,3 +418,4 @@ class BadGradient(ContrastiveLoss):
 def test_a_gradient_that_is_not_finite_ends_the_run(encoder):
     with pytest.raises(UserError, match="^step 1: the loss is .* and its gradient's norm nan, in unknown rows"):
         trainer().fit(SimCSEModule(encoder, BadGradient(), adamw()), view_loader(encoder))
+    assert all(weight.isfinite().all() for weight in encoder.parameters()), "the step is not made"

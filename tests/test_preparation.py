@@ -124,6 +124,7 @@ def test_every_trainable_parameter_gets_a_gradient(make_model, architecture, poo
     first, second = (SentenceEncoder.from_pretrained(make_model(architecture), pooling=pooling) for _ in range(2))
     module = SimCSEModule(first, ContrastiveLoss(), adamw(), positive_encoder=second)
     module.prepare()
+    assert all(part.training for part in module.modules()), "an encoder is loaded in evaluation mode"
     views = ViewCollator(first.tokenizer, 16)([(sentence,) for sentence in SENTENCES])
     module.loss(module.batch_of(views)).backward()
     for name, weight in module.named_parameters():

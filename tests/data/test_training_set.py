@@ -103,6 +103,15 @@ def test_each_column_has_a_role_and_the_first_is_the_anchor(roles, read):
         read(3, roles=roles)
 
 
+def test_names_that_contradict_the_order_of_the_columns_need_roles(tokenizer, tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text("query\tnegative\tpositive\na b\tc\td\ne f\tg\th\n")
+    with pytest.raises(UserError, match="which their names contradict"):
+        TrainingSet(path).read(tokenizer, 16)
+    roles = (ANCHOR, NEGATIVE, POSITIVE)
+    assert TrainingSet(path, roles=roles).read(tokenizer, 16).roles == roles
+
+
 def test_a_batch_of_one_row_needs_hard_negatives(read):
     read(3, batch_size=1)
     with pytest.raises(UserError, match="a batch of one row without hard negatives has no negatives"):

@@ -100,6 +100,7 @@ def test_encode_truncates_and_restores_the_mode(make_model):
     assert encoder.training and encoder.encode([]).shape == (0, 32)
     assert torch.equal(encoder.encode(["a b c d e f"]), encoder.encode(["a b c x y z"]))
     assert not torch.equal(encoder.encode(["a b c d e f"]), encoder.encode(["a b x d e f"]))
+    assert torch.equal(encoder.encode(["a b c d e f"], max_length=4), encoder.encode(["a b"]))
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert"])
