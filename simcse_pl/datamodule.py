@@ -90,7 +90,7 @@ class SentenceDataModule(LightningDataModule):
             the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see orders.mixed).
         max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
-            A list, such as [64, 512], has one number per sentence of a row; later sentences use the last.
+            A list, such as [64, 256], has one number per sentence of a row; later sentences use the last.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
