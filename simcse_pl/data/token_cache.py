@@ -217,5 +217,5 @@ def _write(new: Path, read: Read, make: Tokenize, processes: int | None) -> None
             bar.advance(task, block.num_rows)
     if full:
         rate = f"{full / sentences:.2%} of the sentences"
-        warnings.append(f"{rate} have data.max_length={make.max_length} tokens or more, and are truncated to that")
+        warnings.append(f"{rate} have data.max_length={make.max_length} tokens or more; what is beyond is cut off")
     write_json(new / _MANIFEST, {"warnings": warnings})

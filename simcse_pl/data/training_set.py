@@ -32,6 +32,16 @@ _ROWS_TRIED = 128
 
 
 @dataclass(frozen=True)
+class BatchViews:
+    """The views of a row in a batch; see TrainingRows, which has the same attributes."""
+
+    views: dict[Any, View]
+    width: int
+    roles: tuple[Role, ...]
+    columns: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
 class TrainingSet:
     """Where rows of sentences to train on are, how they are read, and the views that are made from their anchors.
 
@@ -159,7 +169,7 @@ class TrainingSet:
         if segment and templates.reads_text(prompts):
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in a joined text")
         drawn = None if self.negatives is None else (self.positives, self.negatives)
-        views, width, roles, columns = self._views_of(1 + sum(drawn) if drawn else len(cache[0]))
+        batch_views = self._batch_views(1 + sum(drawn) if drawn else len(cache[0]))
         numbers = self._class_numbers(cache)
         label_range = None if self.score_column is None else cache.score_range()
         chosen: Rows = range(len(cache))
@@ -169,7 +179,7 @@ class TrainingSet:
 
             chosen, held_out = choose(cache, self.documents, self.hold_out, self.limit, seed)
         rows = TrainingRows(
-            roles=roles,
+            **vars(batch_views),
             labels=self.labels,
             label_range=(0, len(numbers) - 1) if numbers else label_range,
             classes=len(numbers) or None,
@@ -179,15 +189,12 @@ class TrainingSet:
             chosen=chosen,
             held_out=held_out,
             seed=seed,
-            views=views,
-            width=width,
-            columns=columns,
             class_numbers=numbers,
             drawn=drawn,
             collate=ViewCollator(tokenizer, max_length, templates, segment, prompts),
         )
-        rows = replace(rows, warnings=self._check(rows, evaluated or {}))
-        return replace(rows, examples=[row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])])
+        examples = [row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])]
+        return replace(rows, warnings=self._check(rows, evaluated or {}), examples=examples)
 
     def _open(self, tokenize: Tokenize) -> TokenCache:
         """Return all rows with their tokens."""
@@ -206,7 +213,8 @@ class TrainingSet:
                 raise UserError(f"data.negatives={self.negatives}: such rows have {needed}")
         named = *label_columns(self.label_column, self.score_column), self.prompt_column, *(options["columns"] or ())
         layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), named)
-        table, before = open_source(self.train, layout, self.split), content_hash(self.train, self.split)
+        before = content_hash(self.train, self.split)  # first, so that a file that is replaced meanwhile is noticed
+        table = open_source(self.train, layout, self.split)
 
         def read(warn: Warn) -> LabelledRows:
             if self.documents:
@@ -221,32 +229,31 @@ class TrainingSet:
         key = before, table.layout, layout.encoding, self.documents, *options.values()
         return open_token_cache(read, key, tokenize, self.tokenizing_processes, before)
 
-    def _views_of(self, width: int) -> tuple[dict[Any, View], int, tuple[Role, ...], tuple[int | None, ...]]:
-        """Return the views to add to rows of `width` sentences, how many of the sentences are kept, and of each view
-        of a batch its role and its column. Dropout as the only view of pairs is left out.
-        """
-        columns = default_roles(width)[:width] if self.roles is None else tuple(map(Role, self.roles))
+    def _batch_views(self, width: int) -> BatchViews:
+        """Return the views of a batch, for rows of `width` sentences. Dropout as the only view of pairs is left out."""
+        views, is_drawn = self.named_views, self.negatives is not None
+        roles = default_roles(width)[:width] if self.roles is None else tuple(map(Role, self.roles))
         if self.negatives is not None:
-            columns = (Role.ANCHOR, *[Role.POSITIVE] * self.positives, *[Role.NEGATIVE] * self.negatives)
-        views = self.named_views
+            roles = (Role.ANCHOR, *[Role.POSITIVE] * self.positives, *[Role.NEGATIVE] * self.negatives)
         if width == 1 and any(Role.ANCHOR in view.roles for view in views.values()):
-            columns, width = (), 0  # a view takes the place of the sentence
+            roles, width = (), 0  # a view takes the place of the sentence
         only = next(iter(views.values())) if len(views) == 1 else None
-        if isinstance(only, Dropout) and only.role == Role.POSITIVE and (width == 1 or Role.POSITIVE in columns):
+        if isinstance(only, Dropout) and only.role == Role.POSITIVE and (width == 1 or Role.POSITIVE in roles):
             views = {}  # the collator repeats a single sentence
-        roles = (*columns, *(Role(role) for view in views.values() for role in view.roles))
-        if len(columns) != width or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
+        has_role_each = len(roles) == width
+        columns: list[int | None] = [0, *[None] * (width - 1)] if is_drawn else [*range(width)]
+        for view in views.values():
+            roles += tuple(map(Role, view.roles))
+            columns += [0 if isinstance(view, Dropout) else None] * len(view.roles)
+        if not has_role_each or roles[0] != Role.ANCHOR or Role.ANCHOR in roles[1:]:
             given = f"data.roles=[{','.join(roles)}]"
             raise UserError(f"{given}: each of a row's {width} sentences needs a role, and the first is the anchor")
-        made = [0 if isinstance(view, Dropout) else None for view in views.values() for _ in view.roles]
-        kept = range(width) if self.negatives is None else (0, *[None] * (width - 1))
-        places: tuple[int | None, ...] = (*kept, *made)
         if len(roles) == 1:
-            roles, places = default_roles(2), (0, 0)
+            roles, columns = default_roles(2), [0, 0]
         needed = len(candidates(roles))
         if self.labels == "score_lists" and len(label_columns(None, self.score_column)) != needed:
             raise UserError(f"data.score_column: it needs a column for each of {needed} positives and hard negatives")
-        return views, width, roles, places
+        return BatchViews(views, width, roles, tuple(columns))
 
     def _class_numbers(self, cache: TokenCache) -> dict[str, int]:
         """Return the number of each class by its name: in alphabetical order, or in that of `label_names`."""

@@ -5,6 +5,7 @@ import multiprocessing
 import signal
 from typing import Any
 
+from simcse_pl.utils.code import current_folder_on_path
 from simcse_pl.utils.private import at_exit
 
 
@@ -28,7 +29,8 @@ class _Worker(multiprocessing.Process):
     """A worker that this process kills at its end. Otherwise multiprocessing would send SIGTERM, and wait."""
 
     def start(self) -> None:
-        super().start()
+        with current_folder_on_path():  # spawn and forkserver send the path, and views may be in the user's files
+            super().start()
         at_exit(self._end)
 
     def _end(self) -> None:

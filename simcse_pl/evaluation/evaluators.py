@@ -193,6 +193,8 @@ class FileEvaluator(Evaluator, Generic[Data]):
         for split, files in self.files.items():
             with_names = isinstance(files, Mapping) and "file" not in files
             named: Any = files if with_names else {} if files is None else {"": files}
+            if "mean" in named:
+                raise UserError(f"data.{split}.mean: this is the name of the mean over files: choose another")
             for name, file in named.items():
                 options = file if isinstance(file, Mapping) else {"file": str(file)}
                 check_arguments(self.file_class, options, f"data.{split}" + f".{name}" * bool(name))

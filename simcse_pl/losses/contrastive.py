@@ -169,36 +169,45 @@ class ContrastiveLoss(Loss):
             with torch.no_grad():
                 self.log_scale.clamp_(max=_LARGEST_LOG_SCALE)
             batch.log("temperature", (-self.log_scale[0]).exp())
-        positives, negatives = batch.views(Role.POSITIVE), batch.views(Role.NEGATIVE)
-        anchors_too, positives_too = ([0], positives) if self.same_role else ([], [])
-        comparisons = [
-            [0, positive, *(view for view in positives if view != positive), *negatives, *anchors_too]
-            for positive in positives
-        ]
-        if self.symmetric:
-            comparisons += [[positive, 0, *positives_too] for positive in positives]
-        every = []
-        for views, false in zip(comparisons, self.false_negatives(batch, comparisons), strict=True):
-            similarities = self.similarities(batch, views)
-            of_row = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
-            mask = _negative_mask(batch, views, false, of_row if self.mask_positives else of_row & {views[0]})
-            logits = self._weigh_own_hard_negatives(similarities / self.temperature, batch, len(views) - 2)
-            if self.false_negative_margin is not None:
-                limit = similarities.gather(1, batch.targets[:, None]) + self.false_negative_margin
-                logits = logits.masked_fill(similarities > limit, -math.inf)
-            if mask is not None:
-                logits = logits.masked_fill(F.pad(mask, (0, logits.shape[1] - mask.shape[1])), -math.inf)
-            every.append(_weighted_by_hardness(logits, batch.targets, self.hardness) if self.hardness else logits)
+        comparisons = self._comparisons(batch)
+        false = self.false_negatives(batch, comparisons)
+        every = [self._logits(batch, views, mask) for views, mask in zip(comparisons, false, strict=True)]
         if self.symmetric == "joint":
-            every = [
-                torch.cat(both, dim=1) for both in zip(every[: len(positives)], every[len(positives) :], strict=True)
-            ]
-        copies = batch.copies
-        if copies is None:
+            half = len(every) // 2
+            every = [torch.cat(directions, dim=1) for directions in zip(every[:half], every[half:], strict=True)]
+        if batch.copies is None:
             return torch.stack([F.cross_entropy(logits, batch.targets) for logits in every]).mean()
         losses = torch.stack([F.cross_entropy(logits, batch.targets, reduction="none") for logits in every])
-        counted = torch.stack([~copies[:, max(views[:2])] for views in comparisons[: len(every)]])
+        is_sentence = [~batch.copies[:, positive] for positive in batch.views(Role.POSITIVE)]
+        counted = torch.stack(is_sentence * (len(every) // len(is_sentence)))
         return ((losses * counted).sum(dim=0) / counted.sum(dim=0)).mean()
+
+    def _comparisons(self, batch: EmbeddedBatch) -> list[list[int]]:
+        """Return the `views` of each call of `similarities`: of each positive, then those of the other direction."""
+        positives, negatives = batch.views(Role.POSITIVE), batch.views(Role.NEGATIVE)
+        anchors_too, positives_too = ([0], positives) if self.same_role else ([], [])
+        comparisons = []
+        for positive in positives:
+            others = [view for view in positives if view != positive]
+            comparisons.append([0, positive, *others, *negatives, *anchors_too])
+        if self.symmetric:
+            comparisons += [[positive, 0, *positives_too] for positive in positives]
+        return comparisons
+
+    def _logits(self, batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None) -> Tensor:
+        """Return the logits of a comparison, weighted, and -inf for what is left out."""
+        similarities = self.similarities(batch, views)
+        logits = self._weigh_own_hard_negatives(similarities / self.temperature, batch, len(views) - 2)
+        if self.false_negative_margin is not None:
+            limit = similarities.gather(1, batch.targets[:, None]) + self.false_negative_margin
+            logits = logits.masked_fill(similarities > limit, -math.inf)
+        of_row = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
+        if not self.mask_positives:
+            of_row &= {views[0]}  # the sentence itself
+        mask = _negative_mask(batch, views, false, of_row)
+        if mask is not None:
+            logits = logits.masked_fill(F.pad(mask, (0, logits.shape[1] - mask.shape[1])), -math.inf)
+        return _weighted_by_hardness(logits, batch.targets, self.hardness) if self.hardness else logits
 
     def _weigh_own_hard_negatives(self, logits: Tensor, batch: EmbeddedBatch, k: int) -> Tensor:
         """Multiply the terms of each row's own k hard negatives by `hard_negative_weight`."""

@@ -255,7 +255,7 @@ class MaskedLanguageModeling(TokenMaskingLoss):
     def _most_chosen(self, tokens: int) -> int:
         """Return the most of some tokens that `mask` chooses.
 
-        Without whole words, it is that of 1e21 draws (Bernstein's inequality). The loss of more would be NaN.
+        Without whole words, more are chosen once in 1e21 draws (Bernstein's inequality); the loss is then NaN.
         """
         mean = self.probability * tokens
         most = mean + 17 + math.sqrt(17**2 + 100 * mean)

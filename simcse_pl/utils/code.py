@@ -5,8 +5,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,26 @@ def locate(name: str) -> Any:
     import packages that are not installed.
     """
     first, *attributes = name.split(".")
-    before = [*sys.path]
-    sys.path.append(os.getcwd())
-    try:
+    with current_folder_on_path():
         target: Any = importlib.import_module(first)
         for depth, attribute in enumerate(attributes, 1):
             if hasattr(target, "__path__") and not hasattr(target, attribute):  # a package
                 target = importlib.import_module(".".join([first, *attributes[:depth]]))
             else:
                 target = getattr(target, attribute)
-    finally:
-        sys.path[:] = before
     return target
+
+
+@contextmanager
+def current_folder_on_path() -> Iterator[None]:
+    """Within the block, modules of the current folder can be imported; what they add to the path stays."""
+    folder = os.getcwd()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        last = len(sys.path) - 1 - sys.path[::-1].index(folder)
+        del sys.path[last]
 
 
 def optional(name: str) -> Any:

@@ -23,11 +23,11 @@ def world_size() -> int:
 def alone() -> Iterator[None]:
     """Within the block, this rank computes as the only one, and waits for no other."""
     global _alone
-    _alone = True
+    before, _alone = _alone, True
     try:
         yield
     finally:
-        _alone = False
+        _alone = before
 
 
 def rank() -> int:

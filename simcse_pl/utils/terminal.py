@@ -100,7 +100,8 @@ def hydra_option(name: str, value: object) -> str:
 
 def hydra_text(text: str) -> str:
     """Return a text in quotation marks, as Hydra reads it."""
-    return '"' + text.replace('"', r"\"") + '"'
+    escaped = re.sub(r'(\\*)("|$)', lambda end: 2 * end[1] + (r"\"" if end[2] else ""), text)
+    return f'"{escaped}"'
 
 
 def report_error(error: Exception, debug: bool, debug_option: str, as_typed: Callable[[str], str] = str) -> int:

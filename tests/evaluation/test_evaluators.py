@@ -70,6 +70,8 @@ def test_files_with_names_have_their_own_metrics_and_a_mean(write):
     for name, file in files.items():
         assert metrics[f"{name}/spearman"] == ScoredPairs(file)(encode, VALIDATION)["spearman"]
     assert metrics["spearman"] == pytest.approx((metrics["de/spearman"] + metrics["en/spearman"]) / 2)
+    with pytest.raises(UserError, match="^data.test.mean: this is the name of the mean over files"):
+        ScoredPairs(test=files | {"mean": files["de"]})
 
 
 def test_binary_pairs_are_ranked_and_separated(write):

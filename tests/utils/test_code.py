@@ -21,6 +21,14 @@ def test_a_name_is_found_in_the_current_folder_which_is_on_the_path_only_meanwhi
     assert sys.path == before
 
 
+def test_what_a_module_adds_to_the_path_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "adds.py").write_text("import sys\nsys.path.append('further')\n")
+    locate("adds.sys")
+    assert sys.path[-1] == "further" and str(tmp_path) not in sys.path
+
+
 def test_numbers_must_be_finite_but_those_of_a_users_own_class():
     assert expected_instead(math.inf, float) == "a finite number"
     assert expected_instead(math.inf, float, ContrastiveLoss) == "a finite number"

@@ -68,7 +68,7 @@ def test_a_terminated_command_leaves_no_half_written_files(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("folder", ["outputs/a", "my outputs/语(1)", "it's"])
+@pytest.mark.parametrize("folder", ["outputs/a", "my outputs/语(1)", "it's", "C:\\dir\\", 'a\\"b', '"'])
 def test_an_option_can_be_copied_to_a_shell(folder):
     (word,) = shlex.split(hydra_option("hydra.run.dir", folder))
     assert OverridesParser.create().parse_override(word).value() == folder
