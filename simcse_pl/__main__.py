@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from simcse_pl import __version__
-from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean, name_columns
 from simcse_pl.utils.terminal import end_quietly, prepare_output, report_error
 
@@ -42,11 +41,6 @@ DATASETS = {
     "wikipedia": "sentences from a Wikipedia dump",
     "tokenizer": "a tokenizer from text, for a model with random weights",
 }
-_CLASSES = {  # commands that share a module with `encode`
-    "index": "encode.Index",
-    "search": "encode.Search",
-    "similarity": "encode.Similarity",
-}
 
 
 def main() -> None:
@@ -70,14 +64,12 @@ def main() -> None:
 
 
 def find_command(name: str) -> Any:
-    """Return the module or class of a command, which has `add_arguments(parser)`, `run(arguments)` and a docstring.
+    """Return the module of a command, which has `add_arguments(parser)`, `run(arguments)` and a docstring.
 
     It is in one of our two folders of commands, or in a package with an entry point `simcse_pl.commands`.
     """
     for entry in _installed().select(name=name):
         return entry.load()
-    if name in _CLASSES:
-        return locate(f"simcse_pl.tools.{_CLASSES[name]}")
     modules = [f"simcse_pl.{folder}.{re.sub('[ -]', '_', name)}" for folder in ("tools", "lab")]
     return importlib.import_module(next(filter(find_spec, modules)))
 

@@ -1,17 +1,22 @@
 """Arguments and helpers that several commands use."""
 
 import argparse
-from collections.abc import Iterator
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from simcse_pl.data.formats import Format, Layout
-from simcse_pl.data.rows import iterate_sentences
+from simcse_pl.data.rows import iterate_rows, iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import finish_write, remove_half_written
-from simcse_pl.utils.terminal import positive
+from simcse_pl.utils.terminal import counting_bar, positive
+
+T = TypeVar("T")
+CHUNK_SIZE = 1024  # sentences; the encoder sorts them by length
 
 
 def add_encoder(
@@ -19,8 +24,8 @@ def add_encoder(
 ) -> None:
     """Add the arguments that select an encoder; a `name` such as `--encoder` makes it an option.
 
-    `computes` adds the arguments for the device, batch size and precision, and `prompt`, which says what has a prompt,
-    the one for its name.
+    With `computes`, add the arguments for device, batch size and precision. With `prompt`, add --prompt-name, whose
+    help says what the prompt is for.
     """
     text = (
         "an encoder: the folder `encoder` of a training run, a training checkpoint (.ckpt), a folder of transformers "
@@ -105,3 +110,41 @@ def layout(arguments: argparse.Namespace) -> Layout:
 def read_sentences(file: str, arguments: argparse.Namespace) -> Iterator[str]:
     """Yield the sentences of a file, with the arguments of `add_column`."""
     return iterate_sentences(file, arguments.column, layout=layout(arguments))
+
+
+def add_id(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names the column of ids."""
+    text = "column of the ids that a search prints (default: the number of the row in its file, from 0)"
+    parser.add_argument("--id", type=column, metavar="COLUMN", help=text)
+
+
+def read_with_ids(file: str, arguments: argparse.Namespace) -> tuple[Sequence[str], dict[str, int | str]]:
+    """Return the sentences of a file, and the id of the first row of each."""
+    sentences: Sequence[str] = ()
+    ids: Sequence[Any] = ()
+    if arguments.id is None:
+        sentences = list(read_sentences(file, arguments))
+        ids = range(len(sentences))
+    elif arguments.column is None:
+        raise UserError("--id: give the column of the sentences, too, by --column")
+    else:
+        rows = iterate_rows(file, [arguments.column], layout(arguments), label_column=arguments.id, labels_are_ids=True)
+        sentences, ids = zip(*((sentence, own) for (sentence,), own in rows), strict=True)
+    return sentences, dict(zip(reversed(sentences), reversed(ids), strict=True))
+
+
+def chunks_with_progress(
+    rows: Iterable[T], description: str, total: int | None = None, size: int = CHUNK_SIZE, shown: bool = True
+) -> Iterator[list[T]]:
+    """Yield chunks of `size` rows, the last one shorter, and show how many rows are done."""
+    rows = iter(rows)
+    with counting_bar(shown=shown) as bar:
+        task = bar.add_task(description, total=total)
+        while chunk := list(itertools.islice(rows, size)):
+            yield chunk
+            bar.advance(task, len(chunk))
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """Return a row as a line of JSON, with the line break."""
+    return json.dumps(row, ensure_ascii=False) + "\n"
