@@ -21,7 +21,7 @@ from transformers import PreTrainedConfig
 from simcse_pl.data import sample
 from simcse_pl.data.rows import Row, read_rows
 from simcse_pl.data.sample import gensim_sample
-from simcse_pl.lab.style import COLOURS, STYLE, WIDTH, figure_files
+from simcse_pl.lab.style import COLOURS, STYLE, WIDTH, png
 from simcse_pl.utils.files import atomic_write
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.terminal import tracked
@@ -196,7 +196,7 @@ def save(folder: Path, table: Table) -> None:
     with atomic_write(folder) as new:
         table.frame.to_csv(new / f"{table.name}.csv", index=False)
         (new / f"{table.name}.md").write_text(table.markdown(), encoding="utf-8")
-        (new / image).write_bytes(figure_files(table.name, _bars(table))[image])
+        (new / image).write_bytes(png(_bars(table)))
 
 
 def _bars(table: Table) -> Figure:

@@ -18,7 +18,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from simcse_pl.lab.published import PublishedScore, methods_file, published_score, published_scores
-from simcse_pl.lab.style import STYLE, WIDTH, figure_files
+from simcse_pl.lab.style import STYLE, WIDTH, png
 
 ROOT = Path(__file__).parents[1]
 INDEX = Path(__file__).with_suffix(".md")
@@ -184,4 +184,4 @@ if __name__ == "__main__":
     for path in [INDEX, *PAGES.glob("*.md")]:
         name = None if path == INDEX else path.stem
         path.write_text(updated(path.read_text(encoding="utf-8"), name), encoding="utf-8")
-    FIGURE.write_bytes(figure_files("", methods_figure())[".png"])
+    FIGURE.write_bytes(png(methods_figure()))

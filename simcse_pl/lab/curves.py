@@ -1,5 +1,6 @@
 """The curves of training runs over steps. A run draws its own at its end."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,10 +21,11 @@ _FEW = 30  # points, which have markers
 def curves_figure(runs: Sequence[Run]) -> Figure | None:
     """Draw the loss, the metric that chooses the checkpoint, alignment and uniformity, as far as they were logged.
 
-    The runs, which have finished, share the panels, one per curve. A ring marks the checkpoint that was saved. Return
-    None without curves.
+    The runs that have finished share the panels, one per curve. A ring marks the checkpoint that was saved. Return None
+    without curves.
     """
     panels = {"train/loss": "training loss", "val/loss": "validation loss"}
+    runs = [run for run in runs if run.results]
     results = [run.results for run in runs if run.results]
     panels |= {logged(run.monitor): f"dev ({score_name(run.monitor, run.mode)})" for run in results}
     panels |= {logged(name): f"dev ({heading(name)}, lower is better)" for name in ("alignment", "uniformity")}
@@ -32,14 +34,14 @@ def curves_figure(runs: Sequence[Run]) -> Figure | None:
     if not drawn:
         return None
     columns = min(len(drawn), 2)
-    figure, whole, looks = figure_of([run.label for run in runs], 0.33 * -(-len(drawn) // columns), more=1)
-    whole.remove()
-    grid = figure.subplots(-(-len(drawn) // columns), columns, sharex=True, squeeze=False).flatten()
+    rows = math.ceil(len(drawn) / columns)
+    figure, looks = figure_of([run.label for run in runs], 0.33 * rows, more=1)
+    grid = figure.subplots(rows, columns, sharex=True, squeeze=False).flatten()
     for axes, name in zip(grid, drawn, strict=False):
         axes.set_title(panels[name], loc="left")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-        for rows, run, look in zip(curves, results, looks, strict=True):
-            points = factor(name.partition("/")[2]) * rows.reindex(columns=[name])[name].dropna()
+        for of_run, run, look in zip(curves, results, looks, strict=True):
+            points = factor(name.partition("/")[2]) * of_run.reindex(columns=[name])[name].dropna()
             marker = {"marker": look["marker"] if len(points) < _FEW else ""}
             axes.plot(points.index, points, linewidth=1, markersize=3, **look | marker)
             if name == logged(run.monitor):

@@ -24,7 +24,7 @@ from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import encoder_figures
 from simcse_pl.lab.read_runs import Run, differing
 from simcse_pl.lab.seed_groups import Sweep
-from simcse_pl.lab.style import figure_files
+from simcse_pl.lab.style import png
 from simcse_pl.lab.sweep_tables import sweep_table
 from simcse_pl.loggers import StepsDone, closing_run
 from simcse_pl.results import TrainingRun, logged
@@ -190,7 +190,7 @@ def _log_panels(run: wandb.Run, result: Result, tables: Sequence[Table], figures
         panels[f"evaluation/{table.name}"] = wandb.Table([str(column) for column in frame], rows)
     for name, figure in figures.items():
         if name != "alignment_uniformity":  # it would have a single point
-            image = PIL.Image.open(io.BytesIO(figure_files("", figure)[".png"]))
+            image = PIL.Image.open(io.BytesIO(png(figure)))
             panels[f"evaluation/{name}"] = wandb.Image(image, caption=result.label)
     run.log(panels)
     postprocess = result.settings.get("postprocess")

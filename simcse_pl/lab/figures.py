@@ -66,7 +66,8 @@ def run_plane(runs: Sequence[Run]) -> Figure | None:
 @matplotlib.rc_context(STYLE)
 def _plane(paths: Mapping[str, pd.DataFrame], scale: str, legend: str | None = None) -> Figure:
     """Draw paths with the columns uniformity, alignment and score; a path may be a point."""
-    figure, axes, looks = figure_of([*paths], 0.72, more=bool(legend))
+    figure, looks = figure_of([*paths], 0.72, more=bool(legend))
+    axes = figure.add_subplot()
     axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     scores = pd.concat([path["score"] for path in paths.values()]).dropna()
     margin = 1.0 if len(scores) and scores.max() - scores.min() < 1 else 0.0
@@ -98,7 +99,8 @@ def spectra(results: Sequence[Result]) -> Figure | None:
     lines = {label: np.where(values < _SMALLEST, np.nan, values) for label, values in spectra.items() if len(values)}
     if not lines:
         return None
-    figure, axes, looks = figure_of([*lines], 0.5)
+    figure, looks = figure_of([*lines], 0.5)
+    axes = figure.add_subplot()
     axes.set(xlabel="index", ylabel="singular value / the largest", yscale="log")
     axes.yaxis.set_major_formatter("{x:g}")
     for values, look in zip(lines.values(), looks, strict=True):

@@ -11,7 +11,6 @@ from itertools import cycle
 from typing import Any
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
@@ -40,6 +39,7 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,
     "text.usetex": False,
 }
+_WITHOUT_DATE: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 WIDTH = 5.5  # inches: the width of a page's text
 LEGEND_WIDTH = 30  # characters of a line in a legend of two columns
 # The palette of Okabe and Ito without yellow. Dashes and markers carry the same information.
@@ -49,8 +49,8 @@ DASHES: tuple[Any, ...] = ("-", *((0, lengths) for lengths in _DASHES))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 
 
-def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figure, Axes, list[dict[str, Any]]]:
-    """Return a figure as wide as a page, its axes, and a label and look for each line.
+def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figure, list[dict[str, Any]]]:
+    """Return a figure as wide as a page, without axes, and a label and look for each line.
 
     Args:
         labels: the labels of the lines.
@@ -64,17 +64,22 @@ def figure_of(labels: Sequence[str], height: float, more: int = 0) -> tuple[Figu
         {"label": text, "color": colour, "linestyle": dashes, "marker": marker}
         for text, colour, dashes, marker in zip(texts, cycle(COLOURS), cycle(DASHES), cycle(MARKERS), strict=False)
     ]
-    return figure, figure.add_subplot(), looks
+    return figure, looks
 
 
-def figure_files(name: str, figure: Figure) -> dict[str, bytes]:
-    """Return the files of a figure by name: PNG, SVG and PDF. Log the characters that no font has."""
+def png(figure: Figure) -> bytes:
+    """Return a figure as a PNG file; see `figure_files`."""
+    return figure_files("", figure, ["png"])[".png"]
+
+
+def figure_files(name: str, figure: Figure, endings: Sequence[str] = ("png", "svg", "pdf")) -> dict[str, bytes]:
+    """Return the files of a figure by name. Log the characters that no font has."""
     files = {}
     recorded = warnings.catch_warnings(record=True, action="always")
     with recorded as caught, matplotlib.rc_context(STYLE), quiet("fontTools"):  # it logs each table of a PDF's fonts
-        for ending, metadata in (("png", {}), ("svg", {"Date": None}), ("pdf", {"CreationDate": None})):
+        for ending in endings:
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=ending, metadata=metadata)
+            figure.savefig(buffer, format=ending, metadata=_WITHOUT_DATE[ending])
             files[f"{name}.{ending}"] = buffer.getvalue()
     lacking = set()
     for warning in caught:

@@ -15,7 +15,7 @@ from simcse_pl.evaluation.sts import load_sample
 from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import encoder_figures
 from simcse_pl.lab.read_runs import read, read_run
-from simcse_pl.lab.style import figure_files
+from simcse_pl.lab.style import png
 from simcse_pl.models.adapters import merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
         measured, name = [result for _, result in results if isinstance(result, Result)], folder.absolute().name
         trained_in = run_folder(arguments.encoder)
         figures = encoder_figures(measured, [read_run(trained_in, name)] if trained_in else [])
-        images = {title: figure_files(title, figure)[f"{title}.png"] for title, figure in figures.items()}
+        images = {title: png(figure) for title, figure in figures.items()}
         published = (repository, arguments.license, arguments.language)
         write_card(new, name, encoder, training, encoder_tables(measured), images, *published)
     print(folder)
