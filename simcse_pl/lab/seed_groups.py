@@ -157,9 +157,7 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
     results = [job.results for job in finished if job.results]
     paper = ablation(place.table) if place.table else None
     options = [name for name in differing(finished) if name not in ("seed", ROW)]
-    left_out = {*CURVES, *(run.monitor for run in results)}
-    others = [name for name in keys_of(run.before or run.best for run in results) if name not in left_out]
-    others = [name for name in others if not is_of_file(name, {*others, *left_out})]
+    others = _other_metrics(results)
     evaluated = {} if place.table else _evaluated(encoders, results[0])
     rows = [
         {"is_baseline": False, "dev": results[0].score(own), **_as_shown(own, others)} for own in evaluated.values()
@@ -170,35 +168,63 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
         names = [f"{label}, evaluated" if label in labels else label for label in evaluated]
         runs["row"] = names + [label for label, job in labelled if job.results]
         labels = names + labels
-    tasks: dict[str, list[str]] = {}
-    for score, name, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
-        scores = pd.DataFrame([*({} for _ in evaluated), *(getattr(run, name) for run in results)], dtype=float)
-        tasks[score] = shared_tasks(scores, all_tasks)
-        runs[score] = 100 * scores[tasks[score]].mean(axis="columns", skipna=False).astype(float)
-    if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
+    has_rows = runs["row"].any()
+    tasks = {}
+    for score, metrics, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
+        measured = pd.DataFrame([*({} for _ in evaluated), *(getattr(run, metrics) for run in results)], dtype=float)
+        tasks[score] = shared_tasks(measured, all_tasks)
+        runs[score] = 100 * measured[tasks[score]].mean(axis="columns", skipna=False).astype(float)
+    if has_rows:  # an option that is the same in all jobs of a row and column follows from them
         values = runs.groupby(["row", "column"])[options].nunique()
         options = [name for name in options if values[name].max() > 1]
-    keys, varied = ["row", "column", *options], ["row"] if runs["row"].any() else ["row", *options]
+    keys, varied = ["row", "column", *options], ["row"] if has_rows else ["row", *options]
     if METHOD in options:
-        keys += ["setting"] * ("setting" not in keys)
+        if "setting" not in keys:
+            keys.append("setting")
         varied = [METHOD]
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
     alike = [name for name in keys if name not in varied or name in _OF_SCORES]
     scores = ["dev", "test", "sts", *others, "transfer"]
-    of_seeds = runs.groupby(keys, sort=False)
-    first = of_seeds[["is_baseline", "published", "published difference", "seed"]].first()
-    groups, ends = of_seeds[scores].agg(["mean", "std", "count"]), {"mean": "", "std": " std", "count": " n"}
-    groups.columns = pd.Index([f"{score}{ends[kind]}" for score, kind in groups.columns])
-    groups = groups.join([of_seeds[[*BEFORE]].mean(), first]).reset_index()
-    groups["trained"] = groups["seed"] != ""
-    if paper and runs["row"].any():  # other rows and columns come after those of the paper
+    groups = _means_over_seeds(runs, keys, scores)
+    if paper and has_rows:  # other rows and columns come after those of the paper
         order = {"row": [*paper.rows, *groups["row"]], "column": [*paper.settings, *groups["column"]]}
         groups = groups.sort_values([*order], key=lambda x: x.map(order[x.name].index), ignore_index=True)
     if METHOD not in options:
         groups["is_baseline"] = _is_baseline(groups, alike, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
-    about = ", ".join(labels), place.table, place.size, jobs, [*evaluated], paper
-    return Sweep(*about, options, keys, alike, runs, groups, scores, tasks)
+    return Sweep(
+        label=", ".join(labels),
+        table=place.table,
+        size=place.size,
+        jobs=jobs,
+        encoders=[*evaluated],
+        paper=paper,
+        options=options,
+        keys=keys,
+        alike=alike,
+        runs=runs,
+        groups=groups,
+        scores=scores,
+        tasks=tasks,
+    )
+
+
+def _other_metrics(results: Sequence[TrainingRun]) -> list[str]:
+    """Return the metrics on dev that no run monitors, and that do not belong to one of several files."""
+    left_out = {*CURVES, *(run.monitor for run in results)}
+    names = [name for name in keys_of(run.before or run.best for run in results) if name not in left_out]
+    return [name for name in names if not is_of_file(name, {*names, *left_out})]
+
+
+def _means_over_seeds(runs: pd.DataFrame, keys: list[str], scores: Sequence[str]) -> pd.DataFrame:
+    """Return a row per group of runs with equal `keys`: see Sweep.groups."""
+    by_group = runs.groupby(keys, sort=False)
+    groups, ends = by_group[[*scores]].agg(["mean", "std", "count"]), {"mean": "", "std": " std", "count": " n"}
+    groups.columns = pd.Index([f"{score}{ends[kind]}" for score, kind in groups.columns])
+    first = by_group[["is_baseline", "published", "published difference", "seed"]].first()
+    groups = groups.join([by_group[[*BEFORE]].mean(), first]).reset_index()
+    groups["trained"] = groups["seed"] != ""
+    return groups
 
 
 def _evaluated(encoders: Sequence[Result], run: TrainingRun) -> dict[str, Mapping[str, float]]:
