@@ -141,6 +141,12 @@ def test_a_part_whose_dropout_is_off_keeps_its_mode(make_model):
     assert not any(part.training for part in encoder.backbone.embeddings.modules())
 
 
+def test_layers_that_training_skips_at_random_are_not_frozen(make_model):
+    encoder = SentenceEncoder.from_pretrained(make_model("opt", layerdrop=0.9), pooling="mean")
+    SimCSEModule(encoder, ContrastiveLoss(), adamw()).prepare()
+    assert all(weight.requires_grad for weight in encoder.parameters())
+
+
 def one_weight():
     return [nn.Parameter(torch.ones(1))]
 

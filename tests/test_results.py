@@ -5,7 +5,16 @@ import math
 
 import pytest
 
-from simcse_pl.results import TrainingRun, is_of_file, logged, of_split, read_shape, split_and_metric
+from simcse_pl.results import (
+    TrainingRun,
+    decimals,
+    heading,
+    is_of_file,
+    logged,
+    of_split,
+    read_shape,
+    split_and_metric,
+)
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import write_json
 from tests.lab.invented import job
@@ -23,6 +32,14 @@ def test_what_is_read_is_written_again(sweep, more, tmp_path):
     (tmp_path / "first").write_text(json.dumps(about | results | {"best": {"spearman": "high"}}))
     with pytest.raises(UserError, match="first is not a results file: best.spearman: Input should be a valid number"):
         read_shape(TrainingRun, tmp_path / "first")
+
+
+def test_numbers_have_two_digits_and_headings_say_which_values_are_better():
+    values = {(): 3, (0.0, math.nan): 3, (2.5, 9): 3, (0.004, -1): 4, (1e-9,): 6}
+    assert {given: decimals("loss", given) for given in values} == values
+    assert decimals("german/recall@5", [1e-9]) == 2
+    headings = [heading(metric, direction=True) for metric in ("german/spearman", "recall@5", "loss", "trace")]
+    assert headings == ["german/Spearman ↑", "recall@5 ↑", "loss ↓", "trace"]
 
 
 def test_a_metric_of_a_file_has_a_mean():
