@@ -326,6 +326,15 @@ def test_the_queue_follows_the_released_code_of_esimcse(make_model):
     assert len(queues) == 3 and (weights[0]["projection.0.weight"] - weights[2]["projection.0.weight"]).norm() > 0.5
 
 
+class Drawn(Loss):
+    """A random number, as the loss of tokens that are masked at random is."""
+
+    embeds = False
+
+    def forward(self, batch):
+        return torch.rand(())
+
+
 def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_path):
     """Batches of 3, 3 and 1 rows."""
     rows = [(a, b) for a in SENTENCES[:7] for b in SENTENCES[:2]]
@@ -353,6 +362,8 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     expected = sum(len(batch) * loss for batch, loss in zip(batches, losses, strict=True)) / 7
     assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
+    first, second = (module.held_out_loss(Drawn(), held.held_out_batches("")) for _ in range(2))
+    assert first == second, "all validations mask the same tokens"
 
 
 @pytest.mark.parametrize("part", ["template", "prompts", "tokenizer", "tokenizer and max_length"])
