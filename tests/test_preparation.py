@@ -20,8 +20,15 @@ from simcse_pl.methods.matryoshka import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.postprocessing.linear import Whitening
-from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ, prepare_backbone
+from simcse_pl.preparation import (
+    build_optimizer,
+    build_schedule,
+    check_views_differ,
+    example_batch,
+    prepare_backbone,
+)
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.types import RowKind, default_roles
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer
 from tests.data.conftest import SAMPLE
 from tests.support.helpers import composed
@@ -139,6 +146,15 @@ def test_a_part_whose_dropout_is_off_keeps_its_mode(make_model):
     encoder.encode(SENTENCES)
     assert encoder.training and encoder.backbone.encoder.training
     assert not any(part.training for part in encoder.backbone.embeddings.modules())
+
+
+@pytest.mark.parametrize(
+    ("labels", "shape", "dtype"),
+    [("classes", [2], torch.int64), ("scores", [2], torch.float32), ("score_lists", [2, 3], torch.float32)],
+)
+def test_an_example_has_labels_like_those_of_a_batch(labels, shape, dtype, make_model):
+    example = example_batch(load(make_model("bert"), 0.0), RowKind(default_roles(4), labels))
+    assert [*example["labels"].shape] == shape and example["labels"].dtype == dtype
 
 
 def test_layers_that_training_skips_at_random_are_not_frozen(make_model):

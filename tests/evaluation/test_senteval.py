@@ -107,6 +107,7 @@ def test_probing_tasks_are_beside_the_bundle(tmp_path):
     ("task", "path", "content", "message"),
     [
         ("STS15", "STS.gs.a.txt", b"4.5\n", "STS.gs.a.txt has 1 lines and STS.input.a.txt 3: one of them is trunc"),
+        ("STS-B", "sts-test.csv", b"\n", "sts-test.csv has no rows"),
         ("STS15", "STS.gs.a.txt", b"4.5\n\n-1\n", "STS.input.a.txt, line 3: .* a score from 0 to 5"),
         ("STS-B", "sts-test.csv", b"a\tb\tc\n", "sts-test.csv, line 1: it should have two sentences"),
         ("SST", "sentiment-dev", b"fine\t2\n", "sentiment-dev, line 1: .* one of the labels 0, 1"),

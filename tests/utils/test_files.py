@@ -7,7 +7,15 @@ import os
 import pytest
 
 from simcse_pl.utils.errors import UserError, WriteError
-from simcse_pl.utils.files import atomic_open, atomic_write, finish_write, remove_half_written, write_json, write_text
+from simcse_pl.utils.files import (
+    atomic_open,
+    atomic_write,
+    cached,
+    finish_write,
+    remove_half_written,
+    write_json,
+    write_text,
+)
 from tests.support.helpers import killed_while_moving
 
 
@@ -89,6 +97,21 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
     (tmp_path / ".saving-x1").mkdir()
     remove_half_written(tmp_path, tmp_path / "nowhere")
     assert contents(tmp_path) == {"last.ckpt": "whole"}
+
+
+def test_a_folder_of_the_cache_is_written_once_without_what_a_killed_process_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    places = []
+
+    def write(new):
+        places.append(new)
+        (new / "last").write_text("whole")
+
+    folder = cached("kind", ("key", 1), "last", write)
+    (folder / "last").unlink()
+    (folder / ".saving-x1").mkdir()
+    assert cached("kind", ("key", 1), "last", write) == cached("kind", ("key", 1), "last", write) == folder
+    assert contents(folder) == {"last": "whole", "lock": ""} and len(places) == 2
 
 
 def as_torch_does():
