@@ -1,7 +1,6 @@
 """Callbacks: seeding and counting of steps, curves, warnings, and progress."""
 
 import logging
-import math
 import time
 from typing import Annotated, Any
 
@@ -207,9 +206,8 @@ class ProgressBar(LightningProgressBar):
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:
         """Add the bar of the steps, some of which a resumed run has done."""
-        steps = trainer.estimated_stepping_batches
-        total = steps if math.isfinite(steps) else None
-        self._training = self._bar.add_task("training", total=total, completed=trainer.global_step, loss="")
+        steps, done = trainer.estimated_stepping_batches, trainer.global_step
+        self._training = self._bar.add_task("training", total=steps, completed=done, loss="")
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Show the step, and the loss if it is logged: in other steps, reading it would wait for the GPU."""

@@ -126,7 +126,7 @@ def run_settings(
         "batch size": ", ".join(dict.fromkeys(str(data_set.batch_size) for data_set in data.sets.values())),
         "learning rate": "the optimizer's default" if lr is None else f"{lr:g}",
         "precision": str(trainer.precision),
-        "steps": f"{steps}, validated every {trainer.val_check_interval}" if steps > 0 else "unlimited",
+        "steps": f"{steps}, validated every {trainer.val_check_interval}",
         "device": f"{trainer.world_size} x {trainer.strategy.root_device.type}",
         "versions": versions(),
     }

@@ -376,8 +376,7 @@ class SimCSEModule(EncoderModule):
             of_device = torch.stack([torch.as_tensor(value, device=self.device) for value in curves.values()])
             # a rank with one row has no negatives, so their similarity is nan there
             values |= zip(curves, mean_over_ranks(of_device, ignore_nan=True), strict=True)
-        known = {name: value for name, value in values.items() if value is not None}
-        numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in known.items()}
+        numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in values.items()}
         tensors = {name: torch.tensor(value) for name, value in numbers.items()}
         self.trainer.callback_metrics.update(tensors)
         self.trainer.logged_metrics.update(tensors)
