@@ -228,13 +228,6 @@ def test_the_loss_is_the_objective_plus_the_auxiliary_losses_times_their_weights
     assert terms["norm"].scale.grad is not None
 
 
-def test_auxiliary_losses_are_logged_without_a_callback(encoder, tmp_path):
-    logger = CurvesLogger(tmp_path, name="", version="")
-    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), auxiliary={"norm": Norm(0.25)})
-    trainer(max_steps=2, logger=logger).fit(module, view_loader(encoder))
-    assert (pandas.read_csv(tmp_path / "metrics.csv")["train/norm"] > 0).all()
-
-
 @pytest.mark.parametrize(
     ("objective", "options", "message"),
     [
