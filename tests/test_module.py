@@ -355,8 +355,11 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     expected = sum(len(batch) * loss for batch, loss in zip(batches, losses, strict=True)) / 7
     assert logged["val/loss"] == pytest.approx(expected.item(), rel=1e-4)
     assert logged["val/spearman"] == pytest.approx(spearman(encoder), abs=1e-3)
-    first, second = (module.held_out_loss(Drawn(), held.held_out_batches("")) for _ in range(2))
-    assert first == second, "all validations mask the same tokens"
+    drawn = set()
+    for seed in range(2):
+        torch.manual_seed(seed)
+        drawn.add(module.held_out_loss(Drawn(), held.held_out_batches("")).item())
+    assert len(drawn) == 1, "all validations mask the same tokens"
 
 
 @pytest.mark.parametrize("part", ["template", "prompts", "tokenizer", "tokenizer and max_length"])
