@@ -249,7 +249,9 @@ class SentenceDataModule(LightningDataModule):
         return self.sentences[VALIDATION].loader(self._on_gpu)
 
     def test_dataloader(self) -> DataLoader[Tokens]:
-        """Return batches of the test sentences."""
+        """Return batches of the test sentences; raise UserError if there are none."""
+        if not len(self.sentences[TEST]):
+            raise UserError("data.test is not set: give a file")
         return self.sentences[TEST].loader(self._on_gpu)
 
 

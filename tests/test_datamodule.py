@@ -192,6 +192,13 @@ def test_a_new_run_on_the_data_of_a_resumed_one_sees_all_batches(make_data, tmp_
     assert len(recorder.seen) == 3
 
 
+def test_a_test_without_a_test_set_is_an_error(make_data):
+    data = make_data(TEXT)
+    data.sentences[TEST] = datamodule.EvaluationSentences([], data.templates)
+    with pytest.raises(UserError, match="^data.test is not set: give a file$"):
+        data.test_dataloader()
+
+
 def test_training_sentences_in_an_evaluation_set_are_a_warning(make_data, caplog):
     pairs = {split: load_sample(split).pairs for split in ("dev", "test")}
     text = "\n".join([pairs["dev"][0].first, "This is in no pair.", pairs["test"][0].first, pairs["test"][1].second])
