@@ -109,7 +109,10 @@ def scale_note(*metrics: str) -> str:
 
 def score_name(metric: str, mode: str = "max") -> str:
     """Return the name and the scale of the metric that chooses the checkpoint, such as `Spearman x 100`."""
-    return heading(metric) + " x 100" * (factor(metric) == 100) + ", lower is better" * (mode == "min")
+    name = heading(metric)
+    if factor(metric) == 100:
+        name += " x 100"
+    return f"{name}, lower is better" if mode == "min" else name
 
 
 class Shape(BaseModel):

@@ -33,11 +33,13 @@ def run_table(run: TrainingRun) -> Table:
     frame, headings = metric_frame([scores for _, scores in rows], metrics)
     names = pd.DataFrame([name for name, _ in rows], columns=["", "split", "file"])
     frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)
-    scale, title = scale_note(*metrics), run.validation
+    title = run.validation
     if run.test_set not in ("", title):
         title += f", tested on {run.test_set}"
+    if scale := scale_note(*metrics):
+        title += f" ({scale})"
     warnings = [f"warning: {warning}" for warning in run.warnings]
-    return Table("run", title + f" ({scale})" * bool(scale), frame, headings, warnings)
+    return Table("run", title, frame, headings, warnings)
 
 
 def printed_settings(settings: Mapping[str, str]) -> dict[str, str]:

@@ -216,7 +216,7 @@ def start_loggers(
         log.info("%-13s %s", name, value)
     places = [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
     for place in places:
-        log.info("%-13s %s%s", "W&B", "offline: " * place.startswith("wandb sync"), place)
+        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
     return places
 
 

@@ -213,7 +213,8 @@ def _values(path: Path, lines: Iterator[str], whole: bool) -> Iterator[tuple[str
 def with_words(cells: list[Any], words: Mapping[int, Sequence[str]]) -> list[Any]:
     """Return cells with the names of labels, which a data set on the Hub has as numbers; `-` for -1, no label."""
     for i, names in words.items():
-        cells[i] = cells[i] if cells[i] is None else names[cells[i]] if cells[i] >= 0 else NO_LABEL
+        if cells[i] is not None:
+            cells[i] = names[cells[i]] if cells[i] >= 0 else NO_LABEL
     return cells
 
 

@@ -56,7 +56,9 @@ class EvaluationFile(Layout):
         columns = self.columns or range(min(2 + score, table.width))
         if len(columns) < 2 + score:
             given = f"columns={[*columns]}" if self.columns else f"it has {table.layout}"
-            needed = "two of sentences" + " and one of scores (evaluators=retrieval reads queries and answers)" * score
+            needed = "two of sentences"
+            if score:
+                needed += " and one of scores (evaluators=retrieval reads queries and answers)"
             raise UserError(f"{self.file}: {given}: name {needed}")
         if self.columns:  # rows may differ in the others
             table = _resized(table, table.width)
@@ -197,7 +199,7 @@ class FileEvaluator(Evaluator, Generic[Data]):
                 raise UserError(f"data.{split}.mean: this is the name of the mean over files: choose another")
             for name, file in named.items():
                 options = file if isinstance(file, Mapping) else {"file": str(file)}
-                check_arguments(self.file_class, options, f"data.{split}" + f".{name}" * bool(name))
+                check_arguments(self.file_class, options, f"data.{split}.{name}" if name else f"data.{split}")
                 with prefixed(f"data.{split}"):
                     self.sets[split][str(name)] = self.read(self.file_class(**{"split": split, **reading, **options}))
 

@@ -224,8 +224,10 @@ def own_data_table(results: Sequence[Result]) -> Table | None:
     names = pd.DataFrame([*rows], columns=["encoder", "file"])
     frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)
     where, notes = _in_common({label: data.data for label, data in measured.items()})
-    scale = scale_note(*metrics)
-    return Table("own_data", f"Own data{where}" + f" ({scale})" * bool(scale), frame, digits, notes, best="column")
+    title = f"Own data{where}"
+    if scale := scale_note(*metrics):
+        title += f" ({scale})"
+    return Table("own_data", title, frame, digits, notes, best="column")
 
 
 def _in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[str]]:

@@ -28,7 +28,7 @@ class MultirunReport(Callback):
         if config.hydra.runtime.choices["hydra/sweeper"] == "basic":
             jobs = check_jobs(config)
             done = sum((folder / str(job) / RESULTS_FILE).is_file() for job in range(jobs))
-            left = f", {jobs - done} of {jobs} jobs left" * bool(done)
+            left = f", {jobs - done} of {jobs} jobs left" if done else ""
         if config.hydra.job.config_name == "train":
             again = hydra_option("hydra.sweep.dir", folder)
             print(f"sweep in {folder}{left}; to continue it, repeat the command with {again}", flush=True)

@@ -44,7 +44,8 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     compared = sweeps if len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
     for number, sweep in enumerate(compared, 1):
         name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
-        name += f"_{number}" * (len(compared) > 1)
+        if len(compared) > 1:
+            name += f"_{number}"
         tables.append(sweep_table(sweep, name))
         figures[name] = sweep_figure(sweep)
         of_seeds[f"{name}_seeds"] = seed_table(sweep)

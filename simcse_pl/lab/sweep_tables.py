@@ -191,7 +191,8 @@ def _warnings(sweep: Sweep) -> Iterator[str]:
         for warning in job.results.warnings if job.results else ():
             labels.setdefault(_CHANGE.sub("", warning), []).append(job.label)
     for warning, of_jobs in labels.items():
-        yield warning + f" (jobs {', '.join(of_jobs)})" * (len(of_jobs) < len(sweep.results))
+        of_all = len(of_jobs) == len(sweep.results)
+        yield warning if of_all else f"{warning} (jobs {', '.join(of_jobs)})"
     validations = {run.validation for run in sweep.results}
     if len(validations) > 1:
         yield f"validated on different data: {', '.join(sorted(validations))}"
@@ -233,7 +234,8 @@ def _facts(sweep: Sweep) -> str:
 
 
 def _tasks(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:
-    return ", ".join(tasks) + f" ({len(tasks)} of {len(all_tasks)} tasks)" * (len(tasks) < len(all_tasks))
+    names = ", ".join(tasks)
+    return names if len(tasks) == len(all_tasks) else f"{names} ({len(tasks)} of {len(all_tasks)} tasks)"
 
 
 def _about_paper(sweep: Sweep, paper: Ablation) -> str:

@@ -90,12 +90,13 @@ class AngleLoss(Loss):
         assert batch.labels is not None
         scores = batch.gather(batch.labels)
         first, second = batch.gathered.unbind(dim=1)
-        terms = {
-            "angle": lambda: cosent_loss(angle_similarity(first, second), scores, self.temperature),
-            "in_batch": lambda: in_batch_loss(first, second, scores >= 1, self.temperature),
-            "cosine": lambda: cosent_loss(paired_similarity(first, second), scores, self.temperature),
-        }
-        losses = {name: terms[name]() for name, weight in self.weights.items() if weight}
+        losses = {}
+        if self.weights["angle"]:
+            losses["angle"] = cosent_loss(angle_similarity(first, second), scores, self.temperature)
+        if self.weights["in_batch"]:
+            losses["in_batch"] = in_batch_loss(first, second, scores >= 1, self.temperature)
+        if self.weights["cosine"]:
+            losses["cosine"] = cosent_loss(paired_similarity(first, second), scores, self.temperature)
         for name, loss in losses.items():
             batch.log(f"objective/{name}", loss)
         return torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()

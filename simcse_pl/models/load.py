@@ -53,9 +53,10 @@ def load_encoder(
     elif not Path(name).is_file():
         averaged = read_static_embeddings(resolve(name))
     if averaged:
-        given = {"pooling": pooling, **options}
-        for option in (option for option, value in given.items() if value is not None):
-            raise UserError(f"{option}={given[option]}: {name} has no transformer, which this option is for")
+        given = [(option, value) for option, value in {"pooling": pooling, **options}.items() if value is not None]
+        if given:
+            option, value = given[0]
+            raise UserError(f"{option}={value}: {name} has no transformer, which this option is for")
         averaged.normalize = averaged.normalize if normalize is None else normalize
         if truncate_dim is not None and not 1 <= truncate_dim <= averaged.dim:
             raise UserError(f"truncate_dim={truncate_dim}: the vectors of {name} have {averaged.dim} dimensions")

@@ -160,7 +160,8 @@ def _read_head(source: str, modules: list[tuple[str, str, dict[str, Any]]]) -> t
             if activation not in _ACTIVATIONS:
                 _unsupported(source, f"a module Dense with activation_function={activation}")
             width = "" if width == config["in_features"] else f"_{width}"
-            names.append("linear" + width + _ACTIVATIONS[activation] + "_without_bias" * (not config.get("bias", True)))
+            bias = "" if config.get("bias", True) else "_without_bias"
+            names.append(f"linear{width}{_ACTIVATIONS[activation]}{bias}")
         else:
             names.append(LAYER_NORM)
         for key, x in read_weights(find_weights(source, folder)).items():

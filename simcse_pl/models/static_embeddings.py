@@ -64,7 +64,9 @@ class StaticEmbeddings(AveragedVectors):
 
     def save_pretrained(self, folder: str | Path, **about: Any) -> None:
         """Write a folder for model2vec and sentence-transformers, in float16, with further entries of its config."""
-        kind, kinds = "sentence_transformers.models.", ["StaticEmbedding", *["Normalize"] * self.normalize]
+        kind, kinds = "sentence_transformers.models.", ["StaticEmbedding"]
+        if self.normalize:
+            kinds.append("Normalize")
         paths = [".", "1_Normalize"]
         modules = [{"idx": i, "name": str(i), "path": paths[i], "type": kind + name} for i, name in enumerate(kinds)]
         config = {"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": self.dim, **about}
@@ -86,7 +88,7 @@ def read_static_embeddings(source: str) -> StaticEmbeddings | None:
         folder, model = modules[0]["path"], read_object(source, "", MODEL_FILE)
         truncate_dim, prompts = model.get("truncate_dim"), model.get("prompts") or {}
         if kinds[1:] not in ([], ["Normalize"]) or (truncate_dim and kinds[1:]):
-            what = ", ".join(kinds) + f" and truncate_dim={truncate_dim}" * bool(truncate_dim)
+            what = ", ".join([*kinds, f"and truncate_dim={truncate_dim}"] if truncate_dim else kinds)
             raise UserError(f"{source}: static embeddings with the modules {what} are not supported")
         file = find_file(source, "tokenizer.json", folder)
         tensors = read_weights(find_weights(source, folder))

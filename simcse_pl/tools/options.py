@@ -212,11 +212,13 @@ def explain(name: str) -> str:
         default = entry.value if choices else _defaults(command).get(name)
         texts.append(f"  default: {default or f'{entry.value}, with {source}'}")
         given = f"{name}=VALUE" if default else f"{source} {name}=VALUE"
-    texts += ["  choices:"] * bool(choices) + [_line(f"  {choice}", header(text)) for choice, text in choices.items()]
+    if choices:
+        texts += ["  choices:", *(_line(f"  {choice}", header(text)) for choice, text in choices.items())]
     own = [option for option, files in entries().items() if any(name in (file.group, _source(file)) for file in files)]
     if inside := ", ".join(option for option in own if "=" not in option):
         texts.append(_fill(f"options: {inside}", 2))
-    return "\n".join([*texts, f"  example: simcse {command} {'-m ' * (entry.group == 'sweep')}{given}"])
+    multirun = "-m " if entry.group == "sweep" else ""
+    return "\n".join([*texts, f"  example: simcse {command} {multirun}{given}"])
 
 
 def _command(entry: Entry) -> str:
@@ -288,7 +290,9 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"--yaml {text}: give a choice, such as data=text; `simcse options GROUP` lists them")
         print(file.rstrip())
     elif names := search(text):
-        print("\n".join([explain(names[0]), *([_fill(f"see also: {', '.join(names[1:6])}")] * (len(names) > 1))]))
+        print(explain(names[0]))
+        if names[1:]:
+            print(_fill(f"see also: {', '.join(names[1:6])}"))
     else:
         lists = "`simcse options` lists the groups, `simcse train --help-all` all options"
         raise UserError(f"no option is about '{text}': {lists}")

@@ -225,11 +225,13 @@ def run(arguments: argparse.Namespace) -> None:
     kept, requests, read, written = synthesizer.estimate(sentences, arguments.check)
     limit = requests * (synthesizer.model.settings.get("max_tokens") or 0)
     print(f"at most {requests} requests; {kept} answers are there already")
-    print(f"about {read} tokens to read and {written} to write" + f", at most {limit}" * bool(limit), flush=True)
+    at_most = f", at most {limit}" if limit else ""
+    print(f"about {read} tokens to read and {written} to write{at_most}", flush=True)
     if arguments.price:
         reading, writing = (price / 1e6 for price in arguments.price)
         about, most = (read * reading + count * writing for count in (written, limit))
-        print(f"price: about {about:.4f}" + f", at most {most:.4f}" * bool(limit))
+        at_most = f", at most {most:.4f}" if limit else ""
+        print(f"price: about {about:.4f}{at_most}")
     if arguments.dry_run:
         return
     with reraise_write_errors(out.parent):
