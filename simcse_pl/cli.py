@@ -34,7 +34,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from simcse_pl import __version__
-from simcse_pl.config import CONF, check_options, config_folders, with_row
+from simcse_pl.config import CONF, config_folders, with_row
+from simcse_pl.option_checks import check_options
 from simcse_pl.results import TrainingRun
 from simcse_pl.run_folder import CURVES_FILE
 from simcse_pl.utils.code import locate, optional

@@ -9,7 +9,8 @@ from hydra.errors import HydraException, InstantiationException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simcse_pl.config import as_written, walk
+from simcse_pl.config import walk
+from simcse_pl.option_checks import as_written
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import UserError, did_you_mean, exception_chain, first_line, name_columns
 from simcse_pl.utils.terminal import hydra_option

@@ -12,10 +12,11 @@ from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from simcse_pl.config import CONF, check_options
+from simcse_pl.config import CONF
 from simcse_pl.data.view import View
 from simcse_pl.models.backbone import load_backbone
 from simcse_pl.models.encoder import SentenceEncoder
+from simcse_pl.option_checks import check_options
 from simcse_pl.run_folder import OF_TWO_GROUPS
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, compose_config

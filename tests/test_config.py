@@ -1,169 +1,170 @@
-"""Options against the signatures of the classes that take them, and their names in messages."""
-
-import re
-from typing import Annotated, Any, Literal
+"""Rows of a sweep: all compose, set their options only, and are omitted without their file; groups and names in W&B."""
 
 import pytest
-import torch
-from omegaconf import OmegaConf
-from pydantic import Field, PositiveFloat
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf, open_dict
 
-from simcse_pl.config import check_options, types_without_taker, walk
-from simcse_pl.datamodule import SentenceDataModule
-from simcse_pl.messages import name_in_full
-from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.trainer import make_trainer
+from simcse_pl.config import in_sweep, job_name, row_names, sweep_group, with_row
+from simcse_pl.lab.published import ablation
+from simcse_pl.option_checks import check_options
 from simcse_pl.utils.errors import UserError
-from tests.support.helpers import composed
+from tests.conftest import ROOT, compose_config
+
+SWEEPS = sorted(file.stem for file in (ROOT / "conf" / "sweep").glob("*.yaml"))
+TABLES = [name for name in SWEEPS if name.startswith("table_") and name != "table_a1_hyperparameters"]
 
 
-class Loss:
-    def __init__(
-        self,
-        temperature: PositiveFloat = 0.05,
-        share: Annotated[float, Field(ge=0, le=1)] = 0.5,
-        kind: Literal["mse", "cosine"] = "mse",
-        encoder: SentenceEncoder | None = None,
-    ) -> None: ...
+def composed(*overrides):
+    """Return the config of train.py as a job of a sweep has it."""
+    config = compose_config("train", "hydra.sweep.dir=/tmp/sweeps/monday", *overrides)
+    OmegaConf.set_struct(config, True)
+    return config
 
 
-class Further(Loss):
-    def __init__(self, size: int, **further: Any) -> None: ...
+def rows_of(config):
+    return [name.strip("'") for name in row_names(config).split("','")]
 
 
-class AnyClass:
-    def __init__(
-        self,
-        tensor: torch.Tensor,
-        unknown: "Missing | None" = None,  # noqa: F821
-        losses: dict[str, Loss | str] | None = None,
-    ) -> None: ...
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_all_rows_of_all_sweeps_compose(sweep):
+    config = composed(f"sweep={sweep}", "size=mini", "logger=csv")
+    assert config.hydra.sweeper.params
+    with open_dict(config):
+        del config.hydra
+    for row in rows_of(config) if config.sweep.get("rows") else [None]:
+        if row:
+            config.sweep.row = row
+        job = with_row(config).copy()
+        check_options(job)
+        OmegaConf.resolve(job)
+        assert not OmegaConf.missing_keys(job)
+        assert job.data.train is not None
+        assert job.trainer.max_steps == 60
 
 
-def part(taker, **values):
-    """Return a config with a part that this class or function takes."""
-    return OmegaConf.create({"part": {"_target_": f"{taker.__module__}.{taker.__qualname__}", **values}})
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_and_columns_have_the_names_of_the_papers_table(table):
+    config = composed(f"sweep={table}")
+    paper = ablation(table)
+    assert config.sweep.table == table
+    places = [(str(name), row.get("sweep", {})) for name, row in config.sweep.rows.items()]
+    assert list(dict.fromkeys(place.get("row", name) for name, place in places)) == list(paper.rows)
+    assert {place.get("column") for _, place in places} <= {None, *paper.settings}
+    assert (config.sweep.column is None) == (not paper.settings)
+    if paper.settings:
+        assert config.sweep.column in paper.settings
 
 
-@pytest.mark.parametrize(
-    ("taker", "name", "value"),
-    [
-        (Loss, "temperature", -1),
-        (Loss, "temperature", "low"),
-        (Loss, "share", 2),
-        (Loss, "kind", "l1"),
-        (Further, "temperature", 0),  # an argument of the base class
-        (SentenceEncoder.from_pretrained, "max_length", "long"),
-        (SentenceEncoder.from_pretrained, "num_layers", 0),  # an option of load_backbone
-        (SentenceDataModule, "batch_size", 0),  # of TrainingSet
-        (SentenceDataModule, "max_length", []),
-        (SentenceDataModule, "max_length", [64, 0]),
-    ],
-)
-def test_a_value_of_another_type_or_range_is_an_error(taker, name, value):
-    with pytest.raises(UserError, match=rf"^part\.{name}={re.escape(str(value))}: it should be \S[^\n]*$"):
-        check_options(part(taker, **{name: value}))
+def number(row):
+    """The number that ends a row's name, in percent or not."""
+    return float(row.split()[-1].removesuffix("%")) / (100 if row.endswith("%") else 1)
 
 
-@pytest.mark.parametrize(
-    ("taker", "values"),
-    [
-        (Loss, {"temperature": 1, "encoder": None}),
-        (Further, {"size": None, "share": 0.1}),  # the command sets it
-        (SentenceDataModule, {"views": {"_target_": "simcse_pl.data.view.Dropout"}}),
-        (AnyClass, {"tensor": [1.0], "unknown": 1, "losses": {"a": {"_target_": f"{__name__}.Loss"}}}),
-        (make_trainer, {"devices": [0, 1], "precision": "bf16-mixed", "max_epochs": None}),
-    ],
-)
-def test_values_that_fit_or_cannot_be_checked_pass(taker, values):
-    check_options(part(taker, **values))
-
-
-@pytest.mark.parametrize(
-    ("target", "why"),
-    [
-        ("targets.losses.MyLos", "AttributeError: "),
-        ("targets.broken.MyLoss", "ModuleNotFoundError: "),
-        ("targets.losses", "it must be a class or a function"),
-    ],
-)
-def test_a_target_that_does_not_exist_is_an_error(target, why, tmp_path, monkeypatch):
-    (tmp_path / "targets").mkdir()
-    (tmp_path / "targets" / "losses.py").write_text("class MyLoss: pass\n")
-    (tmp_path / "targets" / "broken.py").write_text("import json.missing\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError) as error:
-        check_options(OmegaConf.create({"part": {"_target_": target}}))
-    assert str(error.value).startswith(f"part._target_={target}: {why}")
-
-
-@pytest.mark.parametrize("taker", [Loss, Further])
-def test_an_unknown_option_is_an_error_with_the_nearest_name(taker):
-    message = r"^no option part.temprature; did you mean temperature\? \(simcse options part\)$"
-    with pytest.raises(UserError, match=message):
-        check_options(part(taker, temprature=1))
-
-
-def test_the_options_of_each_training_set_are_checked():
-    check_options(part(SentenceDataModule, sets={"a": {"train": "a.txt", "batch_size": 2}, "b": {"train": "b.txt"}}))
-    with pytest.raises(UserError, match=r"^no option part\.sets\.a\.colums; did you mean columns\?"):
-        check_options(part(SentenceDataModule, sets={"a": {"train": "a.txt", "colums": [0]}}))
-    with pytest.raises(UserError, match=r"^part\.sets\.b\.batch_size=0: it should be greater than 0$"):
-        check_options(part(SentenceDataModule, sets={"b": {"train": "b.txt", "batch_size": 0}}))
-
-
-def test_the_options_of_another_class_are_left():
-    given = f"objective._target_={__name__}.Loss"
-    with pytest.raises(UserError, match=f"^{given}: it has no option .* my_conf/objective/NAME.yaml"):
-        check_options(composed(given))
-
-
-@pytest.mark.parametrize("command", ["train", "evaluate"])
-def test_every_option_has_a_type(command):
-    """It is an argument of a class or function, or refers to one; or it has an entry in the table of the others."""
-    every = dict(walk(OmegaConf.to_container(composed(config=command))))
-    taken = {name for name, value in every.items() if isinstance(value, dict) and "_target_" in value}
-    referred = {name for value in every.values() for name in re.findall(r"\$\{([\w.]+)\}", str(value))}
-    checked = taken | referred | types_without_taker().keys()
-    for name, value in every.items():
-        whole = [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 2)]
-        assert isinstance(value, dict | list) or not checked.isdisjoint(whole), name
-
-
-def test_a_new_option_at_the_top_of_the_config_is_an_error():
-    check_options(composed("+trainer.limit_val_batches=1.0"))
-    with pytest.raises(UserError, match=r"^\+lr=1: no code reads lr"):
-        check_options(composed("+lr=1"))
-    with pytest.raises(UserError, match="^run_dir=x: run_dir follows hydra.run.dir: set hydra.run.dir=x"):
-        check_options(composed("run_dir=x"))
-
-
-@pytest.mark.parametrize(("more", "count"), [([], 1), (["model.pooling=cls"], 0), (["model=checkpoint"], 0)])
-def test_a_model_of_another_kind_with_the_options_of_the_default_is_warned_of(more, count, caplog):
-    check_options(composed("model.name=mine", *more))
-    what = "model.name: its pooling and length are those of model=minilm_cls: add model=checkpoint"
-    assert [record.message for record in caplog.records if record.name == "simcse_pl.config"] == [what] * count
-
-
-NAMES = {
-    "val_every": 3,
-    "trainer": {"interval": "${val_every}"},
-    "objective": {"temperature": 1, "groups": 2, "queue": 3},
-    "auxiliary": {"mlm": {"temperature": 2}},
-    "sweep": {"rows": {"5 groups": {"objective": {"groups": 5}}}},
+SAID = {  # what the name of a row says
+    "table_1_augmentation": lambda row: {"views.rate": number(row)} if row.endswith("%") else {},
+    "table_3_dropout": lambda row: {
+        "model.dropout": number(row),
+        "module.shared_dropout_mask": row.startswith("fixed"),
+    },
+    "table_6_pooling": lambda row: {
+        "model.pooling": "first_last" if row.startswith("first") else "cls",
+        "model.head": "mlp_train_only" if row.endswith("only") else "mlp" if row.endswith("with MLP") else "none",
+    },
+    "table_7_hard_negative": lambda row: {
+        "objective.hard_negative_weight": 1.0 if row == "none" else number(row),
+        "data.columns": [0, 1, 2, 3][: 2 if row == "none" else 4 if "neutral" in row else 3],
+    },
+    "table_d1_temperature": lambda row: {
+        "objective.similarity": "dot" if row == "dot product" else "cosine",
+        "objective.temperature": 1.0 if row == "dot product" else number(row),
+    },
+    "table_d2_mlm": lambda row: {"auxiliary.mlm.weight": 0.0 if row == "none" else number(row)},
 }
 
 
-@pytest.mark.parametrize(
-    ("message", "place", "expected"),
-    [
-        ("temperature=1: no", "objective", "objective.temperature=1: no"),
-        ("temperature=1: no", "auxiliary.mlm", "auxiliary.mlm.temperature=1: no"),
-        ("a.txt: no", "objective", "a.txt: no"),
-        ("temperature=1: no", "", "temperature=1: no"),  # two classes have it
-        ("groups=5: set groups=2", "", "objective.groups=5: set groups=2"),
-        ("interval: no", "", "val_every: no"),
-    ],
-)
-def test_a_message_has_the_full_names_of_options(message, place, expected):
-    assert name_in_full(message, OmegaConf.create(NAMES), place) == expected
+@pytest.mark.parametrize("table", SAID)
+def test_the_config_of_a_row_has_what_its_name_says_and_table_a1(table):
+    """The tables are of BERT-base."""
+    given = [f"sweep={table}", *(["sweep.with_neutral=x"] if table == "table_7_hard_negative" else [])]
+    supervised = ablation(table).trained == "supervised"
+    config = composed(*given)
+    for row in rows_of(config):
+        config.sweep.row = row
+        job = with_row(config)
+        expected = {
+            "model.name": "bert-base-uncased",
+            "data.batch_size": 512 if supervised else 64,
+            "optimizer.lr": 5e-5 if supervised else 3e-5,
+            "trainer.max_epochs": 3 if supervised else 1,
+        }
+        for option, value in (expected | SAID[table](row)).items():
+            assert OmegaConf.select(job, option) == value, (row, option)
+
+
+def resolved(config):
+    return OmegaConf.to_container(config, resolve=True)
+
+
+def cells_of_table_4(*overrides):
+    """Return the config of the job of each cell, which has one."""
+    config = composed(*overrides)
+    assert [*config.hydra.sweeper.params] == ["sweep.row"]
+    jobs = {}
+    for name in rows_of(config):
+        config.sweep.row = name
+        job = with_row(config)
+        assert jobs.setdefault((job.sweep.row, job.sweep.column), job) is job
+    return jobs
+
+
+def test_the_jobs_of_table_4_are_its_cells_with_a_number_and_qqp_is_trained_once():
+    files = ("qqp", "flickr30k", "paranmt", "entailment", "neutral", "contradiction", "all", "triplets_with_anli")
+    jobs = cells_of_table_4("sweep=table_4_supervised_data", *(f"sweep.files.{name}={name}" for name in files))
+    paper = ablation("table_4_supervised_data").rows
+    cells = {(row, column) for row, figures in paper.items() for column in figures}
+    assert jobs.keys() == cells - {("QQP (134k)", "134k pairs")} and len(jobs) == 17
+    for (row, column), job in jobs.items():
+        assert job.data.limit == (134000 if column == "134k pairs" else None)
+        assert job.data.train == jobs[row, "all pairs"].data.train
+    unsupervised, plain = jobs["unsupervised SimCSE (1m)", "all pairs"], composed("data=wiki", "model=bert")
+    plain.data.columns = [0]  # the file's only column
+    for name in ("model", "data", "views", "objective", "optimizer", "scheduler", "trainer", "module"):
+        assert resolved(unsupervised[name]) == resolved(plain[name])
+    jobs = cells_of_table_4("sweep=table_4_supervised_data", "size=mini")
+    assert len(jobs) == 11 and [job.data.limit for job in jobs.values()].count(400) == 4
+    assert {job.optimizer.lr for job in jobs.values()} == {1e-4}
+
+
+def test_a_row_sets_its_options_only():
+    config = composed("sweep=table_3_dropout")
+    plain = OmegaConf.to_container(composed("data=wiki", "model=bert"))
+    config.sweep.row = "fixed 0.1"
+    job = OmegaConf.to_container(with_row(config))
+    assert job["module"]["shared_dropout_mask"] and job["model"] == plain["model"] | {"dropout": 0.1}
+    for name in ("data", "objective", "optimizer", "trainer", "views"):
+        assert job[name] == plain[name]
+    assert not config.module.shared_dropout_mask  # the config itself is unchanged
+
+
+def test_rows_that_need_a_missing_file_are_omitted(monkeypatch):
+    monkeypatch.delenv("WNSEARCHDIR", raising=False)
+    everything = list(composed("sweep=table_1_augmentation").sweep.rows)
+    of_no_file = [row for row in everything if row not in ("synonym replacement", "MLM 15%")]
+    assert rows_of(composed("sweep=table_1_augmentation", "size=mini")) == of_no_file
+    monkeypatch.setenv("WNSEARCHDIR", "wordnet")
+    given = ["sweep=table_1_augmentation", "sweep.mlm=bert-base-uncased"]
+    assert rows_of(composed(*given)) == everything
+    config = composed("sweep=table_4_supervised_data", "sweep.files.qqp=qqp.csv")
+    config.sweep.row = "ParaNMT (5m)"
+    with pytest.raises(UserError, match=r"^sweep.row=ParaNMT \(5m\): data.train has no value; see what the row needs"):
+        with_row(config)
+
+
+def test_the_group_is_the_table_and_the_folder_of_the_sweep_and_a_single_run_is_its_folder():
+    config = composed("sweep=table_3_dropout", "hydra.job.num=0")
+    assert sweep_group(config) == "table_3_dropout monday"
+    assert sweep_group(composed("hydra.job.num=0")) == "monday"
+    single = composed("hydra.mode=RUN", "seed=1")
+    assert sweep_group(single) is None and not in_sweep() and job_name(single) == "tmp/run"
+    HydraConfig.instance().cfg = None
+    assert sweep_group(config) is None

@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import simcse_pl
 from simcse_pl.cli import _for_hydra
-from simcse_pl.config import check_options
+from simcse_pl.option_checks import check_options
 from simcse_pl.utils.private import jobs_of_sweep
 from tests.conftest import ROOT
 from tests.support.helpers import composed

@@ -9,8 +9,8 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from simcse_pl.config import check_options
 from simcse_pl.lab.published import methods_file, paper_file
+from simcse_pl.option_checks import check_options
 from tests.conftest import ROOT
 from tests.support.helpers import composed
 

@@ -11,7 +11,7 @@ from pytorch_lightning import callbacks
 from pytorch_lightning.strategies import ModelParallelStrategy
 
 from simcse_pl.checkpoints import BestCheckpoint
-from simcse_pl.config import check_options
+from simcse_pl.option_checks import check_options
 from simcse_pl.train_job import build_trainer
 from simcse_pl.trainer import check_trainer, has_bf16, make_trainer
 from simcse_pl.utils.errors import UserError

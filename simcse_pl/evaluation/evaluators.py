@@ -11,12 +11,12 @@ from typing import Annotated, Any, Generic, TypeVar
 import numpy as np
 import torch
 
-from simcse_pl.config import check_arguments
 from simcse_pl.data.formats import Layout, OpenedTable
 from simcse_pl.data.rows import LabelledRows, rows_of
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
+from simcse_pl.option_checks import check_arguments
 from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns

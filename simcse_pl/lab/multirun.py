@@ -19,7 +19,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.cli import DEBUG_OPTION, readable
-from simcse_pl.config import check_options, with_row
+from simcse_pl.config import with_row
+from simcse_pl.option_checks import check_options
 from simcse_pl.run_folder import finished_job
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.private import jobs_of_sweep
