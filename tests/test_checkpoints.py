@@ -13,7 +13,15 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from simcse_pl.checkpoints import RunMetadata, Start, _scores_of, find_start, locked, prepare_folder
+from simcse_pl.checkpoints import (
+    LAST_CHECKPOINT,
+    RunMetadata,
+    Start,
+    _scores_of,
+    find_start,
+    locked,
+    prepare_folder,
+)
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.distillation import EmbeddingDistillation
@@ -246,6 +254,7 @@ def test_without_a_checkpoint_and_in_a_search_a_run_starts_anew(tmp_path, search
     (tmp_path / WANDB_FILE).write_text("{}")
     prepare_folder(tmp_path, find_start("auto", tmp_path, search), search)
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n" and not (tmp_path / WANDB_FILE).exists()
+    assert not (tmp_path / LAST_CHECKPOINT).exists(), "Lightning would give the new one another name"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from simcse_pl.results import (
     logged,
     of_split,
     read_shape,
+    scale_note,
     split_and_metric,
 )
 from simcse_pl.utils.errors import UserError
@@ -40,6 +41,7 @@ def test_numbers_have_two_digits_and_headings_say_which_values_are_better():
     assert decimals("german/recall@5", [1e-9]) == 2
     headings = [heading(metric, direction=True) for metric in ("german/spearman", "recall@5", "loss", "trace")]
     assert headings == ["german/Spearman ↑", "recall@5 ↑", "loss ↓", "trace"]
+    assert scale_note("german/spearman", "loss", "mrr@10") == "Spearman, mrr x 100" and scale_note("loss") == ""
 
 
 def test_a_metric_of_a_file_has_a_mean():

@@ -217,11 +217,16 @@ QUOTED = [('He said "hi".', "Greeting"), ('"Yes."', "A\tyes"), ("Two\nlines", "O
 
 @pytest.mark.parametrize("separator", ["\t", ";", ","])
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-@pytest.mark.parametrize("rows", [QUOTED, QUOTED[:1], [("A dog.", "Runs")]])
+@pytest.mark.parametrize("rows", [QUOTED, QUOTED[:1], [("A dog.", "Runs")], [("A\tdog", "Runs"), ("A", "B")]])
 def test_what_pandas_writes_is_read_back(separator, quoting, rows, tmp_path):
     for name in ("a.csv", "a.tsv"):
         pandas.DataFrame(rows, columns=["a", "b"]).to_csv(tmp_path / name, sep=separator, quoting=quoting, index=False)
         assert read_rows(tmp_path / name, ["a", "b"]) == rows
+
+
+@pytest.mark.parametrize(("given", "separator"), [(r"\t", "\t"), (":", ":")])
+def test_a_separator_can_be_given_as_it_is_typed(given, separator, write_file):
+    assert read_rows(write_file("a.csv", table(DE, separator)), layout=Layout(separator=given)) == DE
 
 
 def test_backslashes_that_pandas_wrote_before_quotation_marks_are_warned_of(tmp_path, caplog):

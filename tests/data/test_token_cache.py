@@ -1,10 +1,12 @@
 """The token cache: rows and tokens as they were read, computed once."""
 
+import copy
 import multiprocessing
 import pickle
 import time
 
 import pytest
+from tokenizers.normalizers import Lowercase
 
 from simcse_pl.data import token_cache
 from simcse_pl.data.documents import with_next_sentence
@@ -47,8 +49,9 @@ def contents(cache):
 
 def test_rows_are_read_once_for_each_content_length_and_tokenizer(source, tokenizer, make_model, folder, monkeypatch):
     calls = []
-    other = load_tokenizer(str(make_model("roberta")))
-    cases = [(["x"], tokenizer, 9), (["y"], tokenizer, 9), (["x"], tokenizer, 8), (["x"], other, 9)]
+    other, lower = load_tokenizer(str(make_model("roberta"))), copy.deepcopy(tokenizer)
+    lower.backend_tokenizer.normalizer = Lowercase()
+    cases = [(["x"], tokenizer, 9), (["y"], tokenizer, 9), (["x"], tokenizer, 8), (["x"], other, 9), (["x"], lower, 9)]
     for _ in range(2):
         for key, own, length in cases:
             sent = pickle.dumps(open_token_cache(reader(source, calls), key, Tokenize(own, length)))
@@ -58,10 +61,10 @@ def test_rows_are_read_once_for_each_content_length_and_tokenizer(source, tokeni
             expected = own([sentence for row in ROWS for sentence in row], truncation=True, max_length=length)
             assert [ids for row in tokens for ids in row] == expected["input_ids"]
             own(["a", "b c"], padding=True, truncation=True, max_length=5)  # the last call does not change the key
-    assert len(calls) == len(list(folder.iterdir())) == 4
+    assert len(calls) == len(list(folder.iterdir())) == 5
     monkeypatch.setattr(tokenizer, "truncation_side", "left")
     contents(open_token_cache(reader(source, calls), ["x"], Tokenize(tokenizer, 9)))
-    assert len(calls) == 5
+    assert len(calls) == 6
 
 
 def open_and_count(source, log, tokenizer, results):

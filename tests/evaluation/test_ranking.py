@@ -175,7 +175,7 @@ def test_equal_cosines_count_against_the_relevant_candidates(write):
     def constant(texts):
         return torch.ones(len(texts), 3)
 
-    rows = [("query", "relevant", 1), ("query", "also relevant", 1), ("query", "first", 0), ("query", "second", 0)]
+    rows = [("query", "first", 0), ("query", "relevant", 1), ("query", "also relevant", 1), ("query", "last", 0)]
     assert Reranking(write(*rows))(constant, VALIDATION)["map"] == pytest.approx((1 / 3 + 2 / 4) / 2)
     assert Triplets(write(("a.", "b.", "c.")))(constant, VALIDATION) == {"accuracy@1": 0}
 

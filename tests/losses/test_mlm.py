@@ -115,6 +115,14 @@ def test_whole_words_that_are_sentences_are_an_error_and_single_tokens_a_warning
     assert said in caplog.text if "tokens" in said else not caplog.text
 
 
+def test_the_words_of_a_batch_are_masked_whole(encoder, monkeypatch):
+    loss, batch = attached(MaskedLanguageModeling(whole_words=True), encoder), batch_of(encoder)
+    begins, mask, words = torch.rand(batch.inputs["input_ids"].shape) < 0.5, loss.mask, []
+    monkeypatch.setattr(loss, "mask", lambda ids, begins: words.append(begins) or mask(ids, begins))
+    loss(batch.replaced(inputs=batch.inputs | {BEGINS_WORD: begins}))
+    assert len(words) == 1 and words[0].equal(begins.flatten(0, 1))
+
+
 def test_special_tokens_are_not_masked_and_the_ids_stay_as_they_are(encoder):
     ids = batch_of(encoder).inputs["input_ids"]
     before = ids.clone()
