@@ -17,25 +17,12 @@ from simcse_pl.utils.terminal import hydra_option
 
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _REPLACED = (  # options of earlier versions and of other libraries, as regular expressions
-    (r"experiment=unsup_minilm", "data=wiki_sample trainer.max_steps=105"),
-    (r"experiment=unsup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=wiki"),
-    (r"experiment=sup_(roberta|bert)(?:_base|(_large))", r"model=\1\2 data=nli"),
-    (r"experiment=syncse_partial_roberta(?:_base|(_large))", r"experiment=syncse_partial model=roberta\1"),
-    (
-        r"experiment=sncse_(roberta|bert)(?:_base|(_large))",
-        r"method=sncse model=\1\2 views.negation.spacy_model=en_core_web_sm data.num_workers=4",
-    ),
-    (r"experiment=(\w+)_(roberta|bert)(?:_base|(_large))", r"method=\1 model=\2\3"),
-    (r"experiment=(prompteol)_opt_125m|experiment=(llm2vec)_mistral_7b", r"experiment=\1\2"),
-    (r"experiment=prompteol_.*", "experiment=prompteol model.name=NAME model/quantization=nf4_double"),
-    (r"experiment=llm2vec_.*", "experiment=llm2vec model.name=NAME"),
     (r"size=paper", "model=bert"),
     (r"model=distilbert", "model=bert model.name=distilbert-base-uncased"),
     (r"setting=mlm", "experiment=mlm"),
     (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
     (r"supervised_head", "model.head"),
     (r"(?:trainer\.)?accumulate_grad_batches", "module.chunk_size"),
-    (r"sweep\.(pairs|limit\.sampled)", "'sweep.row=ROW, sampled' or sweep.sampled"),
 )
 
 

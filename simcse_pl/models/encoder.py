@@ -4,7 +4,7 @@ import copy
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from simcse_pl.models.saved_encoder import load_saved, write_saved
 from simcse_pl.models.settings import SETTINGS, EncoderSettings, EncoderSpec
 from simcse_pl.models.templates import TemplateAsText, TemplateBias, Templates, sorted_batches, with_newlines
 from simcse_pl.models.tokenization import append_end_token, match_inputs
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.distributed import BatchSplit
 from simcse_pl.utils.errors import UserError
@@ -26,9 +27,6 @@ from simcse_pl.utils.tensors import checked_batch_size, evaluation_mode, to_devi
 from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.text import checked_sentences
 from simcse_pl.utils.types import Backbone, Batch
-
-if TYPE_CHECKING:
-    from simcse_pl.postprocessing.post_process import PostProcess
 
 _BATCHES_PER_COPY = 64  # each copy from a GPU waits until it has finished
 
@@ -71,7 +69,7 @@ class SentenceEncoder(nn.Module):
         backbone: Backbone,
         tokenizer: PreTrainedTokenizerBase,
         pooling: str | PoolingFunction = "cls",
-        postprocess: "PostProcess | None" = None,
+        postprocess: PostProcess | None = None,
         **settings: Any,
     ) -> None:
         super().__init__()

@@ -38,6 +38,8 @@ from simcse_pl.models.sources import (
 )
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import save_tokenizer
+from simcse_pl.postprocessing.post_process import POSTPROCESS_FILES
+from simcse_pl.postprocessing.post_process import load as load_postprocess
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import atomic_write, read_json, temporary_folder, write_json
 from simcse_pl.utils.tensors import read_weights
@@ -45,7 +47,6 @@ from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
 
-POSTPROCESS_FILES = "postprocess.json", "postprocess.safetensors"  # see postprocessing/post_process.py
 _EITHER = ("config.json", *WHOLE, ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
 TRAINING_FILE = "training.json"  # what made it, which other weights would belie; see tools/model_card.py
 _REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, TRAINING_FILE, *POSTPROCESS_FILES, *_EITHER)
@@ -129,12 +130,8 @@ def _read_saved(source: str) -> EncoderSpec | None:
         settings = TypeAdapter(EncoderSettings).validate_python(content)
     files = [find_file(source, name) for name in (HEAD_FILE, POOLING_FILE)]
     head, pooling = (read_weights(file) if file else {} for file in files)
-    postprocess = None
     fitted, _ = (find_file(source, file) for file in POSTPROCESS_FILES)  # a hub repository's end up in one folder
-    if fitted:
-        from simcse_pl.postprocessing.post_process import load
-
-        postprocess = load(fitted.parent)
+    postprocess = load_postprocess(fitted.parent) if fitted else None
     head_weights = None if settings.head == "none" else head
     base = content.get("base", {})  # no other part of it is read: the folder may be downloaded
     return EncoderSpec(

@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from safetensors.torch import save_file
@@ -22,13 +22,11 @@ from simcse_pl.models.pooling import POOLINGS, Pooling, find_pooling, is_dotted,
 from simcse_pl.models.settings import EncoderSettings, EncoderSpec
 from simcse_pl.models.sources import find_file, find_weights, load_config, load_tokenizer
 from simcse_pl.models.templates import SENTENCE, Templates
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json, write_json
 from simcse_pl.utils.tensors import read_weights
 from simcse_pl.utils.types import Backbone
-
-if TYPE_CHECKING:
-    from simcse_pl.postprocessing.post_process import PostProcess
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +186,7 @@ def _pooling(source: str, config: Mapping[str, Any]) -> str:
 
 
 def unsupported_option(
-    settings: EncoderSettings, templates: Templates, backbone: Backbone, postprocess: "PostProcess | None" = None
+    settings: EncoderSettings, templates: Templates, backbone: Backbone, postprocess: PostProcess | None = None
 ) -> str | None:
     """Return the first option of an encoder that the modules of sentence-transformers cannot compute, or None.
 

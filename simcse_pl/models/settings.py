@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from simcse_pl.models.templates import TemplateAsText, TemplateBias
+from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError
-
-if TYPE_CHECKING:
-    from simcse_pl.postprocessing.post_process import PostProcess
 
 SETTINGS_FILE, HEAD_FILE, POOLING_FILE = "simcse.json", "head.safetensors", "pooling.safetensors"
 CHECKPOINT_KEY = "simcse_pl.models.encoder"  # an entry of Lightning's checkpoints
@@ -84,7 +81,7 @@ class EncoderSpec:
     settings: EncoderSettings = field(default_factory=EncoderSettings)
     head_weights: Mapping[str, Tensor] | None = None
     pooling_weights: Mapping[str, Tensor] | None = None
-    postprocess: "PostProcess | None" = None
+    postprocess: PostProcess | None = None
     subfolder: str = ""
     num_layers: int | None = None
     bidirectional: bool | None = None

@@ -13,8 +13,7 @@ from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_j
 from simcse_pl.utils.tensors import as_float64
 from simcse_pl.utils.types import Checked
 
-SETTINGS_FILE = "postprocess.json"
-TENSORS_FILE = "postprocess.safetensors"
+POSTPROCESS_FILES = SETTINGS_FILE, TENSORS_FILE = "postprocess.json", "postprocess.safetensors"
 _CLASSES = {"whitening": "linear.Whitening", "remove_components": "linear.RemoveComponents", "flow": "flow.Flow"}
 
 
