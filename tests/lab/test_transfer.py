@@ -30,7 +30,9 @@ def fit(x, y, c):
     return LogisticRegression(C=c, tol=1e-10, max_iter=10_000).fit(x, y)
 
 
-def test_cross_validation_on_train():
+@pytest.mark.parametrize("most_logits", [2**28, 1], ids=["together", "one by one"])
+def test_cross_validation_on_train(most_logits, monkeypatch):
+    monkeypatch.setattr("simcse_pl.lab.logistic_regression._MOST_LOGITS", most_logits)
     train, test = examples(180), examples(900, start=500)
     x, y = data(train)
     folds = [*StratifiedKFold(n_splits=10, shuffle=True, random_state=1111).split(x, y)]
