@@ -224,7 +224,7 @@ def test_a_job_of_a_sweep_continues_its_folder_and_the_log_says_why(tmp_path, mo
     assert caplog.messages == [f"resuming from step 4, because {why}: {checkpoint}"]
     prepare_folder(tmp_path, start)
     assert (tmp_path / "metrics.csv").read_text() == "step,train/loss\n1,0.5\n4,0.25\n"
-    assert (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
+    assert checkpoint.exists() and (tmp_path / WANDB_FILE).exists(), "the run of W&B continues too"
 
 
 @pytest.mark.parametrize("finished", [False, True])

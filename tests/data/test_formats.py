@@ -24,6 +24,7 @@ KO = [("한 남자가 기타를 치고 있다.", "그는 연주한다."), ("개�
 DE = [("Ein Mann fährt über die Brücke.", "Er fährt nach München."), ("Zwei Hunde, ein Ball, Schnee", "Spiel")] * 4
 FR = [("Un élève répète la leçon.", "Il étudie à l'école."), ("Où est le garçon ?", "Le garçon est là.")] * 4
 MARKS = [('"Go!" he said', "x"), ('He said "hi".', "Greeting"), ('"Yes."', "A, b; c")]
+AROUND = [('"Go!"', "A b"), ('"Yes."', "B c")]
 TEXT = ["A dog\u0085 runs.", "A cat\u2028 sleeps.", "半年。"]
 MAC = [(line,) for line in (*TEXT, TEXT[0])]
 LONG = ("word " * 60_000).strip()
@@ -48,6 +49,7 @@ READ = {
     "double pipes in csv": ("a.csv", table(DE, "||"), DE),
     "commas and tabs": ("a.csv", table(DE), DE),
     "marks of the text": ("a.tsv", table(MARKS), MARKS),
+    "marks around sentences": ("a.tsv", table(AROUND), AROUND),
     "a mark within a cell": ("a.csv", b'5" screen,Small\nA,B\n', [('5" screen', "Small"), ("A", "B")]),
     "a line of a spreadsheet": ("a.csv", b"sep=:\ntext:question\n" + table(DE, ":"), DE),
     "Windows' line ends": ("a.txt", table(ZH, end="\r\n"), ZH),

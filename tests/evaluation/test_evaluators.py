@@ -148,6 +148,7 @@ def test_published_sets_are_read_in_their_own_splits_and_columns(monkeypatch):
 
 def test_columns_are_chosen_by_name_or_position(write):
     rows = [(number, score, first, "a topic", second) for number, (first, second, score) in enumerate(SCORED)]
+    rows[-1] += ("rows may differ in other columns",)
     named = write(("id", "wert", "satz1", "thema", "satz2"), *rows, name="named.tsv")
     expected = ScoredPairs(write(*SCORED)).sets
     assert ScoredPairs(named, columns=["satz1", "satz2", "wert"]).sets == expected
@@ -192,6 +193,7 @@ def test_columns_are_chosen_by_name_or_position(write):
             "has negatives: name the query and its",
         ),
         (Retrieval, [("answer", "question"), ("a b.", "c d.")], "answer, question would be read as anchor"),
+        (Retrieval, [('{"a": "a b.", "b": "c d."}',), ("no object",)], "line 2: not a JSON object"),
         (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "the query 'e f.' needs a positive other than itself$"),
     ],
 )

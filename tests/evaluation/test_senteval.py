@@ -49,6 +49,8 @@ def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
         assert load_stsb(["senteval", "sample"], None)["test"].name == "sample"
     assert "which is not STS-B" in caplog.messages[-1]
     assert {record.levelname for record in caplog.records} == {"INFO"}
+    with pytest.raises(NotInBundleError):
+        load_stsb(["senteval", "sample"], bundle / "another")
 
 
 def test_a_failure_of_the_hub_is_a_warning_and_the_sample_replaces_both_splits(monkeypatch, caplog):

@@ -229,6 +229,15 @@ def test_a_batch_is_given_alone(more, encoder):
         Own()(*([] if more else [encoder]), batch_of(encoder), **more)
 
 
+def test_a_loss_of_each_row_is_an_error(encoder):
+    class Each(Loss):
+        def forward(self, batch):
+            return batch.embeddings[:, 0, 0]
+
+    with pytest.raises(UserError, match=r"^Each.forward returned \[4\] values: return their mean$"):
+        Each()(batch_of(encoder))
+
+
 def test_a_loss_of_version_0_3_is_an_error_that_says_what_to_write():
     expected = r"^Old: write forward\(self, batch\) with batch.encoder and no batch.split.weight$"
     with pytest.raises(TypeError, match=expected):
