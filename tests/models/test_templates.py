@@ -75,7 +75,7 @@ def test_a_long_sentence_keeps_its_template_and_padding_has_no_effect(architectu
     torch.testing.assert_close(encoder.encode(TEXTS, batch_size=3), alone, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("architecture", "as_text"), [("bert", "never"), ("roberta", "always")])
+@pytest.mark.parametrize(("architecture", "as_text"), [("bert", "never"), ("roberta", "always"), ("roberta", "never")])
 def test_prompts_have_the_same_tokens_in_training_and_in_encode(architecture, as_text, make_model):
     """A prompt is text before the sentence or a template; further views have the last one. It is never cut."""
     prompts = {"query": "A man is playing: ", "document": "snow {sentence} rose"}
@@ -87,6 +87,8 @@ def test_prompts_have_the_same_tokens_in_training_and_in_encode(architecture, as
     vectors = encoder.eval()({name: x[0] for name, x in batch.items()})
     for view, name in enumerate(("query", None, "document", "document")):
         template = {"query": "A man is playing: {sentence}", "document": prompts["document"], None: None}[name]
+        if architecture == "roberta":  # a space at the end of a prompt is one token with the next word
+            how["template_as_text"] = "always" if name == "query" else as_text
         plain = SentenceEncoder.from_pretrained(make_model(architecture), "mean", template=template, **how)
         (tokens,) = tokenize(encoder.tokenizer, [row[view]], 10)
         expected = plain.templates.batch([tokens], 2)["input_ids"][0].tolist()
