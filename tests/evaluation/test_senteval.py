@@ -41,6 +41,8 @@ def test_pairs_without_a_score_are_left_out(bundle):
     task = load_sts_task(bundle, "STS15")
     assert list(task.subsets) == ["a", "b"] and len(task.pairs) == 4
     assert task.subsets["a"] == [ScoredPair("One a.", "Two.", 4.5), ScoredPair("x", "y", 0.0)]
+    with pytest.raises(NotInBundleError):
+        load_sts_task(bundle, "STS12")
 
 
 def test_stsb_comes_from_the_first_source_that_has_it(bundle, caplog):
