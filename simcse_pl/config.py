@@ -38,7 +38,7 @@ def _folder_of(package: str) -> Path:
     """Return the folder of a package such as `my_package.conf`, without importing `my_package`, which may be slow."""
     top, *inside = package.split(".")
     spec = find_spec(top)
-    folders = [Path(place).joinpath(*inside) for place in (spec and spec.submodule_search_locations) or ()]
+    folders = [Path(location).joinpath(*inside) for location in (spec and spec.submodule_search_locations) or ()]
     if not (found := next(filter(Path.is_dir, folders), None)):
         raise UserError(f"an installed package names its configs {package}, which do not exist: uninstall or repair it")
     return found
@@ -116,11 +116,11 @@ def job_name(_root_: DictConfig) -> str:
     return " ".join([str(_root_.run_name), *options])
 
 
-def walk(node: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and the value of all options of a config, and of their own options."""
     for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
-        yield f"{place}{key}", value
-        yield from walk(value, f"{place}{key}.")
+        yield f"{path}{key}", value
+        yield from walk(value, f"{path}{key}.")
 
 
 for _resolver in (cache_folder, config_folders, job_name, row_names, sweep_group):

@@ -126,11 +126,11 @@ class EncoderModule(LightningModule):
 
     def leave_out_bases(self, state: dict[str, Any]) -> None:
         """Remove the weights of the base models of adapters from a state dict of this module."""
-        for place, part in self.named_modules():
+        for module_name, part in self.named_modules():
             if isinstance(part, SentenceEncoder) and has_adapter(part.backbone):
                 from simcse_pl.models.adapters import adapter_parameters  # few runs have one
 
-                prefix = f"{place}.backbone."
+                prefix = f"{module_name}.backbone."
                 kept = {prefix + name for name in adapter_parameters(part.backbone)}
                 for name in [name for name in state if name.startswith(prefix) and name not in kept]:
                     del state[name]

@@ -38,11 +38,11 @@ def check_options(config: DictConfig) -> None:
         raise UserError("auxiliary: its file must begin with `# @package auxiliary.NAME`, as losses are added by name")
     values = OmegaConf.to_container(config, resolve=True)
     types = types_without_taker()
-    for place, value in walk(values):
-        if place in types and (expected := expected_instead(value, types[place])):
-            raise UserError(f"{place}={value!r}: it should be {expected}")
+    for path, value in walk(values):
+        if path in types and (expected := expected_instead(value, types[path])):
+            raise UserError(f"{path}={value!r}: it should be {expected}")
         if isinstance(value, dict) and "_target_" in value:
-            check_arguments(_located(place, value["_target_"]), value, place, functools.partial(as_written, config))
+            check_arguments(_located(path, value["_target_"]), value, path, functools.partial(as_written, config))
 
 
 def types_without_taker() -> dict[str, Any]:
@@ -88,9 +88,9 @@ def types_without_taker() -> dict[str, Any]:
 
 
 def check_arguments(
-    taker: Callable[..., Any], values: Mapping[str, Any], place: str, as_written: Callable[[str], str] = str
+    taker: Callable[..., Any], values: Mapping[str, Any], path: str, as_written: Callable[[str], str] = str
 ) -> None:
-    """Raise UserError unless a class or function takes these values of the options at a place of the config.
+    """Raise UserError unless a class or function takes these values of the options at a path of the config.
 
     Pydantic checks them by the annotations, including ranges such as `PositiveFloat`. Annotations that YAML has no
     values for, such as an encoder, are not checked. `Annotated[Any, taker]` is the annotation of options that another
@@ -103,19 +103,19 @@ def check_arguments(
     takes_any = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     for name in (name for name in values if not name.startswith("_")):
         if name in parameters:
-            option, value, annotation = f"{place}.{name}", values[name], parameters[name].annotation
+            option, value, annotation = f"{path}.{name}", values[name], parameters[name].annotation
             given = value is not None or parameters[name].default is not Parameter.empty  # the command may set it
             if given and (expected := expected_instead(value, annotation, taker)):
                 raise UserError(f"{as_written(option)}={value}: it should be {expected}")
             for nested in _passed_on(annotation, value, option):
                 check_arguments(*nested, as_written)
         elif not takes_any:
-            raise UserError(_unknown(place, name, taker, parameters, values.get("_target_")))
+            raise UserError(_unknown(path, name, taker, parameters, values.get("_target_")))
 
 
-def _located(place: str, name: str) -> Callable[..., Any]:
+def _located(path: str, name: str) -> Callable[..., Any]:
     """Return the class or function of a `_target_`."""
-    option = f"{place}._target_={name}"
+    option = f"{path}._target_={name}"
     try:
         target = locate(name)
     except Exception as error:  # any code of the user's
@@ -152,33 +152,33 @@ def _taker(annotation: Any) -> Callable[..., Any] | None:
     return next(filter(callable, getattr(annotation, "__metadata__", ())), None)
 
 
-def _passed_on(annotation: Any, value: Any, place: str) -> Iterator[tuple[Callable[..., Any], Any, str]]:
-    """Yield the taker, the values and the place of options in a value, which may be a mapping of them."""
+def _passed_on(annotation: Any, value: Any, path: str) -> Iterator[tuple[Callable[..., Any], Any, str]]:
+    """Yield the taker, the values and the path of options in a value, which may be a mapping of them."""
     if not isinstance(value, Mapping):
         return
     if taker := _taker(annotation):
-        yield taker, value, place
+        yield taker, value, path
     elif get_origin(annotation) is Mapping:
         for name, options in value.items():
-            yield from _passed_on(get_args(annotation)[1], options, f"{place}.{name}")
+            yield from _passed_on(get_args(annotation)[1], options, f"{path}.{name}")
     else:  # perhaps `Mapping | None`
         for one in get_args(annotation):
-            yield from _passed_on(one, value, place)
+            yield from _passed_on(one, value, path)
 
 
-def _unknown(place: str, name: str, taker: Any, parameters: Mapping[str, Parameter], target: str | None) -> str:
+def _unknown(path: str, name: str, taker: Any, parameters: Mapping[str, Parameter], target: str | None) -> str:
     """Say that a class does not take an option, which the user misspelt, or which another class has left behind."""
     hydra = HydraConfig.get() if HydraConfig.initialized() else None
-    group = place.partition(".")[0]
+    group = path.partition(".")[0]
     file = f"{group}/{hydra.runtime.choices.get(group)}.yaml" if hydra else ""
     text = (CONF / file).read_text("utf-8") if (CONF / file).is_file() else ""
     if (of_file := re.search(r"^_target_: (\S+)", text, re.M)) and target not in (None, of_file[1]):
         return (
-            f"{place}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
+            f"{path}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
             f"your class to my_conf/{group}/NAME.yaml, and choose it by --config-dir my_conf {group}=NAME"
         )
     near = did_you_mean(name, parameters) or f" of {target or taker.__qualname__}"
-    return f"no option {place}.{name}{near} (simcse options {place})"
+    return f"no option {path}.{name}{near} (simcse options {path})"
 
 
 def _check_sources(hydra: Any) -> None:

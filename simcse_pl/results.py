@@ -124,7 +124,7 @@ class Shape(BaseModel):
 Content = TypeVar("Content", bound=Shape)
 
 
-class Place(Shape):
+class SweepCell(Shape):
     """The place of a job in a sweep."""
 
     table: str | None = None  # of the paper, by its name in paper.yaml, or another name
@@ -143,7 +143,7 @@ class TrainingRun(Shape):
     overrides: list[str]  # the options that were given
     config_dir: str | None = None  # the folder of the user's configs
     seed: int | None = None
-    sweep: Place | None = None  # None for a single run
+    sweep: SweepCell | None = None  # None for a single run
     settings: Mapping[str, str] = {}
     validation: str = "dev"
     test_set: str = ""

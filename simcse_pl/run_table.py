@@ -49,7 +49,7 @@ def printed_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {names.get(name, name): short.get(name, value) for name, value in settings.items()}
 
 
-def run_places(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
+def run_paths(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
     """Return the time of a run, the paths of its files and `dashboards`, and code to use its encoder; never wrapped."""
     paths = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "figure": CURVES_FIGURE}
     paths["results"] = RESULTS_FILE

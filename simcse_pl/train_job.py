@@ -31,7 +31,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TEST, TrainingRun
 from simcse_pl.run_folder import RESOLVED_CONFIG, RESULTS_FILE, deciding_options, describe_job, finished_job
-from simcse_pl.run_table import printed_settings, run_places, run_table
+from simcse_pl.run_table import printed_settings, run_paths, run_table
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import SweepError, UserError, first_line
@@ -149,7 +149,7 @@ def train_here(
 
     with closing_run():
         settings = run_settings(trainer, module, data, description["choices"]) | contents(config)
-        places = start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
+        addresses = start_loggers(trainer, config, options | {"choices": description["choices"]}, settings)
         with tensor_float32():
             tested = train_and_test(trainer, module, data, metadata, checkpoint)
         run = TrainingRun(**description, settings=settings, **tested)
@@ -159,7 +159,7 @@ def train_here(
                 run = run.model_copy(update={"trial": trial.tell(run.best_score)})
             run = log_results(run, suite, module, config)
     if trainer.is_global_zero:
-        write_results(config, run, places, started)
+        write_results(config, run, addresses, started)
     return run.content()
 
 
@@ -214,10 +214,10 @@ def start_loggers(
         logger.log_hyperparams({**options, "settings": settings})
     for name, value in printed_settings(settings).items():
         log.info("%-13s %s", name, value)
-    places = [logger.place for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "place")]
-    for place in places:
-        log.info("%-13s %s", "W&B", f"offline: {place}" if place.startswith("wandb sync") else place)
-    return places
+    addresses = [logger.address for logger in trainer.loggers if trainer.is_global_zero and hasattr(logger, "address")]
+    for address in addresses:
+        log.info("%-13s %s", "W&B", f"offline: {address}" if address.startswith("wandb sync") else address)
+    return addresses
 
 
 def read_test_tasks(config: DictConfig) -> "Suite | None":
@@ -244,7 +244,7 @@ def log_results(run: TrainingRun, suite: "Suite | None", module: SimCSEModule, c
     loggers = module.trainer.loggers if math.isfinite(run.best_score) else []
     evaluators: Any = module.trainer.datamodule.evaluators  # type: ignore[attr-defined]
     stsb = (evaluator.stsb.get(TEST) for evaluator in evaluators.values() if hasattr(evaluator, "stsb"))
-    shown = next(filter(None, stsb), None) if any(hasattr(logger, "place") for logger in loggers) else None
+    shown = next(filter(None, stsb), None) if any(hasattr(logger, "address") for logger in loggers) else None
     measured, tables = None, []
     if suite or shown:
         from simcse_pl.evaluation.suite import measure_tasks, task_scores
@@ -275,6 +275,6 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
     write_json(folder / RESULTS_FILE, run.content())
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
-    show(run_places(folder, time.monotonic() - started, dashboards))
+    show(run_paths(folder, time.monotonic() - started, dashboards))
     if run.failed:
         raise UserError("; ".join(map(": ".join, run.failed.items())))

@@ -2,7 +2,7 @@
 
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results import TrainingRun
-from simcse_pl.run_table import run_places, run_table
+from simcse_pl.run_table import run_paths, run_table
 
 
 def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
@@ -24,7 +24,7 @@ def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
 
 def test_the_last_line_of_a_run_is_code_that_uses_its_encoder(make_model, tmp_path):
     SentenceEncoder.from_pretrained(make_model("bert"), "cls").save_pretrained(tmp_path / "encoder")
-    first, second, last = str(run_places(tmp_path, 3725.2)).splitlines()
+    first, second, last = str(run_paths(tmp_path, 3725.2)).splitlines()
     assert (first.split(), second.split()) == (["time", "1:02:05"], ["encoder", f"{tmp_path}/encoder"])
     exec(last.removeprefix("use").strip(), names := {})
     assert names["vectors"].shape == (1, 32)

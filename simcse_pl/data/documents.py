@@ -35,11 +35,11 @@ def documents_of(table: OpenedTable, on_invalid_row: str = "error", warn: Warn =
 
     def records() -> Records:
         document, last = 0, ("", -1)
-        for place, cells in table.records:
-            file, _, line = place.rpartition(" ")
+        for location, cells in table.records:
+            file, _, line = location.rpartition(" ")
             number = int(line)
             document, last = document + (last != (file, number - 1)), (file, number)
-            yield place, [*cells, str(document)]
+            yield location, [*cells, str(document)]
 
     return valid_rows(OpenedTable(table.source, records(), 2), [0], itemgetter(1), on_invalid_row, warn)
 

@@ -1,4 +1,4 @@
-"""File formats: find out how a file is written, and read its rows, each with its place in the file.
+"""File formats: find out how a file is written, and read its rows, each with its location in the file.
 
 Text, csv, tsv, jsonl, parquet and arrow files. Error messages have the line of an invalid row, and
 `on_invalid_row=drop` skips it. pandas and `datasets` give neither for all of these formats.
@@ -18,7 +18,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import STANDARD, check_is_file, read_lines
 
 Format = Literal["text", "table", "json", "parquet"]
-# A place such as `line 7`, and the cells of the row there, or why it cannot be read.
+# A location such as `line 7`, and the cells of the row there, or why it cannot be read.
 Records = Iterator[tuple[str, Sequence[Any] | str]]
 
 FORMATS: dict[str, Format] = {

@@ -130,15 +130,15 @@ def _csv_records(path: Path, lines: Iterator[str], separator: str) -> Iterator[t
         (line + "\n" for line in lines), delimiter=separator, strict=True, skipinitialspace=separator != "\t"
     )
     while True:
-        place = f"line {reader.line_num + 1}"
+        location = f"line {reader.line_num + 1}"
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(f"{path}, {place}: {error} (is a quotation mark missing, or not doubled?)") from error
+            raise UserError(f"{path}, {location}: {error} (is a quotation mark missing, or not doubled?)") from error
         if cells:
-            yield place, cells
+            yield location, cells
 
 
 def is_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
@@ -194,7 +194,7 @@ def rows_of_json(path: Path, lines: Iterator[str], whole: bool, header: bool | N
             return "not a JSON object"
         return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]
 
-    rows = ((place, cells(values)) for place, values in itertools.chain(head, objects))
+    rows = ((location, cells(values)) for location, values in itertools.chain(head, objects))
     return rows, width, names, about
 
 
@@ -244,5 +244,5 @@ def rows_of_parquet(path: Path) -> Opened:
                 for cells in zip(*(column.to_pylist() for column in batch.select(names).columns), strict=True):
                     yield with_words([*cells], words) if words else cells
 
-    places = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
-    return places, len(names), names, f"a table with the columns {', '.join(names)}"
+    locations = ((f"row {i}", row) for i, row in enumerate(rows(), 1))
+    return locations, len(names), names, f"a table with the columns {', '.join(names)}"

@@ -166,19 +166,19 @@ def valid_rows(
     """Yield the valid rows of a table; see `rows_of`."""
     rows = dropped = unseen = 0
     first_dropped = first_unseen = ""
-    for place, cells in table.records:
+    for location, cells in table.records:
         try:
             row = _row(table, cells, positions, read_label, on_invalid_row == "blank", roles)
         except ValueError as problem:
             if on_invalid_row != "drop":
                 advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
-                raise UserError(f"{table.source}, {place}: {problem} ({advice})") from None
-            first_dropped = first_dropped or f"{place}: {problem}"
+                raise UserError(f"{table.source}, {location}: {problem} ({advice})") from None
+            first_dropped = first_dropped or f"{location}: {problem}"
             dropped += 1
             continue
         rows += 1
         if not (all(row[0]) and all(map(str.isprintable, row[0]))) and (new := sum(map(_is_unseen, row[0]))):
-            unseen, first_unseen = unseen + new, first_unseen or place
+            unseen, first_unseen = unseen + new, first_unseen or location
         yield row
     if not rows:
         raise UserError(f"{table.source} has no {'valid ' if dropped else ''}rows")

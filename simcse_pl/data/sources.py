@@ -65,7 +65,7 @@ def _records_of(paths: Sequence[Path], layout: Layout, columns: tuple[int, list[
             width, names = columns
             first = f"column names {', '.join(names)}" if names else f"{width} column{'s' * (width > 1)} without names"
             raise UserError(f"{path} has {table.layout}, but the first file has {first}")
-        yield from ((f"{path.name}, {place}", cells) for place, cells in table.records)
+        yield from ((f"{path.name}, {location}", cells) for location, cells in table.records)
 
 
 def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:

@@ -287,13 +287,14 @@ class TrainingSet:
 
     def _warn_of_equal(self, rows: TrainingRows) -> None:
         """Warn of columns that teach nothing, by some rows from all of the source."""
-        places = [int(row) for row in rows.chosen[:: -(-len(rows.chosen) // _ROWS_TRIED)]]
-        if len(places) < 2:
+        compared = [int(row) for row in rows.chosen[:: -(-len(rows.chosen) // _ROWS_TRIED)]]
+        if len(compared) < 2:
             return
-        texts = zip(*(rows.cache[place] for place in places), strict=False)  # rows with candidates differ in length
+        texts = zip(*(rows.cache[row] for row in compared), strict=False)  # rows with candidates differ in length
         columns: dict[str, Sequence[Any]] = {f"sentence {i}": column for i, column in enumerate(texts, 1)}
-        columns |= {"the label": [rows.cache.label(place) for place in places]} if rows.labels else {}
+        if rows.labels:
+            columns["the label"] = [rows.cache.label(row) for row in compared]
         for (name, column), (other, same) in itertools.combinations_with_replacement(columns.items(), 2):
             if column == same and (name != other or column.count(column[0]) == len(column)):
                 what = f"{name} is always the same" if name == other else f"{name} and {other} are equal"
-                log.warning("%s: %s in the %d rows that were compared: check the file", self.train, what, len(places))
+                log.warning("%s: %s in the %d rows that were compared: check the file", self.train, what, len(compared))

@@ -93,7 +93,7 @@ def _resized(table: OpenedTable, width: int) -> OpenedTable:
     def resized(cells: Sequence[Any] | str) -> Sequence[Any] | str:
         return cells if isinstance(cells, str) else [*cells, *[""] * (width - len(cells))][:width]
 
-    records = ((place, resized(cells)) for place, cells in table.records)
+    records = ((location, resized(cells)) for location, cells in table.records)
     header = table.header and [*table.header, *map(str, range(table.width, width))]
     return replace(table, records=records, width=width, header=header)
 

@@ -179,13 +179,13 @@ def _stsb_of_the_hub(split: str) -> StsTask:
 
 
 def _pairs(rows: Iterable[tuple[str, Sequence[str]]], columns: tuple[int, int, int]) -> list[ScoredPair]:
-    """Return the pairs of sentences of rows, each a place for messages and its cells; the last column is the score."""
+    """Return the pairs of sentences of rows, each with its location for messages; the last column is the score."""
     pairs = []
-    for place, cells in rows:
+    for location, cells in rows:
         first, second, text = (cells[i] if i < len(cells) else "" for i in columns)
         score = as_number(text)
         if score is None or not 0 <= score <= 5 or not first.strip() or not second.strip():
-            raise UserError(f"{place}: it should have two sentences and a score from 0 to 5")
+            raise UserError(f"{location}: it should have two sentences and a score from 0 to 5")
         pairs.append(ScoredPair(first.strip(), second.strip(), score))
     return pairs
 
@@ -215,9 +215,9 @@ def text_lines(path: Path) -> list[str]:
 
 
 def tab_separated_rows(path: Path, header: bool = False) -> list[tuple[str, list[str]]]:
-    """Return the place and the cells of each line that is not blank, without the header if there is one."""
+    """Return the location and the cells of each line that is not blank, without the header if there is one."""
     lines = [(f"{path}, line {number}", line.split("\t")) for number, line in enumerate(text_lines(path), 1)]
-    rows = [(place, cells) for place, cells in lines[header:] if any(map(str.strip, cells))]
+    rows = [(location, cells) for location, cells in lines[header:] if any(map(str.strip, cells))]
     if not rows:
         raise UserError(f"{path} has no rows")
     return rows

@@ -142,7 +142,7 @@ class Dashboard(StepsDone, WandbLogger):
             started.define_metric(metric, step_metric=_STEP, summary="mean")
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The URL of the run, or the command that uploads an offline run; rank 0 only."""
         return where_to_look(self.experiment)
 

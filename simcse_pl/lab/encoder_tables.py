@@ -201,7 +201,7 @@ def retrieval_table(results: Sequence[Result]) -> Table | None:
     parts = []
     for query in keys_of(by_label.values()):
         part = pd.DataFrame({label: pd.Series(rows.get(query, []), dtype=object) for label, rows in by_label.items()})
-        part.insert(0, "", ["query", *(f"#{place}" for place in range(1, len(part)))])
+        part.insert(0, "", ["query", *(f"#{rank}" for rank in range(1, len(part)))])
         parts.append(part)
     if not parts:
         return None

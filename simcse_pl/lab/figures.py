@@ -43,7 +43,7 @@ def encoder_plane(results: Sequence[Result], aggregation: Aggregation = "all") -
     tasks = shared_tasks(scores, STS_TASKS)
     points["score"] = scores[tasks].mean(axis="columns", skipna=False)
     texts = [label + ("" if np.isnan(score) else f" ({score:.1f})") for label, score in points["score"].items()]
-    paths = {text: points.iloc[[place]] for place, text in enumerate(texts)}
+    paths = {text: points.iloc[[number]] for number, text in enumerate(texts)}
     what = f"average of {len(tasks)} STS tasks" if len(tasks) > 1 else "".join(tasks)
     return _plane(paths, f"{what} (Spearman x 100)")
 

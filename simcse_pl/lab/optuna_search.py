@@ -112,11 +112,11 @@ class Pruning(Callback):
             trainer.should_stop = True
 
 
-def _values(trial: Any, space: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+def _values(trial: Any, space: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return a space with the values of a trial in place of its ranges."""
     values: dict[str, Any] = {}
     for name, given in space.items():
-        option = f"{place}{name}"
+        option = f"{prefix}{name}"
         if "choices" in given:
             values[name] = trial.suggest_categorical(option, list(given["choices"]))
         elif "low" in given:

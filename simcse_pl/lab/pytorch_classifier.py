@@ -109,8 +109,8 @@ def _split(problems: Sequence[Problem], count: int, random: np.random.RandomStat
         order = random.permutation(rows.shape[1])
         held_out, rows = np.split(rows[:, order], [int(_HELD_OUT * len(order))], axis=1)
     stop_by = np.zeros((len(problems), 1, count), dtype=bool)
-    for i, places in enumerate(held_out):
-        stop_by[i, :, places] = True
+    for i, stopping in enumerate(held_out):
+        stop_by[i, :, stopping] = True
     return torch.from_numpy(rows), torch.from_numpy(stop_by)
 
 

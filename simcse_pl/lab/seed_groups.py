@@ -14,7 +14,7 @@ from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.encoder_tables import shared_tasks
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
 from simcse_pl.lab.read_runs import Run, differing, is_sweep, keys_of, option_values, read_run
-from simcse_pl.results import CURVES, SPEARMAN, Place, TrainingRun, decimals, factor, is_of_file, score_name
+from simcse_pl.results import CURVES, SPEARMAN, SweepCell, TrainingRun, decimals, factor, is_of_file, score_name
 from simcse_pl.run_folder import RESULTS_FILE, job_folders
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import without_folders
@@ -134,7 +134,7 @@ def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = 
     Raises:
         UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
     """
-    sweeps: dict[tuple[str | None, ...], tuple[Place, list[tuple[str, Run]]]] = {}
+    sweeps: dict[tuple[str | None, ...], tuple[SweepCell, list[tuple[str, Run]]]] = {}
     runs_alone = len(folders) > 1 and not any(map(is_sweep, folders.values()))
     for label, path in folders.items():
         prefix = f"{label}/" if len(folders) > 1 else ""
@@ -144,27 +144,27 @@ def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = 
         if first is None:
             raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")
         for job in jobs:
-            place = Place() if runs_alone else (job.results or first).sweep or Place()
-            key = (place.table, place.size) if place.table else (None, first.monitor)
-            sweeps.setdefault(key, (place, []))[1].append((label, job))
+            cell = SweepCell() if runs_alone else (job.results or first).sweep or SweepCell()
+            key = (cell.table, cell.size) if cell.table else (None, first.monitor)
+            sweeps.setdefault(key, (cell, []))[1].append((label, job))
     return [_grouped(*sweep, encoders) for sweep in sweeps.values()]
 
 
-def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[Result]) -> Sweep:
+def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequence[Result]) -> Sweep:
     """Group the finished jobs of a sweep by row, column and the other options that differ."""
     labels, jobs = list(dict.fromkeys(label for label, _ in labelled)), [job for _, job in labelled]
     finished = [job for job in jobs if job.results]
     results = [job.results for job in finished if job.results]
-    paper = ablation(place.table) if place.table else None
+    paper = ablation(cell.table) if cell.table else None
     options = [name for name in differing(finished) if name not in ("seed", ROW)]
     others = _other_metrics(results)
-    evaluated = {} if place.table else _evaluated(encoders, results[0])
+    evaluated = {} if cell.table else _evaluated(encoders, results[0])
     rows = [
         {"is_baseline": False, "dev": results[0].score(own), **_as_shown(own, others)} for own in evaluated.values()
     ]
     rows += [_described(job, run, options, paper, others) for job, run in zip(finished, results, strict=True)]
     runs = pd.DataFrame(rows).fillna(dict.fromkeys(["column", *options, "seed", "setting"], ""))
-    if not place.table and len(labels) + len(evaluated) > 1:
+    if not cell.table and len(labels) + len(evaluated) > 1:
         names = [f"{label}, evaluated" if label in labels else label for label in evaluated]
         runs["row"] = names + [label for label, job in labelled if job.results]
         labels = names + labels
@@ -194,8 +194,8 @@ def _grouped(place: Place, labelled: list[tuple[str, Run]], encoders: Sequence[R
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
     return Sweep(
         label=", ".join(labels),
-        table=place.table,
-        size=place.size,
+        table=cell.table,
+        size=cell.size,
         jobs=jobs,
         encoders=[*evaluated],
         paper=paper,
@@ -243,15 +243,15 @@ def _described(
     job: Run, run: TrainingRun, options: Sequence[str], paper: Ablation | None, metrics: Sequence[str]
 ) -> dict[str, Any]:
     """Return what distinguishes a finished job from others, and its scores except those of test tasks."""
-    place, choices = run.sweep or Place(), run.choices
-    row = "" if place.row is None else str(place.row)
+    cell, choices = run.sweep or SweepCell(), run.choices
+    row = "" if cell.row is None else str(cell.row)
     setting, model = setting_of(choices), choices.get("model")
     method, simcse = job.value(METHOD), methods_file()["baselines"].get(setting)
     published, of_simcse = (published_score(name, setting, model) for name in (method, simcse))
     gain = published.average - of_simcse.average if published and of_simcse and method != simcse else math.nan
     return {
         "row": (paper and paper.row(row)) or row,
-        "column": place.column or "",
+        "column": cell.column or "",
         **{name: job.value(name) for name in options},
         "seed": "" if run.seed is None else str(run.seed),
         "setting": setting,

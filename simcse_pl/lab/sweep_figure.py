@@ -103,7 +103,7 @@ def _panels(
     figure.suptitle("\n".join(lines), fontsize=8)
     (grid,) = figure.subplots(1, len(drawn), sharey=True, squeeze=False)
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
-        _draw(axes, points.assign(place=points["name"].map(names.index)))
+        _draw(axes, points.assign(y=points["name"].map(names.index)))
         axes.grid(axis="y", color="0.85", linewidth=0.5)
         axes.set_xlabel(label)
         axes.set_yticks(range(len(names)), [textwrap.fill(name, LEGEND_WIDTH) for name in names])
@@ -125,12 +125,12 @@ def _draw(axes: Axes, points: pd.DataFrame) -> None:
     count, one_seed = points["series"].nunique(), "one seed"  # once in the legend
     for number, (label, series) in enumerate(points.groupby("series", sort=False)):
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        place = series["place"] + 0.7 * ((number + 0.5) / count - 0.5)
+        y = series["y"] + 0.7 * ((number + 0.5) / count - 0.5)
         face = colour if "seeds" in series else "white"
-        bars = axes.errorbar(series["mean"], place, xerr=series.get("error"), label=label, color=colour, fmt=marker)
+        bars = axes.errorbar(series["mean"], y, xerr=series.get("error"), label=label, color=colour, fmt=marker)
         bars.lines[0].set(markersize=5, markerfacecolor=face)
         if "seeds" in series:
-            dots = series.assign(place=place)[series["seeds"].map(len) > 1].explode("seeds")
+            dots = series.assign(y=y)[series["seeds"].map(len) > 1].explode("seeds")
             if not dots.empty:
-                axes.plot(dots["seeds"], dots["place"] + 0.25 / count, ".", color="0.6", markersize=3, label=one_seed)
+                axes.plot(dots["seeds"], dots["y"] + 0.25 / count, ".", color="0.6", markersize=3, label=one_seed)
                 one_seed = ""

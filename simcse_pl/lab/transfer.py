@@ -144,14 +144,14 @@ def load_transfer_task(senteval_dir: str | Path, name: str, classifier: str = SC
         case "SST":
             for split in ("train", "dev", "test"):
                 rows = tab_separated_rows(folder / f"sentiment-{split}")
-                splits[split] = [_example(place, cells[:1], cells[-1], ("0", "1")) for place, cells in rows]
+                splits[split] = [_example(location, cells[:1], cells[-1], ("0", "1")) for location, cells in rows]
         case "TREC":
             splits = {"train": _trec(folder / "train_5500.label"), "test": _trec(folder / "TREC_10.label")}
         case "MRPC":
             for split in ("train", "test"):
                 rows = tab_separated_rows(folder / f"msr_paraphrase_{split}.txt", header=True)
-                columns = [(place, cells[0], [*cells[3:5], "", ""][:2]) for place, cells in rows]
-                splits[split] = [_example(place, texts, label, ("0", "1")) for place, label, texts in columns]
+                columns = [(location, cells[0], [*cells[3:5], "", ""][:2]) for location, cells in rows]
+                splits[split] = [_example(location, texts, label, ("0", "1")) for location, label, texts in columns]
         case _ if name in PROBING_TASKS:
             splits = _probing(folder / f"{_PROBING_FILES[PROBING_TASKS.index(name)]}.txt")
         case _:
@@ -166,27 +166,27 @@ def load_transfer_task(senteval_dir: str | Path, name: str, classifier: str = SC
 
 
 def _probing(path: Path) -> dict[str, list[Example]]:
-    rows = [(place, [*cells, "", ""][:3]) for place, cells in tab_separated_rows(path)]  # split, class, sentence
+    rows = [(location, [*cells, "", ""][:3]) for location, cells in tab_separated_rows(path)]  # split, class, sentence
     classes = tuple(sorted({label.strip() for _, (short, label, _) in rows if short == "tr"}))
     return {
-        split: [_example(place, [text], label, classes) for place, (short, label, text) in rows if short == first]
+        split: [_example(location, [text], label, classes) for location, (short, label, text) in rows if short == first]
         for first, split in _PROBING_SPLITS.items()
     }
 
 
 def _trec(path: Path) -> list[Example]:
     examples = []
-    for place, cells in tab_separated_rows(path):
+    for location, cells in tab_separated_rows(path):
         category, question = [*" ".join(cells).split(maxsplit=1), ""][:2]  # `NUM:dist How far is it ...`
-        examples.append(_example(place, [question], category.partition(":")[0], _TREC_CLASSES))
+        examples.append(_example(location, [question], category.partition(":")[0], _TREC_CLASSES))
     return examples
 
 
-def _example(place: str, cells: Sequence[str], label: str, classes: tuple[str, ...]) -> Example:
+def _example(location: str, cells: Sequence[str], label: str, classes: tuple[str, ...]) -> Example:
     """Return the example of a line, checked."""
     sentences = tuple(map(_words, cells))
     if label.strip() not in classes or not all(sentences):
-        raise UserError(f"{place}: it should have a sentence, and one of the labels {', '.join(classes[:9])}")
+        raise UserError(f"{location}: it should have a sentence, and one of the labels {', '.join(classes[:9])}")
     return Example(sentences, classes.index(label.strip()))
 
 

@@ -137,10 +137,10 @@ class FrozenEncoder(Frozen):
             vectors = np.lib.format.open_memmap(folder / _FILE, "w+", np.float32, shape)  # type: ignore[no-untyped-call]
             encoder.to("cuda" if torch.cuda.is_available() else "cpu")
             for start in tracked(range(0, len(used), _ROWS_A_BLOCK), "encoding"):
-                places = used[start : start + _ROWS_A_BLOCK]
-                texts = zip(*(rows.cache[place][:columns] for place in places.tolist()), strict=True)
+                positions = used[start : start + _ROWS_A_BLOCK]
+                texts = zip(*(rows.cache[position][:columns] for position in positions.tolist()), strict=True)
                 for column, (prompt, sentences) in enumerate(zip(prompts, texts, strict=True)):
-                    vectors[places, column] = encoder.encode(list(sentences), prompt_name=prompt).numpy()
+                    vectors[positions, column] = encoder.encode(list(sentences), prompt_name=prompt).numpy()
             vectors.flush()
             encoder.cpu()
 

@@ -242,11 +242,11 @@ class MaskedLanguageModeling(TokenMaskingLoss):
             wanted = group.pop("labels").flatten()
             chosen = wanted != NOT_CHOSEN
             if chosen.is_cpu:
-                places = chosen.nonzero().squeeze(1)
-            else:  # a number of places that a GPU does not wait for; cross_entropy ignores those that were not chosen
-                places = chosen.byte().argsort(descending=True, stable=True)[: self._most_chosen(len(chosen))]
-            states.append(self.states(backbone, group).flatten(0, 1)[places])
-            labels.append(wanted[places])
+                positions = chosen.nonzero().squeeze(1)
+            else:  # their number is known without a GPU; cross_entropy ignores those that were not chosen
+                positions = chosen.byte().argsort(descending=True, stable=True)[: self._most_chosen(len(chosen))]
+            states.append(self.states(backbone, group).flatten(0, 1)[positions])
+            labels.append(wanted[positions])
         kept, count = torch.cat(labels), (sequences["labels"] != NOT_CHOSEN).sum()
         scores = self.head(torch.cat(states))  # at the chosen positions only: the vocabulary is large
         total = F.cross_entropy(scores, kept, reduction="sum")

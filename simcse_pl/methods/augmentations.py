@@ -129,12 +129,12 @@ class MaskedLanguageModel(View):
             candidates = [i for i, word in enumerate(words) if strip_punctuation(word)]
             count = min(round(self.rate * len(words)), len(candidates))
             if count and mask not in source.sentence:
-                places = sorted(source.random.sample(candidates, count))
-                chosen.append((words, places))
-                marked = (replace_word(word, mask) if i in places else word for i, word in enumerate(words))
+                positions = sorted(source.random.sample(candidates, count))
+                chosen.append((words, positions))
+                marked = (replace_word(word, mask) if i in positions else word for i, word in enumerate(words))
                 masked.append("".join(marked).strip())
-        for (words, places), fills in zip(chosen, self._fill(masked) if masked else [], strict=True):
-            for i, fill in zip(places, fills, strict=False):  # fewer fills if truncated
+        for (words, positions), fills in zip(chosen, self._fill(masked) if masked else [], strict=True):
+            for i, fill in zip(positions, fills, strict=False):  # fewer fills if truncated
                 words[i] = replace_word(words[i], fill)
         return ["".join(words).strip() for words in sentences]
 

@@ -225,8 +225,8 @@ class SentenceEncoder(nn.Module):
         bar = iter(tracked(batches, "encoding", -(-len(sentences) // batch_size), shown=progress))
         with evaluation_mode(self), torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
             while encoded := [
-                (places, self(to_device(inputs, self.device), in_groups=True).float())
-                for places, inputs in itertools.islice(bar, _BATCHES_PER_COPY)
+                (rows, self(to_device(inputs, self.device), in_groups=True).float())
+                for rows, inputs in itertools.islice(bar, _BATCHES_PER_COPY)
             ]:
                 vectors[[row for rows, _ in encoded for row in rows]] = torch.cat([x for _, x in encoded]).cpu()
         normalize = self.normalize if normalize is None else normalize

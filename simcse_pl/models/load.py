@@ -91,8 +91,8 @@ def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | N
     else:
         tensors, settings = _of_averaged(encoder)
         steps = [postprocess]
-    for place, step in enumerate(filter(None, steps)):
-        tensors |= {f"{step.name}.{place}.{name}": tensor for name, tensor in step.tensors().items()}
+    for number, step in enumerate(filter(None, steps)):
+        tensors |= {f"{step.name}.{number}.{name}": tensor for name, tensor in step.tensors().items()}
     return hash_tensors(tensors, *settings)
 
 

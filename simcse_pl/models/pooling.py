@@ -46,8 +46,8 @@ def last_token(states: Tensor, mask: Tensor) -> Tensor:
 
     Padding may be on the left or on the right.
     """
-    places = (mask.cumsum(dim=1) * mask).argmax(dim=1).view(-1, 1, 1).expand(-1, 1, states.shape[2])
-    return states.gather(1, places).squeeze(1).masked_fill(~mask.any(dim=1).unsqueeze(1), 0)
+    positions = (mask.cumsum(dim=1) * mask).argmax(dim=1).view(-1, 1, 1).expand(-1, 1, states.shape[2])
+    return states.gather(1, positions).squeeze(1).masked_fill(~mask.any(dim=1).unsqueeze(1), 0)
 
 
 def mean_over_tokens(states: Tensor, mask: Tensor) -> Tensor:

@@ -69,16 +69,16 @@ def query_ranks(encoders: Encoders, rows: Sequence[Sequence[str]], sentences: Se
     answers = {query: others for query, others in answers.items() if others}
     if not answers:
         raise UserError("--dev: its rows should be a query and one or more answers")
-    places = {answer: place for place, answer in enumerate(dict.fromkeys(chain(sentences, *answers.values())))}
+    positions = {answer: position for position, answer in enumerate(dict.fromkeys(chain(sentences, *answers.values())))}
     frame = pd.DataFrame({"query": [*answers]})
     for name, simcse in encoders.items():
         queries = simcse.encode([*answers], prompt_name=simcse.prompt_if_any(QUERY))
-        corpus, ranks = simcse.encode([*places], prompt_name=simcse.prompt_if_any(DOCUMENT)), []
+        corpus, ranks = simcse.encode([*positions], prompt_name=simcse.prompt_if_any(DOCUMENT)), []
         for vector, (query, others) in zip(queries, answers.items(), strict=True):
             similarities = corpus @ vector
-            if query in places:
-                similarities[places[query]] = -torch.inf
-            ranks.append(1 + int((similarities > similarities[[places[other] for other in others]].max()).sum()))
+            if query in positions:
+                similarities[positions[query]] = -torch.inf
+            ranks.append(1 + int((similarities > similarities[[positions[other] for other in others]].max()).sum()))
         frame[name] = ranks
     if len(encoders) > 1:
         frame["change"] = frame.iloc[:, 2] - frame.iloc[:, 1]

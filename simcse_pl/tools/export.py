@@ -104,8 +104,8 @@ def push(folder: Path, repository: str, private: bool) -> str:
     """Upload a folder as a model repository, created if it does not exist, and return its address."""
     api = HfApi()
     try:
-        place = api.create_repo(repository, private=private, exist_ok=True)
-        api.upload_folder(repo_id=place.repo_id, folder_path=folder, commit_message="Upload a sentence encoder")
+        url = api.create_repo(repository, private=private, exist_ok=True)
+        api.upload_folder(repo_id=url.repo_id, folder_path=folder, commit_message="Upload a sentence encoder")
     except Exception as error:  # of many types
         raise UserError(f"{folder} is written, but the upload failed: {hub.reason(error)}") from error
-    return str(place)
+    return str(url)

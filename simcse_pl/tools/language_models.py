@@ -67,10 +67,10 @@ class CrossEncoder:
         order = sorted(range(len(pairs)), key=lambda i: -sum(map(len, pairs[i])))
         scores = torch.empty(len(pairs))
         for start in tracked(range(0, len(order), self.batch_size), "scoring"):
-            places = order[start : start + self.batch_size]
-            sides = [list(side) for side in zip(*(pairs[place] for place in places), strict=True)]
+            indices = order[start : start + self.batch_size]
+            sides = [list(side) for side in zip(*(pairs[index] for index in indices), strict=True)]
             inputs = self.tokenizer(*sides, truncation=True, max_length=longest, padding=True, return_tensors="pt")
-            scores[places] = self.model(**to_device(inputs, self.device)).logits[:, 0].float().cpu()
+            scores[indices] = self.model(**to_device(inputs, self.device)).logits[:, 0].float().cpu()
         return scores.tolist()
 
 

@@ -86,7 +86,7 @@ def mine(
     partners = defaultdict[str, set[int]](set)  # numbers of the sentences that are no negatives of a sentence
     for pair in pairs:
         for sentence in pair:
-            partners[sentence].update(others.places[one] for one in pair)
+            partners[sentence].update(others.positions[one] for one in pair)
     counts, rows = Counter[str](), list[tuple[str, ...]]()
     size, find = _finder(others.vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
@@ -103,8 +103,8 @@ def mine(
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(allowed.device)
         chosen = highest(similarities, options.candidates or options.negatives, allowed)
-        places = chosen if numbers is None else numbers.gather(1, chosen)
-        for pair, count, of_pair in zip(part, allowed.sum(dim=1).cpu().tolist(), places.cpu().tolist(), strict=True):
+        positions = chosen if numbers is None else numbers.gather(1, chosen)
+        for pair, count, of_pair in zip(part, allowed.sum(dim=1).cpu().tolist(), positions.cpu().tolist(), strict=True):
             if count >= options.negatives:
                 rows.append((*pair, *(candidates[number] for number in of_pair[:count])))
     return rows, counts
@@ -114,13 +114,13 @@ class _Vectors:
     """The unit vectors of sentences, each encoded once; UserError is raised if one is not finite."""
 
     def __init__(self, encode: Encode, sentences: Iterable[str], device: str | torch.device) -> None:
-        self.places = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
-        self.vectors = finite(unit_vectors(encode([*self.places]).float().to(device)))
+        self.positions = {sentence: position for position, sentence in enumerate(dict.fromkeys(sentences))}
+        self.vectors = finite(unit_vectors(encode([*self.positions]).float().to(device)))
 
     def of(self, sentences: Iterable[str]) -> Tensor:
         """Return the vectors of some of the sentences, [n, dim]."""
-        places = torch.tensor([self.places[sentence] for sentence in sentences])
-        return self.vectors[places.to(self.vectors.device)]
+        positions = torch.tensor([self.positions[sentence] for sentence in sentences])
+        return self.vectors[positions.to(self.vectors.device)]
 
 
 def _finder(corpus: Tensor, options: MiningOptions) -> tuple[int, Callable[[Tensor], tuple[Tensor | None, Tensor]]]:

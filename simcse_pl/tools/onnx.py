@@ -73,9 +73,9 @@ def _run(graph: Path, encoder: SentenceEncoder, sentences: Sequence[str]) -> Ten
 
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     vectors = torch.empty(len(sentences), encoder.dim)
-    for places, inputs in sorted_batches(sentences, encoder.templates, _BATCH_SIZE, encoder.max_length):
+    for rows, inputs in sorted_batches(sentences, encoder.templates, _BATCH_SIZE, encoder.max_length):
         (batch,) = session.run([OUTPUT], {name: tensor.numpy() for name, tensor in inputs.items()})
-        vectors[places] = torch.from_numpy(batch)
+        vectors[rows] = torch.from_numpy(batch)
     return vectors
 
 

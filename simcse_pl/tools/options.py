@@ -166,8 +166,8 @@ def search(text: str, command: str | None = None) -> list[str]:
     def rank(name: str) -> tuple[float, ...]:
         own, meaning = texts[name]
         in_name, in_both = (sum(f" {word}" in part for word in wanted.split()) for part in (own, own + meaning))
-        place = meaning.index(wanted) if wanted in meaning else 999  # characters before the words
-        return in_both, name == text, own.endswith(wanted), name in usual, in_name / own.count(" "), -place
+        offset = meaning.index(wanted) if wanted in meaning else 999  # characters before the words
+        return in_both, name == text, own.endswith(wanted), name in usual, in_name / own.count(" "), -offset
 
     ranks = {name: rank(name) for name in texts}
     most, *_ = max(ranks.values())
@@ -183,13 +183,13 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
     near = list[str]()
     with suppress(Exception):  # there may be another mistake
         values = _values(_compose(command, *(option for option in given if option.partition("=")[0] != name)))
-        place, of_class = name.rpartition(".")[0], []
-        target = values.get(f"{place}._target_", "")
+        node, of_class = name.rpartition(".")[0], []
+        target = values.get(f"{node}._target_", "")
         if target and not target.startswith(LIBRARIES):  # the user's class; + adds what its file does not have
             arguments = inspect.signature(locate(target)).parameters.values()
-            names = [f"{place}.{x.name}" for x in arguments if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
+            names = [f"{node}.{x.name}" for x in arguments if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
             of_class = [own if own in values else f"+{own}" for own in names]
-        chosen = [own for own in values if own != place and not re.search(r"\.\d", own)]  # no positions of lists
+        chosen = [own for own in values if own != node and not re.search(r"\.\d", own)]  # no positions of lists
         near = difflib.get_close_matches(name, dict.fromkeys([*of_class, *chosen]), 2, 0.8) or of_class
     if not near and name in entries():
         return f"; {' or '.join(map(_source, entries()[name]))} has it, and is not chosen"

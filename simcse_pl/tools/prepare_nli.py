@@ -132,9 +132,9 @@ def _pairs(
     column, given, wanted = (where or "").partition("=")
     if where and not given:
         raise UserError(f"--where {where}: write COLUMN=VALUE")
-    place = position_of(table, column) if where else None
+    position = position_of(table, column) if where else None
     for _, cells in tracked(table.records, f"reading {table.source}"):
-        known = None if place is None or isinstance(cells, str) or place >= len(cells) else cells[place]
+        known = None if position is None or isinstance(cells, str) or position >= len(cells) else cells[position]
         if known is not None and str(label_text(known)) != wanted:
             stats[OTHER_VALUE] += 1
             continue

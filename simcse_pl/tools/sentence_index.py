@@ -62,13 +62,13 @@ class SentenceIndex:
             UserError: a vector is not finite, or `vectors` are not those of the sentences.
         """
         texts, known = checked_sentences(sentences), set(self.sentences)
-        places = {text: place for place, text in enumerate(texts) if text not in known}
-        if new := list(places):
+        positions = {text: position for position, text in enumerate(texts) if text not in known}
+        if new := list(positions):
             if vectors is None:
                 units = self._encode_to_unit(new)
             else:
                 _check_vectors(vectors, texts, self._encode_to_unit)
-                units = unit_vectors(vectors[list(places.values())].float())
+                units = unit_vectors(vectors[list(positions.values())].float())
             self.vectors = torch.cat([self.vectors, finite(units)]) if known else finite(units)
             self.sentences = [*self.sentences, *new]
         return len(new)
@@ -92,7 +92,7 @@ class SentenceIndex:
         results = []
         nearest = self._nearest(self._encode_to_unit(queries), top_k + leave_out_equal)
         for query, ranked in zip(queries, nearest, strict=True):
-            near = [Neighbour(self.sentences[place], similarity) for place, similarity in ranked]
+            near = [Neighbour(self.sentences[position], similarity) for position, similarity in ranked]
             near = [hit for hit in near if not (leave_out_equal and hit.sentence == query)]
             results.append([hit for hit in near[:top_k] if threshold is None or hit.similarity >= threshold])
         return results
@@ -105,12 +105,12 @@ class SentenceIndex:
             for start in range(0, len(self), _BLOCK):
                 vectors = self.vectors[start : start + _BLOCK].to(self.device)
                 similarities = in_millionths(part @ vectors.T)
-                places = highest(similarities, top_k)
-                blocks.append((similarities.gather(1, places), places + start))
-            similarities, places = (torch.cat(tensors, dim=1).cpu() for tensors in zip(*blocks, strict=True))
+                positions = highest(similarities, top_k)
+                blocks.append((similarities.gather(1, positions), positions + start))
+            similarities, positions = (torch.cat(tensors, dim=1).cpu() for tensors in zip(*blocks, strict=True))
             order = highest(similarities, top_k)
             cosines = similarities.gather(1, order).clamp(-MILLION, MILLION).double() / MILLION
-            rows = zip(places.gather(1, order).tolist(), cosines.tolist(), strict=True)
+            rows = zip(positions.gather(1, order).tolist(), cosines.tolist(), strict=True)
             results += [list(zip(*row, strict=True)) for row in rows]
         return results
 
@@ -170,17 +170,17 @@ def highest(scores: Tensor, count: int, allowed: Tensor | None = None) -> Tensor
     keys -= torch.arange(n, device=scores.device)  # all different: topk has one result
     if allowed is not None:
         keys.masked_fill_(~allowed, torch.iinfo(torch.int64).min)
-    places: Tensor = keys.topk(min(count, n), dim=1).indices
-    return places
+    positions: Tensor = keys.topk(min(count, n), dim=1).indices
+    return positions
 
 
 def _check_vectors(vectors: Tensor, sentences: list[str], encode: Encode) -> None:
     """Raise UserError unless some of the vectors, [n, dim], are near to those of the encoder."""
-    places = range(0, len(sentences), -(-len(sentences) // _COMPARED))
+    positions = range(0, len(sentences), -(-len(sentences) // _COMPARED))
     if len(vectors) != len(sentences):
         raise UserError(f"vectors: {len(vectors)} of {len(sentences)} sentences: give those of `encode` for this file")
-    expected = encode([sentences[place] for place in places])
-    given = unit_vectors(vectors[list(places)].float())
+    expected = encode([sentences[position] for position in positions])
+    given = unit_vectors(vectors[list(positions)].float())
     if expected.shape != given.shape or not ((expected * given).sum(dim=1) > _NEAR).all():
         raise UserError("vectors: this encoder has others for these sentences, or for the prompt of the index")
 

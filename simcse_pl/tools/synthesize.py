@@ -152,8 +152,8 @@ class Synthesizer:
             else:
                 triplets.append(triplet)
                 known |= letters
-        for place, label in ((1, 1.0), (2, 0.0)) if check else ():
-            replies = self.ask([(CHECK, triplet[0], triplet[place]) for triplet in triplets])
+        for position, label in ((1, 1.0), (2, 0.0)) if check else ():
+            replies = self.ask([(CHECK, triplet[0], triplet[position]) for triplet in triplets])
             words = [re.findall(r"\w+", self._sentence(reply, "")) for reply in replies]
             confirmed = [label_number(first[0]) == label if first else False for first in words]
             self.left_out["an answer that the model does not confirm (--check)"] += confirmed.count(False)

@@ -78,15 +78,15 @@ def name_columns(message: str, option: str) -> str:
 
 
 @contextmanager
-def prefixed(place: str, columns: str = "the option columns") -> Iterator[None]:
-    """Begin the message of a UserError with a place, such as the config path of a loss, unless the place is empty.
+def prefixed(option: str, columns: str = "the option columns") -> Iterator[None]:
+    """Begin the message of a UserError with a option, such as the config path of a loss, unless the option is empty.
 
     `columns` is how the user types the option of the columns there.
     """
     try:
         yield
     except UserError as error:
-        message = name_columns(f"{place}: {error}" if place else str(error), columns)
+        message = name_columns(f"{option}: {error}" if option else str(error), columns)
         raise UserError(message) if message != str(error) else error from error.__cause__
 
 

@@ -115,7 +115,7 @@ def report_error(error: Exception, debug: bool, debug_option: str, as_typed: Cal
     if isinstance(error, ModuleNotFoundError):  # a package of an extra
         known = UserError(f"{error}: pip install {error.name}")
     system = next((cause for cause in causes if isinstance(cause, OSError)), None)
-    place = "" if known or system else _place_in_own_code(error)
+    line = "" if known or system else _line_in_own_code(error)
     if system:
         flush_output()
     if debug:
@@ -123,15 +123,15 @@ def report_error(error: Exception, debug: bool, debug_option: str, as_typed: Cal
     else:
         cause = known or system
         text = as_typed(first_line(cause)) if cause else f"{type(error).__name__}: {first_line(error)}"
-        if place:
-            text = f"{place}: {text} (in your code; {debug_option} shows the traceback)"
+        if line:
+            text = f"{line}: {text} (in your code; {debug_option} shows the traceback)"
         elif not known:
             text = f"{text} ({debug_option} shows where)"
         print(f"error: {text}", file=sys.stderr)
-    return USER_ERROR_STATUS if place or any(map(_is_user_error, causes)) else 1
+    return USER_ERROR_STATUS if line or any(map(_is_user_error, causes)) else 1
 
 
-def _place_in_own_code(error: Exception) -> str:
+def _line_in_own_code(error: Exception) -> str:
     """Return the file and line of the user's own code that raised an error; empty if it is a library's or ours."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
