@@ -214,7 +214,7 @@ def _quiet_and_seeded() -> Iterator[None]:
 
 
 def environment(**given: str) -> dict[str, str]:
-    """For a process of its own: without the user's settings, and without this process's part of W&B."""
+    """Return the environment of a command, without the user's settings and this process's part of W&B."""
     left_out = ("SENTEVAL_DIR", "WANDB_API_KEY", "WANDB_MODE", "WANDB_SERVICE")
     return {name: value for name, value in os.environ.items() if name not in left_out} | given
 

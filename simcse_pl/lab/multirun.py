@@ -35,8 +35,8 @@ _NOT_INHERITED = (*_RANK_VARIABLES, "SUBMITIT_EXECUTOR")
 def check_jobs(config: DictConfig) -> int:
     """Check each value that the jobs of a sweep have for an option, before the first starts, and return their number.
 
-    An error ends the process.
-    Hydra checks only that the jobs can be composed, and one of the last ones may fail hours later.
+    Hydra only checks that each job can be composed, so a wrong value of the last job would show after hours. An error
+    here ends the process.
     """
     loader, values = GlobalHydra.instance().config_loader(), set[str]()
     given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
@@ -101,9 +101,9 @@ class _Job(subprocess.Popen[bytes]):
 class Jobs:
     """Jobs of a sweep, each in a new process.
 
-    A job on several devices leaves a process group and environment variables behind, which a second job in the same
-    process, such as a worker of joblib, would find. Jobs get SIGINT and SIGTERM, and SIGTERM for submitit's signal.
-    They write a checkpoint, and after the last of them has ended, `start` or `wait` raises Stopped.
+    A job on several devices leaves a process group and environment variables behind, so the next one needs another
+    process. SIGINT and SIGTERM are passed on to the jobs, and submitit's signal as SIGTERM. The jobs write a
+    checkpoint, and after the last of them has ended, `start` or `wait` raises Stopped.
     """
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 WEIGHT_DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
 _SEED = 1111
-_LAST_EPOCH = 200  # a round may begin after it, none later
+_LAST_EPOCH = 200  # no round begins after more epochs
 _HELD_OUT = 0.05
 
 

@@ -28,7 +28,7 @@ def add_adapter(backbone: Backbone, config: Any) -> None:
         initial = str(getattr(config, "init_lora_weights", ""))
         if config.peft_type in _NOT_SAVED or initial.startswith("pissa_niter"):
             what = initial if initial.startswith("pissa_niter") else type(config).__name__
-            raise UserError(f"adapter: a saved one with {what} is loaded with other weights: choose LoRA with another")
+            raise UserError(f"adapter: {what} is loaded with other weights than it was saved with: choose plain LoRA")
         backbone.add_adapter(config)
         if (folder := Path(str(backbone.name_or_path))).is_dir():
             config.base_model_name_or_path = str(folder.absolute())  # the adapter may be saved anywhere

@@ -100,8 +100,8 @@ def load_backbone(
         load_bare_weights(model, weights)
     if adapter is not None and (weights or subfolder or not pretrained):
         raise UserError(
-            f"adapter: a saved adapter names its base model, and {name} has not these weights (a file of weights, a "
-            "subfolder, or pretrained=false): save them as a folder first, and train the adapter on it"
+            f"adapter: its folder would name {name} as the base model, but the weights are those of a file, of a "
+            "subfolder or of pretrained=false: save them as a folder first, and train the adapter on that"
         )
     if base is not None or adapter is not None:
         from simcse_pl.models.adapters import add_adapter, load_adapter

@@ -132,5 +132,5 @@ def ignores_padding(backbone: Backbone, examples: Batch) -> bool:
         beside = backbone(**group).last_hidden_state[1:, :tokens]
     ignores = bool((beside - alone).abs().max() <= _TOLERANCE * alone.abs().max())
     if packs_sequences(backbone) and not ignores:
-        raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences that are one: choose null")
+        raise UserError(f"attn_implementation: {type(backbone).__name__} mixes sequences of a packed batch: set null")
     return ignores

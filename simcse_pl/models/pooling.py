@@ -133,7 +133,7 @@ POOLINGS = {
     "weighted_mean": partial(Pooling, weighted_mean_over_tokens),
     "span": partial(Pooling, mean_over_tokens, mask_of=itemgetter(SENTENCE_MASK)),
 }
-_FAMILIES = {  # by pattern, functions of simcse_pl of the config, the mask token's id, and the numbers in the name
+_FAMILIES = {  # by pattern: functions of simcse_pl, of the config, the mask token's id and the pattern's groups
     "pooler": "models.other_poolings.PoolerOutput",
     r"mask(?:_([1-9][0-9]?))?": "models.other_poolings.mask_token",
     r"last_token_([1-9][0-9]{0,3})": "models.other_poolings.last_token_of_layer",

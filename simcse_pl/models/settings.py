@@ -25,8 +25,8 @@ class EncoderSettings:
             BERT's masked language model; it is kept, and applied before the template's bias is subtracted. Others are
             named by their layers, such as `linear_256_gelu+linear_without_bias` (see heads.py), and are kept.
         max_length: the most tokens per sentence that `encode` reads, including special tokens but not the template's.
-            None takes the backbone's limit, at most 512. With prompts, it is that of a sentence in the longest one:
-            in a shorter one, as many tokens more are read, as in sentence-transformers.
+            None takes the backbone's limit, at most 512. With prompts, this is the limit in the longest one. In a
+            shorter one, a sentence may have as many tokens more as the prompt has fewer, as in sentence-transformers.
         normalize: whether `encode` scales vectors to length 1. Training uses cosine similarity anyway.
         template: a prompt with the placeholder {sentence}, or one per view of training rows (see templates.py).
         template_bias: when to subtract the vector of the template without the sentence, before the head: `none`,

@@ -52,7 +52,10 @@ class StaticEmbeddings(AveragedVectors):
             self._unknown = model.get("unk_id", tokenizer.token_to_id(model.get("unk_token") or ""))
 
     def truncate(self, max_length: int) -> None:
-        """Read no more than so many tokens of a sentence and, as model2vec, so many characters as they usually have."""
+        """Read at most `max_length` tokens.
+
+        As in model2vec, a text is first cut to `max_length` times the median length of a token, in characters.
+        """
         self.tokenizer.enable_truncation(max_length)
         self._longest = max_length * int(median(map(len, self.tokenizer.get_vocab())))
 

@@ -157,7 +157,7 @@ class OnePass(LengthGroups):
 
 @torch.no_grad()
 def _shard(module: "SimCSEModule", strategy: FullyShardedStrategy, policy: MixedPrecisionPolicy) -> None:
-    """Share out the weights of the first rank over all ranks, and what it has found out with them."""
+    """Share out the first rank's weights, and tell all ranks what is trained and which encoders ignore padding."""
     encoders = [part for part in module.modules() if isinstance(part, SentenceEncoder)]
     names = {parameter: name for name, parameter in module.named_parameters()}
     trained = [parameter.requires_grad for parameter in names]

@@ -18,7 +18,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.private import own_tensors
 from simcse_pl.utils.types import Backbone
 
-_FLOAT32 = "weights_in_float32"  # a backbone's during a pass, with their modules, and whether there was autocast
+_FLOAT32 = "weights_in_float32"  # of a backbone in a pass: its float32 weights, and whether autocast was on
 
 
 def use_half_weights(module: SimCSEModule, trainer: Trainer) -> None:

@@ -55,8 +55,8 @@ def use_unpadded(backbone: Backbone, first_position: int) -> None:
     """
     name, attention, mask = UNPADDED, _attention, _mask
     if uses_flash_attention(backbone.config):
-        # It keeps its name, because transformers finds its kernel by the name in the model's config. Other models of
-        # this name get what its own functions return, wherever it has kernels.
+        # It keeps its name, by which transformers finds the kernel. Models that are not packed still get what the
+        # original functions return.
         name = attention_of(backbone.config)
         attention, mask = attention_functions(name)
         if not isinstance(attention, partial):  # an earlier encoder's

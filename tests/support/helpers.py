@@ -56,7 +56,7 @@ def flip_bit(path):
 
 @contextmanager
 def killed_while_moving(folder, moves=1):
-    """End the block in `atomic_write` of a folder, after it has moved some files into it; none is a time, too."""
+    """End the block in `atomic_write` of a folder, after `moves` files are in it; 0: before the first."""
 
     def replace(old, new, replace=os.replace):
         if new.parent == folder:
