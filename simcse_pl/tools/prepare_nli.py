@@ -134,8 +134,8 @@ def _pairs(
         raise UserError(f"--where {where}: write COLUMN=VALUE")
     position = position_of(table, column) if where else None
     for _, cells in tracked(table.records, f"reading {table.source}"):
-        known = None if position is None or isinstance(cells, str) or position >= len(cells) else cells[position]
-        if known is not None and str(label_text(known)) != wanted:
+        is_row = not isinstance(cells, str) and (position or 0) < len(cells)  # others are counted as invalid
+        if position is not None and is_row and str(label_text(cells[position])) != wanted:
             stats[OTHER_VALUE] += 1
             continue
         if usable := checked_row(_triple(cells, positions, meanings), stats):

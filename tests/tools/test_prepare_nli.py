@@ -73,13 +73,13 @@ CHINESE = dict(zip(LABELS, ("蕴含", "中立", "矛盾"), strict=True))
         (
             "years.jsonl",
             ("year", "premise", "hypothesis", "label"),
-            [row for a, b, x in PAIRS for row in ((2020, a, b, x), (2021, a, b, "neutral"))],
+            [row for a, b, x in PAIRS for row in ((2020, a, b, x), (2021, a, b, "neutral"), (None, b, a, x))],
             {"where": "year=2020"},
         ),
     ],
 )
 def test_files_as_they_are_published(name, columns, rows, options, tmp_path):
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=columns, dtype=object)
     if "json" in name:
         frame.to_json(tmp_path / name, orient="records", lines=name.endswith("l"))
     else:
