@@ -43,7 +43,7 @@ class EncoderModule(LightningModule):
         self._vectors: Tensor | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute. Lightning sets one 40 times in a step, which torch's search for parameters would slow."""
+        """Set an attribute. Lightning sets one around each hook, which torch's search for parameters would slow."""
         if name == HOOK_NAME:
             object.__setattr__(self, name, value)
         else:

@@ -39,7 +39,7 @@ _REFUSED = {  # callbacks, and arguments of the trainer
 
 
 class NoProfiler(PassThroughProfiler):
-    """Lightning's default profiler without the generator that it makes 60 times in a step."""
+    """Lightning's default profiler without the generator that it makes for each hook of a step."""
 
     def profile(self, action_name: str) -> AbstractContextManager[None]:  # type: ignore[override]
         """Measure nothing."""

@@ -104,8 +104,11 @@ class TokenCache(Sequence[Row]):
 
         A row is read from these in a fifth of the time that Arrow takes.
         """
-        blocks = ((block, block.values) for block in self.table["tokens"].iterchunks())
-        return [(rows.offsets.to_numpy(), own.offsets.to_numpy(), own.values.to_numpy()) for rows, own in blocks]
+        blocks: list[tuple[NDArray[np.int32], ...]] = []
+        for rows in self.table["tokens"].iterchunks():
+            sentences = rows.values
+            blocks.append((rows.offsets.to_numpy(), sentences.offsets.to_numpy(), sentences.values.to_numpy()))
+        return blocks
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

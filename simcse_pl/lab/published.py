@@ -21,7 +21,8 @@ from simcse_pl.utils.text import as_number
 _OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that no paper has
 # options of a run that is not the paper's; its data may be a copy
 _CHANGES_TRAINING = re.compile(
-    r"\+?(model|objective|optimizer|scheduler|module|data|trainer)\.(?!train=|num_|devices=)"
+    r"\+?((model|objective|optimizer|scheduler|module|data|trainer)\.(?!train=|num_|devices=)"
+    r"|(model/\w+|optimizer|scheduler|encoders|size)=)"
 )
 # settings that no encoder of the paper has
 _NOT_THE_PAPERS = ("template", "prompts", "prompt_name", "max_length", "truncate_dim", "normalize")

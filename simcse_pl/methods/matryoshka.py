@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from simcse_pl.losses.loss import EmbeddedBatch, Loss, check_head_is_kept, check_one_encoder
+from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.utils.distributed import from_first_rank, world_size
@@ -40,7 +41,6 @@ class MatryoshkaLoss(Loss):
     """
 
     mean_of_rows = False  # the objective's calls are weighed
-    truncatable = True
 
     def __init__(
         self,
@@ -132,8 +132,8 @@ class InnerLayer(Loss):
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare the objective, and check that the encoder can be cut."""
         self.objective.attach(encoder)
-        if not self.objective.truncatable:
-            raise UserError(f"objective: {type(self.objective).__name__} is not a loss of the embeddings alone")
+        if not self.objective.embeds or isinstance(self.objective, NegativesWithoutDropout):
+            raise UserError(f"objective: {type(self.objective).__name__} embeds sentences itself, by the last layer")
         if encoder.backbone.config.num_hidden_layers < 2:
             raise UserError("the model has one layer: there is no inner layer")
         kind = encoder.backbone.config.model_type

@@ -108,11 +108,11 @@ def read_rules(name: str) -> Rules:
             continue
         with reraise_as(f"{path}, line {number}: it should be PATTERN => REPLACEMENT"):
             pattern, new = f"{line} ".split(" => ", 1)
-            new = _PART.sub(lambda name: parts.get(name[0], name[0]), new.strip())
+            whole, new = (_PART.sub(lambda name: parts.get(name[0], name[0]), text) for text in (pattern, new.strip()))
             if _PART.fullmatch(pattern):
                 parts[pattern] = f"(?:{new})"
             else:
-                rules.append((re.compile(_PART.sub(lambda name: parts.get(name[0], name[0]), pattern)), new))
+                rules.append((re.compile(whole), new))
     return rules
 
 

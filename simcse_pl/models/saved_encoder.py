@@ -48,7 +48,7 @@ from simcse_pl.utils.types import Backbone
 log = logging.getLogger(__name__)
 
 _EITHER = ("config.json", *WHOLE, ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
-TRAINING_FILE = "training.json"  # how the weights were trained (see tools/model_card.py); other weights replace it
+TRAINING_FILE = "training.json"  # how the weights were trained (see tools/model_card.py); other weights remove it
 _REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, TRAINING_FILE, *POSTPROCESS_FILES, *_EITHER)
 
 

@@ -23,9 +23,8 @@ from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, unit_vector
 from simcse_pl.utils.terminal import positive, real, tracked
 
 NEAREST, RANDOM = "nearest", "random"
-_DEPENDENT = (  # options, their defaults, and the option without which they would have no effect
-    *(("candidates", 10, "rescore"), ("rescore_margin", 0.0, "rescore"), ("nearest", 100, "faiss")),
-)
+# of an option: its default, and the option without which it would have no effect
+_DEPENDENT = {"candidates": (10, "rescore"), "rescore_margin": (0.0, "rescore"), "nearest": (100, "faiss")}
 _MAX_SIMILARITIES = 1 << 24  # computed at once, in about 400 MB
 
 
@@ -227,7 +226,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     out = Path(arguments.out)
     check_paths([Path(file) for file in (arguments.pairs, arguments.corpus) if file and Path(file).exists()], out)
-    for option, default, needed in _DEPENDENT:
+    for option, (default, needed) in _DEPENDENT.items():
         if getattr(arguments, option) != default and getattr(arguments, needed) is None:
             raise UserError(f"--{option.replace('_', '-')}: it needs --{needed}")
     arguments.candidates = max(arguments.candidates, arguments.negatives) if arguments.rescore else 0

@@ -74,7 +74,8 @@ def test_the_row_of_a_run_is_that_of_its_model_and_setting_if_all_else_is_the_pa
     for further in ({"sweep": {"table": "seeds"}}, {"settings": {"objective": "simcse, mlm"}}):
         assert row(**further) is None
     assert row(overrides=["model=bert", "data.train=copy.csv", "trainer.devices=2", "seed=1"]) == row()
-    for changed in ("model.name=mine", "optimizer.lr=1", "+model.head=none", "trainer.max_steps=10", "data.limit=9"):
+    options = "model.name=mine", "optimizer.lr=1", "+model.head=none", "trainer.max_steps=10", "data.limit=9"
+    for changed in (*options, "optimizer=sgd", "scheduler=linear", "model/adapter=lora", "encoders=two", "size=mini"):
         assert row(overrides=["model=bert", changed]) is None
 
 

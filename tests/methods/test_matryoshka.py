@@ -47,7 +47,7 @@ def test_each_number_of_dimensions_has_a_weight(make_model):
 @pytest.mark.parametrize("objective", [NegativesWithoutDropout(), SinglePassLoss()])
 def test_an_inner_objective_that_embeds_the_last_layer_is_an_error(objective, make_model):
     objective.attach = lambda encoder: None
-    with pytest.raises(UserError, match="is not a loss of the embeddings alone"):
+    with pytest.raises(UserError, match="embeds sentences itself, by the last layer"):
         InnerLayer(objective).attach(load(make_model("bert")))
 
 
