@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
+from simcse_pl.methods.angle import AngleLoss
 from simcse_pl.methods.cse_sfp import SinglePassLoss
 from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
 from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
@@ -49,6 +50,10 @@ def test_an_inner_objective_that_embeds_the_last_layer_is_an_error(objective, ma
     objective.attach = lambda encoder: None
     with pytest.raises(UserError, match="embeds sentences itself, by the last layer"):
         InnerLayer(objective).attach(load(make_model("bert")))
+
+
+def test_an_inner_layer_takes_a_loss_of_whole_embeddings(make_model):
+    InnerLayer(AngleLoss()).attach(load(make_model("bert"), head="none"))
 
 
 def test_an_inner_layer_needs_one_encoder(make_model):
