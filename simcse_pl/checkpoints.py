@@ -20,7 +20,7 @@ from simcse_pl.config import in_sweep
 from simcse_pl.loggers import read_curve_rows, write_curve_rows
 from simcse_pl.results import TEST, VALIDATION, split_and_metric
 from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, WANDB_FILE
-from simcse_pl.utils.distributed import of_ranks
+from simcse_pl.utils.distributed import gather_objects
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import atomic_open, remove_half_written
 from simcse_pl.utils.processes import is_first_process
@@ -157,12 +157,12 @@ class RunMetadata(Callback):
                 }
                 parts = {name: weight.flatten()[:HASHED] for name, weight in weights.items() if not weight.is_meta}
                 # only the first rank has weights that will be sharded
-                self.trained_with["the content of the base model"] = of_ranks(hash_tensors(parts))[0]
-        of_trainer = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in ("max_steps", "precision")}
-        ranks = of_ranks(self.trained_with | of_trainer)
-        for number, of_rank in enumerate(ranks[1:], 1):
+                self.trained_with["the content of the base model"] = gather_objects(hash_tensors(parts))[0]
+        trainer_options = {f"trainer.{name}": str(getattr(trainer, name, None)) for name in ("max_steps", "precision")}
+        ranks = gather_objects(self.trained_with | trainer_options)
+        for number, other_rank in enumerate(ranks[1:], 1):
             message = f"{{}} is {{}} on rank 0, {{}} on rank {number}: start all ranks with the same options and data"
-            _check_equal(ranks[0], of_rank, message)
+            _check_equal(ranks[0], other_rank, message)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

@@ -131,9 +131,9 @@ class SentenceDataModule(LightningDataModule):
         self.tokenizer = tokenizer
         options_of_sets: Mapping[str, Any] = sets or {"": {}}
         self.sets: dict[str, TrainingSet] = {}
-        for name, of_set in options_of_sets.items():
+        for name, set_options in options_of_sets.items():
             with prefixed_by_dataset(name):
-                self.sets[name] = TrainingSet(**{**options, "train": train, **of_set, "name": name or None})
+                self.sets[name] = TrainingSet(**{**options, "train": train, **set_options, "name": name or None})
         self.sampling, self.max_length, self.num_workers, self.seed = sampling, max_length, num_workers, seed
         self.make_evaluators, self.validation, self.test = evaluators or {}, validation, test
         self.templates, self.segment = templates or Templates(tokenizer), segment
@@ -162,9 +162,9 @@ class SentenceDataModule(LightningDataModule):
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
             if not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation or evaluators is not set: give a file, or the sources of STS-B")
-        for split, of_split in self.sentences.items():
-            if 0 < len(of_split) < world_size():
-                raise UserError(f"data.{split}: it has {len(of_split)} sentences, fewer than there are devices")
+        for split, split_sentences in self.sentences.items():
+            if 0 < len(split_sentences) < world_size():
+                raise UserError(f"data.{split}: it has {len(split_sentences)} sentences, fewer than there are devices")
         self.rows = self.rows or dict(self._read())
 
     def _read(self) -> Iterator[tuple[str, TrainingRows]]:
@@ -179,11 +179,11 @@ class SentenceDataModule(LightningDataModule):
             for split in self.sentences
         }
         prompts = self.templates.prompts
-        of_evaluators = (
+        evaluator_prompts = (
             [name if name in prompts else None for name in evaluator.by_prompt(VALIDATION)]
             for evaluator in self.evaluators.values()
         )
-        validated = next(filter(any, of_evaluators), [])  # the prompts of the first evaluator that has some
+        validated = next(filter(any, evaluator_prompts), [])  # the prompts of the first evaluator that has some
         for number, (name, dataset) in enumerate(self.sets.items()):
             # PyTorch's generators use the low 32 bits of a seed only
             seed = int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]) if number else self.seed

@@ -13,7 +13,7 @@ from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import source_of
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import options_of
-from simcse_pl.results import CURVES, TEST, VALIDATION, logged, of_split, split_and_metric
+from simcse_pl.results import CURVES, TEST, VALIDATION, logged, metrics_of_split, split_and_metric
 from simcse_pl.trainer import sharding
 from simcse_pl.utils.code import versions
 from simcse_pl.utils.errors import UserError
@@ -53,7 +53,7 @@ def train_and_test(
     if not resume:
         validated = trainer.validate(module, data, verbose=False)[0]
         if best.monitor not in validated:
-            names = ", ".join(logged(metric) for metric in of_split(validated) if metric not in CURVES)
+            names = ", ".join(logged(metric) for metric in metrics_of_split(validated) if metric not in CURVES)
             raise UserError(f"monitor={best.monitor}: no evaluator measures it; choose one of {names}")
         record.before = {**validated, **_test(trainer, module, data)}
     trainer.fit(module, data, ckpt_path=resume, weights_only=True)
@@ -86,10 +86,10 @@ def train_and_test(
         "precision": trainer.precision,
         "steps": trainer.global_step,
         "best_step": best.best_step,
-        "before": of_split(record.before),
-        "test_before": of_split(record.before, TEST),
-        "best": of_split(best.best_metrics),
-        "test": of_split(test, TEST),
+        "before": metrics_of_split(record.before),
+        "test_before": metrics_of_split(record.before, TEST),
+        "best": metrics_of_split(best.best_metrics),
+        "test": metrics_of_split(test, TEST),
     }
 
 

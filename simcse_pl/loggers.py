@@ -23,8 +23,8 @@ class StepsDone:
         """Log metrics at the number of steps done. Drop the epoch of a test, because resuming changes it."""
         if any(name.startswith(f"{TEST}/") for name in metrics):
             metrics = {name: value for name, value in metrics.items() if name != "epoch"}
-        of_training = not any(split_and_metric(name)[0] for name in metrics)
-        super().log_metrics(metrics, step + of_training if step is not None else None)  # type: ignore[misc]
+        is_training = not any(split_and_metric(name)[0] for name in metrics)
+        super().log_metrics(metrics, step + is_training if step is not None else None)  # type: ignore[misc]
 
 
 def read_curve_rows(path: Path) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ class TensorBoardCurves(StepsDone, TensorBoardLogger):
     def log_results(self, run: TrainingRun, measured: Any = None) -> None:
         """Log the options with the monitored metric of the best checkpoint, for the tab HPARAMS, and close the file."""
         stages = {"best/dev": run.best, "best/test": run.test}
-        scores = {name: of_stage[run.monitor] for name, of_stage in stages.items() if run.monitor in of_stage}
+        scores = {name: metrics[run.monitor] for name, metrics in stages.items() if run.monitor in metrics}
         self.log_hyperparams(self.hparams, scores, (run.best_step or 1) - 1)  # `log_metrics` adds 1 to it
         super().finalize("success")
 

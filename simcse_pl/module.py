@@ -200,7 +200,7 @@ class SimCSEModule(EncoderModule):
         if self.cuda_graph:
             self.captured = optional("speed.captured.captured_steps")(self, self.trainer)
 
-    def batch_of(self, rows: Mapping[str, Any], progress: float | Tensor = 1.0, **further: Any) -> EmbeddedBatch:
+    def batch_of(self, rows: Mapping[str, Any], progress: float | Tensor = 1.0, **options: Any) -> EmbeddedBatch:
         """Return rows as the losses take them: embedded when a loss asks for it.
 
         Args:
@@ -209,7 +209,7 @@ class SimCSEModule(EncoderModule):
                 positions in the file, and `counts`, the number of rows of each device, if they are known; `copies`
                 (see EmbeddedBatch).
             progress: see EmbeddedBatch.
-            further: more arguments of EmbeddedBatch.
+            options: more arguments of EmbeddedBatch.
         """
         inputs = dict(rows)
         given = {name: inputs.pop(name, None) for name in ("labels", "dataset", "rows", "counts", "copies")}
@@ -228,7 +228,7 @@ class SimCSEModule(EncoderModule):
             shared_dropout=self.shared_dropout_mask,
             progress=progress,
             **given,
-            **further,
+            **options,
         )
 
     def objective_of(self, dataset: str | None) -> Loss:
@@ -250,11 +250,11 @@ class SimCSEModule(EncoderModule):
         return loss
 
     def batch_and_loss(
-        self, rows: Mapping[str, Any], progress: float | Tensor, **further: Any
+        self, rows: Mapping[str, Any], progress: float | Tensor, **options: Any
     ) -> tuple[EmbeddedBatch, Tensor]:
         """Return a batch and its loss. The batch then enters the queue. The arguments are those of `batch_of`."""
         queue = self.queue.negatives() if self.queue else None
-        batch = self.batch_of(rows, progress, queue=queue, **further)
+        batch = self.batch_of(rows, progress, queue=queue, **options)
         loss = self.loss(batch)
         if self.queue:
             self.queue.update(self.encoder, batch.inputs, self.chunk_size, batch.split)
@@ -373,9 +373,9 @@ class SimCSEModule(EncoderModule):
             return
         values = {"train/loss": self.step.loss, "train/lr": self.step.lr, "train/grad_norm": self.step.norm}
         if curves := self.step.batch.curves:
-            of_device = torch.stack([torch.as_tensor(value, device=self.device) for value in curves.values()])
+            local = torch.stack([torch.as_tensor(value, device=self.device) for value in curves.values()])
             # a rank with one row has no negatives, so their similarity is nan there
-            values |= zip(curves, mean_over_ranks(of_device, ignore_nan=True), strict=True)
+            values |= zip(curves, mean_over_ranks(local, ignore_nan=True), strict=True)
         numbers = {name: float(torch.as_tensor(value, dtype=torch.float32)) for name, value in values.items()}
         tensors = {name: torch.tensor(value) for name, value in numbers.items()}
         self.trainer.callback_metrics.update(tensors)

@@ -49,14 +49,14 @@ def types_without_taker() -> dict[str, Any]:
     """Return the annotations of the options that no class or function takes."""
     from pydantic import NonNegativeInt, PositiveInt  # slow, and not for --help
 
-    of_both = {
+    shared = {
         "debug": bool,
         "monitor": str,
         "seed": NonNegativeInt,
         "senteval_dir": str | None,
         "transfer.classifier": Literal["scikit-learn", "pytorch", "pytorch_fast"],
     }
-    of_train = {
+    train_only = {
         "encoders": Literal["one", "two"],
         "jobs": PositiveInt | None,
         "keep_checkpoints": bool,
@@ -65,7 +65,7 @@ def types_without_taker() -> dict[str, Any]:
         "test_tasks": str | list[str],
         "val_every": PositiveInt,
     }
-    of_evaluate = {
+    evaluate_only = {
         "aggregation": Literal["all", "mean", "wmean"],
         "batch_size": PositiveInt | None,
         "bf16": bool,
@@ -84,7 +84,7 @@ def types_without_taker() -> dict[str, Any]:
         "split": Literal["dev", "test"],
         "tasks": str | list[str] | None,
     }
-    return of_both | of_train | of_evaluate
+    return shared | train_only | evaluate_only
 
 
 def check_arguments(
@@ -172,7 +172,7 @@ def _unknown(path: str, name: str, taker: Any, parameters: Mapping[str, Paramete
     group = path.partition(".")[0]
     file = f"{group}/{hydra.runtime.choices.get(group)}.yaml" if hydra else ""
     text = (CONF / file).read_text("utf-8") if (CONF / file).is_file() else ""
-    if (of_file := re.search(r"^_target_: (\S+)", text, re.M)) and target not in (None, of_file[1]):
+    if (usual := re.search(r"^_target_: (\S+)", text, re.M)) and target not in (None, usual[1]):
         return (
             f"{path}._target_={target}: it has no option {name}, which is left from conf/{file}: write the options of "
             f"your class to my_conf/{group}/NAME.yaml, and choose it by --config-dir my_conf {group}=NAME"
@@ -187,8 +187,8 @@ def _check_sources(hydra: Any) -> None:
     if choices.get("setting") and choices.data == "nli_sample" and "data" not in given:
         hint = "add data=wiki, data=nli or data=text data.train=FILE; in a config, override /data, too"
         raise UserError(f"setting={choices.setting}: no data is chosen: {hint}")
-    of_model = [name for name in given if name.startswith(("model", "method", "experiment"))]
-    if of_model == ["model.name"] and choices.model != "checkpoint":
+    model_options = [name for name in given if name.startswith(("model", "method", "experiment"))]
+    if model_options == ["model.name"] and choices.model != "checkpoint":
         warning = f"model.name: its pooling and length are those of model={choices.model}: add model=checkpoint"
         log.warning(warning)
     if choices.get("data") == "nli" and choices.get("setting") == "unsupervised" and "setting" not in given:

@@ -40,7 +40,7 @@ def split_and_metric(name: str) -> tuple[str | None, str]:
     return _SPLITS.get(stage), metric
 
 
-def of_split(curves: Mapping[str, float], split: str = VALIDATION) -> dict[str, float]:
+def metrics_of_split(curves: Mapping[str, float], split: str = VALIDATION) -> dict[str, float]:
     """Return the metrics of one split: `{"spearman": ...}` from `{"val/spearman": ..., "test/spearman": ...}`."""
     metrics = {}
     for name, value in curves.items():
@@ -65,8 +65,8 @@ def by_file(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
         file, _, metric = name.rpartition("/")
         files.setdefault(file, {})[metric] = value
     means = files.pop("", {})
-    of_files = {metric for values in files.values() for metric in values}
-    return files | ({"mean" if of_files & means.keys() else "": means} if means else {})
+    file_metrics = {metric for values in files.values() for metric in values}
+    return files | ({"mean" if file_metrics & means.keys() else "": means} if means else {})
 
 
 def is_of_file(metric: str, metrics: Container[str]) -> bool:

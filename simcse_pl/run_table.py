@@ -25,8 +25,8 @@ def run_table(run: TrainingRun) -> Table:
         stages |= {(before, "test"): run.test_before, (best, "test"): run.test}
     rows = [
         ((*stage, file), scores)
-        for stage, of_files in stages.items()
-        for file, scores in (by_file(of_files) or {"": {}}).items()
+        for stage, metrics_of_stage in stages.items()
+        for file, scores in (by_file(metrics_of_stage) or {"": {}}).items()
     ]
     measured = (metric for _, scores in rows for metric in scores if metric not in CURVES)
     metrics = list(dict.fromkeys([run.monitor.rpartition("/")[2], *measured]))

@@ -11,7 +11,7 @@ from simcse_pl.results import (
     heading,
     is_of_file,
     logged,
-    of_split,
+    metrics_of_split,
     read_shape,
     scale_note,
     split_and_metric,
@@ -55,4 +55,5 @@ def test_a_metric_in_curves_has_its_stage_before_its_name():
     assert {name: split_and_metric(name) for name in names} == names
     assert [logged(metric, split) for split, metric in names.values()] == [*names]
     curves = dict.fromkeys([*names, "train/loss", "epoch"], 0.5)
-    assert of_split(curves) == {"german/recall@5": 0.5, "trace": 0.5} and of_split(curves, "test") == {"mrr": 0.5}
+    assert metrics_of_split(curves) == {"german/recall@5": 0.5, "trace": 0.5}
+    assert metrics_of_split(curves, "test") == {"mrr": 0.5}

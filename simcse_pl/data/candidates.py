@@ -14,10 +14,10 @@ COLUMNS = ("query", "pos", "neg")  # of FlagEmbedding's files
 def with_prompts(records: Records, prompt: int, anchor: int) -> Records:
     """Yield records whose anchors, unless they are empty, follow their prompts; NaN is no prompt."""
     for location, cells in records:
-        of_row = cells[prompt] if not isinstance(cells, str) and max(prompt, anchor) < len(cells) else None
-        if isinstance(of_row, str) and of_row and (text := cells[anchor]):
+        row_prompt = cells[prompt] if not isinstance(cells, str) and max(prompt, anchor) < len(cells) else None
+        if isinstance(row_prompt, str) and row_prompt and (text := cells[anchor]):
             texts = text if isinstance(text, list) else [text]
-            prompted = [f"{of_row}{one}" if one else one for one in texts]
+            prompted = [f"{row_prompt}{one}" if one else one for one in texts]
             cells = [*cells[:anchor], prompted if isinstance(text, list) else prompted[0], *cells[anchor + 1 :]]
         yield location, cells
 

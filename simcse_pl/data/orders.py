@@ -73,14 +73,14 @@ def mixed(counts: Sequence[tuple[int, int]], sampling: str, seed: int) -> NDArra
             turn, until the set with the fewest batches ends. `concatenated`: one set after the other.
         seed: seed of the order.
     """
-    of_one_rank = [of_one for of_one, _ in counts]
+    counts_of_one = [count for count, _ in counts]
     if sampling == "round_robin":
-        drawn = np.tile(np.arange(len(counts)), min(of_one_rank))
+        drawn = np.tile(np.arange(len(counts)), min(counts_of_one))
     else:
-        drawn = np.repeat(np.arange(len(counts)), of_one_rank)
+        drawn = np.repeat(np.arange(len(counts)), counts_of_one)
     if sampling == "proportional":
         drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(seed)).numpy()]
     for position, (_, count) in enumerate(counts):
-        if len(of_set := np.flatnonzero(drawn == position)) > count:
-            drawn = np.delete(drawn, of_set[-1])
+        if len(positions_of_set := np.flatnonzero(drawn == position)) > count:
+            drawn = np.delete(drawn, positions_of_set[-1])
     return drawn

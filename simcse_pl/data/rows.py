@@ -105,18 +105,18 @@ def rows_of(
     """
     given = label_columns(label_column, score_column)
     prompt = None if prompt_column is None else position_of(table, prompt_column)
-    of_labels = [position_of(table, column) for column in given]
+    label_positions = [position_of(table, column) for column in given]
     if columns is None and first:
         positions = [position_of(table, i) for i in range(first)]
     elif columns is None:
-        positions = [i for i in range(table.width) if i not in (*of_labels, prompt)]
+        positions = [i for i in range(table.width) if i not in (*label_positions, prompt)]
         if not any_order and len(positions) > 1:
             from simcse_pl.data.columns import check_order
 
             check_order(table, positions)
     else:
         positions = [position_of(table, column) for column in columns]
-    if (table.width and not positions) or not {*positions}.isdisjoint(of_labels):
+    if (table.width and not positions) or not {*positions}.isdisjoint(label_positions):
         labels = f", other than {', '.join(map(str, given))}, which has the labels" if given else ""
         raise UserError(f"data.columns: {table.source} needs columns of sentences{labels}")
     if given:
@@ -124,9 +124,9 @@ def rows_of(
 
     def labels_of(cells: Sequence[Any]) -> Label:
         if labels_are_ids:
-            return table.text(of_labels[0], label_text(cells[of_labels[0]]))
+            return table.text(label_positions[0], label_text(cells[label_positions[0]]))
         scores = score_column is not None
-        labels = [read_label(table, column, cells[column], scores, label_names) for column in of_labels]
+        labels = [read_label(table, column, cells[column], scores, label_names) for column in label_positions]
         return labels[0] if isinstance(score_column, int | str | None) else labels
 
     if prompt is not None:

@@ -112,7 +112,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
         sets = self._sets_drawn()
         start = self.start[1] if epoch == self.start[0] else 0
         done = np.bincount(sets[:start], minlength=len(names))
-        batches = [of_set.draw(epoch, int(first)) for of_set, first in zip(self.sets.values(), done, strict=True)]
+        batches = [sampler.draw(epoch, int(first)) for sampler, first in zip(self.sets.values(), done, strict=True)]
         for position in sets[start:]:
             rows, counts = next(batches[position])
             yield names[position], [(epoch, row) for row in rows], counts

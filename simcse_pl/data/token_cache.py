@@ -161,7 +161,7 @@ class TokenCache(Sequence[Row]):
 
 
 def open_token_cache(
-    read: Read, key: Sequence[Any], make: Tokenize, processes: int | None = None, of_source: str = ""
+    read: Read, key: Sequence[Any], make: Tokenize, processes: int | None = None, source_fingerprint: str = ""
 ) -> TokenCache:
     """Open rows from the user's cache; read and tokenize them first if they are not in the cache.
 
@@ -171,7 +171,7 @@ def open_token_cache(
         make: tokenizes the sentences.
         processes: the number of further processes that tokenize; None for one for each CPU, but at most 16, if there
             are more than 262,144 rows. The file does not depend on it.
-        of_source: the fingerprint of the source.
+        source_fingerprint: the fingerprint of the source.
     """
     tokenizer = make.tokenizer
     settings: Any = [type(tokenizer).__name__, sorted(tokenizer.get_vocab().items()), repr(tokenizer.init_kwargs)]
@@ -184,7 +184,7 @@ def open_token_cache(
     folder = cached("corpora", whole_key, _MANIFEST, lambda new: _write(new, read, make, processes))
     for warning in read_json(folder / _MANIFEST)["warnings"]:
         log.warning(warning)
-    return TokenCache(folder / _ROWS, of_source, repr(key))
+    return TokenCache(folder / _ROWS, source_fingerprint, repr(key))
 
 
 def _tokenized(blocks: Iterator[Block], make: Tokenize, processes: int | None) -> Iterator[TokenizedBlock]:

@@ -31,17 +31,17 @@ class Judgements(NamedTuple):
 
 def judgements_of(source: Any, queries: Mapping[str, str], corpus: Mapping[str, str], grades: Grades) -> Judgements:
     """Return the judgements of queries that have a relevant document; raise UserError if there are none."""
-    judged = [(query, of_query) for query, of_query in grades if max(of_query.values()) > 0]
+    judged = [(query, grade_of) for query, grade_of in grades if max(grade_of.values()) > 0]
     if not judged:
         raise UserError(f"{source}: no query has a relevant document, with a score above 0, and another one if needed")
-    if missing := sum(document not in corpus for _, of_query in judged for document in of_query):
+    if missing := sum(document not in corpus for _, grade_of in judged for document in grade_of):
         log.warning("%s: the corpus lacks %d of its documents, which are never found", source, missing)
     return Judgements({query: queries[query] for query, _ in judged}, corpus, judged)
 
 
 def judgements_of_texts(source: Any, grades: Grades, corpus: Iterable[str] = ()) -> Judgements:
     """Return judgements whose texts are the ids; the documents that were judged are appended to the corpus."""
-    documents = [*corpus, *(document for _, of_query in grades for document in of_query)]
+    documents = [*corpus, *(document for _, grade_of in grades for document in grade_of)]
     return judgements_of(source, {query: query for query, _ in grades}, {one: one for one in documents}, grades)
 
 

@@ -212,9 +212,9 @@ class Reranking(Ranking):
         grades: dict[str, dict[str, Any]] = {}
         for (query, document), label in file.pairs(score=True):
             grade: Any = label
-            of_query = grades.setdefault(query, {})
-            of_query[document] = max(grade, of_query.get(document, grade))  # it may be judged twice
-        judged = [(query, of_query) for query, of_query in grades.items() if min(of_query.values()) <= 0]
+            grade_of = grades.setdefault(query, {})
+            grade_of[document] = max(grade, grade_of.get(document, grade))  # it may be judged twice
+        judged = [(query, grade_of) for query, grade_of in grades.items() if min(grade_of.values()) <= 0]
         return judgements_of_texts(file.file, judged)
 
 

@@ -139,7 +139,7 @@ class Result(SuiteResults, About):
 
     dims: Mapping[str, SuiteResults] = {}  # by the number of first dimensions to which vectors are cut
 
-    def of_dims(self) -> dict[int, "Result"]:
+    def results_by_dim(self) -> dict[int, "Result"]:
         """Return the results by the number of dimensions, those of all dimensions first."""
         results = {self.settings.get("dim", 0): self}
         for dim, measured in self.dims.items():

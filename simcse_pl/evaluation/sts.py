@@ -141,7 +141,7 @@ def load_stsb(
         "hub": _stsb_of_the_hub,
         "sample": load_sample,
     }
-    failures, of_hub = [], ""
+    failures, hub_error = [], ""
     for source in sources:
         if source == "senteval" and not senteval_dir:
             failures.append("senteval_dir is not set")
@@ -151,11 +151,13 @@ def load_stsb(
         except UserError as error:
             if source != "hub":
                 raise
-            failures.append(of_hub := str(error))
+            failures.append(hub_error := str(error))
         else:
             name = STSB_SOURCES[source].format(senteval_dir)
-            if of_hub:
-                log.warning("data.validation: STS-B from the hub is not available (%s); in its place: %s", of_hub, name)
+            if hub_error:
+                log.warning(
+                    "data.validation: STS-B from the hub is not available (%s); in its place: %s", hub_error, name
+                )
             for split, task in tasks.items():
                 log.info("%s: %d English scored pairs from %s", split, len(task.pairs), name)
             return tasks

@@ -40,8 +40,8 @@ def curves_figure(runs: Sequence[Run]) -> Figure | None:
     for axes, name in zip(grid, drawn, strict=False):
         axes.set_title(panels[name], loc="left")
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-        for of_run, run, look in zip(curves, results, looks, strict=True):
-            points = factor(name.partition("/")[2]) * of_run.reindex(columns=[name])[name].dropna()
+        for curve, run, look in zip(curves, results, looks, strict=True):
+            points = factor(name.partition("/")[2]) * curve.reindex(columns=[name])[name].dropna()
             marker = {"marker": look["marker"] if len(points) < _FEW else ""}
             axes.plot(points.index, points, linewidth=1, markersize=3, **look | marker)
             if name == logged(run.monitor):

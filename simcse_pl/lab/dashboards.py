@@ -223,8 +223,8 @@ def sweep_report(sweep: Sweep) -> Any:
     choices, metric = {name for run in sweep.results for name in run.choices}, logged(jobs[-1].monitor)
     options = [f"choices.{name}" if name in choices else name for name in differing(jobs) if name != "seed"]
     axes = [*map(wr.Config, options), wr.SummaryMetric(metric)]
-    of_options = wr.ParallelCoordinatesPlot([wr.ParallelCoordinatesPlotColumn(axis) for axis in axes])
-    plots = wr.PanelGrid(runsets=[runset], panels=[wr.LinePlot(x=_STEP, y=[metric]), of_options])
+    coordinates = wr.ParallelCoordinatesPlot([wr.ParallelCoordinatesPlotColumn(axis) for axis in axes])
+    plots = wr.PanelGrid(runsets=[runset], panels=[wr.LinePlot(x=_STEP, y=[metric]), coordinates])
     entity = {"entity": run["entity"]} if run["entity"] else {}  # otherwise the default one of the user
     table = wr.MarkdownBlock(sweep_table(sweep).markdown())
     return wr.Report(run["project"], title=sweep.title[:_LONGEST_NAME], blocks=[table, plots], **entity)

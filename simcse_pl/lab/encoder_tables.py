@@ -239,7 +239,7 @@ def _in_common(texts: Mapping[str, str], word: str = " on ") -> tuple[str, list[
 
 def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") -> list[Table]:
     """Return every table that has content, of results with different labels; the first names the tasks that failed."""
-    every = [part for result in results for part in result.of_dims().values()]
+    every = [part for result in results for part in result.results_by_dim().values()]
     tables = [
         sts_table(every, aggregation),
         sts_table(results, aggregation, metric="pearson"),

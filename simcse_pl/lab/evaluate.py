@@ -71,8 +71,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         once = encode_once(partial(encode, prompt_name=prompt_name or config.prompt_name), known)
         return postprocessed(once, postprocess, _device(), encoder.normalize, released) if postprocess else once
 
-    measured, of_dims = scores(config, suite, PromptedEncode(make, prompts))
-    result = Result(**report, **dict(measured), dims=of_dims)
+    measured, by_dim = scores(config, suite, PromptedEncode(make, prompts))
+    result = Result(**report, **dict(measured), dims=by_dim)
     report = result.model_dump()
     write_json(folder / RESULTS_FILE, report)
     write_tables(config, folder, result)
@@ -113,19 +113,19 @@ def first_dimensions(encode: PromptedEncode, dim: int) -> PromptedEncode:
     def cut(prompt_name: str | None) -> Encode:
         return lambda texts: with_prompt(encode, prompt_name)(texts)[:, :dim]
 
-    return PromptedEncode(cut, filter(None, encode.of_prompts))
+    return PromptedEncode(cut, filter(None, encode.by_prompt))
 
 
 def read_suite(config: DictConfig) -> Suite:
     """Read the data of all tasks, and print which could not be read, before the encoder is loaded."""
     tasks = [config.tasks] if isinstance(config.tasks, str) else config.tasks or []
-    of_mteb = [task for task in tasks if task not in TASK_NAMES]
+    mteb_names = [task for task in tasks if task not in TASK_NAMES]
     data: Any = OmegaConf.to_container(config.data, resolve=True)
     own = OwnDataTask(make_evaluators(instantiate(config.evaluators), validation=None, test=data["test"]))
     retrieval = [instantiate(config.retrieval)] if config.retrieval.corpus else []
     options = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **options)
-    suite.tasks += read_benchmarks(config, of_mteb) if of_mteb else []
+    suite.tasks += read_benchmarks(config, mteb_names) if mteb_names else []
     suite.tasks += retrieval + ([own] if own.sentences else [])
     print_failed(suite.failed)
     return suite

@@ -40,8 +40,8 @@ def fit_predict(features: Tensor, labels: Tensor, problems: Sequence[Problem]) -
     """
     count = len(problems[0].grid)
     if count > 1 and len(features) * (int(labels.max()) + 1) * len(problems) * count > _MOST_LOGITS:
-        of_one = ([replace(problem, grid=problem.grid[i : i + 1]) for problem in problems] for i in range(count))
-        return np.concatenate([fit_predict(features, labels, each) for each in of_one], axis=1)
+        single = ([replace(problem, grid=problem.grid[i : i + 1]) for problem in problems] for i in range(count))
+        return np.concatenate([fit_predict(features, labels, each) for each in single], axis=1)
     centered = features.float() - features.float().mean(dim=0)
     _, axes = torch.linalg.eigh(as_float64(centered.T @ centered))
     x = F.pad(centered @ axes.to(centered), (0, 1), value=1.0)  # [n, dim + 1], the last column for the intercept

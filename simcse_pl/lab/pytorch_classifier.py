@@ -81,8 +81,8 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem], how: T
     for _ in range(0, _LAST_EPOCH + 1, how.epochs):
         for _ in range(how.epochs):
             for batch in torch.from_numpy(random.permutation(rows.shape[1])).to(x.device).split(how.batch_size):
-                of_batch = rows[:, batch]
-                weights.grad = _gradient(weights, x[of_batch], targets[of_batch]) + decays * weights
+                batch_rows = rows[:, batch]
+                weights.grad = _gradient(weights, x[batch_rows], targets[batch_rows]) + decays * weights
                 optimizer.step()
         correct = ((_classes(x, weights) == targets.argmax(dim=1)) & stop_by).sum(dim=-1)
         better = training & (correct > most)
@@ -94,8 +94,8 @@ def _fit_predict(x: Tensor, targets: Tensor, problems: Sequence[Problem], how: T
         if not left.any():
             break
         if not left.all():
-            of_problems = rows, stop_by, decays, most, misses, training, active
-            rows, stop_by, decays, most, misses, training, active = (tensor[left] for tensor in of_problems)
+            state_of_problems = rows, stop_by, decays, most, misses, training, active
+            rows, stop_by, decays, most, misses, training, active = (tensor[left] for tensor in state_of_problems)
             weights.data, state = weights.data[left], optimizer.state[weights]
             state.update({name: x[left] for name, x in state.items() if x.ndim})  # all but the number of steps
     return _classes(x, best)

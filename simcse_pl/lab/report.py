@@ -40,7 +40,7 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     encoders = [one.model_copy(update={"own": None}) if one.label in rows else one for one in encoders]
     tables = encoder_tables(encoders, aggregation)
     figures = encoder_figures(encoders, runs, aggregation) | {"curves": curves_figure([*finished.values()])}
-    of_seeds = dict[str, pd.DataFrame]()
+    seed_tables = dict[str, pd.DataFrame]()
     compared = sweeps if len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
     for number, sweep in enumerate(compared, 1):
         name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
@@ -48,12 +48,12 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
             name += f"_{number}"
         tables.append(sweep_table(sweep, name))
         figures[name] = sweep_figure(sweep)
-        of_seeds[f"{name}_seeds"] = seed_table(sweep)
+        seed_tables[f"{name}_seeds"] = seed_table(sweep)
     for run in runs if not compared else ():
         if run.results:
             table = run_table(run.results)
             tables.append(replace(table, title=f"{run.label}: {table.title}"))
-    files = save(output, tables, {name: figure for name, figure in figures.items() if figure}, of_seeds)
+    files = save(output, tables, {name: figure for name, figure in figures.items() if figure}, seed_tables)
     for table in tables:
         show(table.printed())
     print(f"in {output}: {', '.join(file.name for file in files)}")

@@ -84,7 +84,7 @@ class Sweep:
         A row of the sweep may replace one.
         """
         values = option_values([job for job in self.jobs if job.results])
-        same = {name: of_jobs.pop() for name, of_jobs in values.items() if len(of_jobs) == 1 and name not in _IN_TITLES}
+        same = {name: found.pop() for name, found in values.items() if len(found) == 1 and name not in _IN_TITLES}
         shown = {name: without_folders(value) for name, value in same.items()}
         return " ".join(f"{name}={value}" for name, value in shown.items() if name.partition(".")[0] not in _OF_LOGS)
 
@@ -247,8 +247,8 @@ def _described(
     row = "" if cell.row is None else str(cell.row)
     setting, model = setting_of(choices), choices.get("model")
     method, simcse = job.value(METHOD), methods_file()["baselines"].get(setting)
-    published, of_simcse = (published_score(name, setting, model) for name in (method, simcse))
-    gain = published.average - of_simcse.average if published and of_simcse and method != simcse else math.nan
+    published, baseline = (published_score(name, setting, model) for name in (method, simcse))
+    gain = published.average - baseline.average if published and baseline and method != simcse else math.nan
     return {
         "row": (paper and paper.row(row)) or row,
         "column": cell.column or "",

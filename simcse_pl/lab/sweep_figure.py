@@ -110,12 +110,12 @@ def _panels(
         axes.set_ylim(len(names) - 0.5, -0.5)
     if start is not None:
         grid[0].axvline(start, color="0.4", linestyle="--", linewidth=0.8, zorder=0, label="before training")
-    of_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)
-    if sum(series) > 1 or of_seeds or start is not None:
+    has_seeds = any((points["seeds"].map(len) > 1).any() for points in drawn if "seeds" in points)
+    if sum(series) > 1 or has_seeds or start is not None:
         shown = {
             label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        legend = bars if of_seeds else None
+        legend = bars if has_seeds else None
         figure.legend([*shown.values()], [*shown], loc="outside lower center", ncols=2, title=legend)
     return figure
 

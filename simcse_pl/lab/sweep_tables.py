@@ -34,17 +34,17 @@ def sweep_table(sweep: Sweep, name: str = "sweep") -> Table:
 
 def _columns(sweep: Sweep) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Yield columns of numbers, in full precision and as they are shown."""
-    groups, of_methods = sweep.groups, sweep.compares_methods
-    for score in _OF_METHODS if of_methods else sweep.scores:
+    groups, compares_methods = sweep.groups, sweep.compares_methods
+    for score in _OF_METHODS if compares_methods else sweep.scores:
         if score == "dev" or groups[f"{score} n"].any():
             digits = sweep.decimals(score)
             before = groups.filter([f"{score} before"])
-            if not of_methods and before.round(digits).nunique().gt(1).any():
+            if not compares_methods and before.round(digits).nunique().gt(1).any():
                 yield before, before.apply(_texts, digits=digits)
             yield _means(sweep, score, digits)
-            if of_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
+            if compares_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
                 yield _differences(sweep, score, digits)
-            if of_methods and score == "dev" and sweep.comparable:
+            if compares_methods and score == "dev" and sweep.comparable:
                 published = groups[["published", "published difference"]]
                 yield published, published.apply(_texts, digits=2)
         if sweep.paper and sweep.comparable:
@@ -130,8 +130,9 @@ def _papers_figures(sweep: Sweep, paper: Ablation, score: str) -> pd.DataFrame:
     if not settings and score in paper.scores:
         figures = figures.reindex(columns=[score]).set_axis(["paper" if score == "dev" else f"paper, {score}"], axis=1)
     elif score == "dev" and sweep.columns:
-        of_column = [row.get(column) for row, column in zip(figures.to_dict("records"), cells["column"], strict=True)]
-        figures = pd.DataFrame({"paper": of_column}, dtype=float)
+        records = figures.to_dict("records")
+        published = [row.get(column) for row, column in zip(records, cells["column"], strict=True)]
+        figures = pd.DataFrame({"paper": published}, dtype=float)
     elif score == "dev":
         figures = figures.reindex(columns=settings).add_prefix("paper, ")
     else:
@@ -190,9 +191,9 @@ def _warnings(sweep: Sweep) -> Iterator[str]:
     for job in sweep.jobs:
         for warning in job.results.warnings if job.results else ():
             labels.setdefault(_CHANGE.sub("", warning), []).append(job.label)
-    for warning, of_jobs in labels.items():
-        of_all = len(of_jobs) == len(sweep.results)
-        yield warning if of_all else f"{warning} (jobs {', '.join(of_jobs)})"
+    for warning, warned in labels.items():
+        all_warned = len(warned) == len(sweep.results)
+        yield warning if all_warned else f"{warning} (jobs {', '.join(warned)})"
     validations = {run.validation for run in sweep.results}
     if len(validations) > 1:
         yield f"validated on different data: {', '.join(sorted(validations))}"

@@ -201,10 +201,10 @@ class ContrastiveLoss(Loss):
         if self.false_negative_margin is not None:
             limit = similarities.gather(1, batch.targets[:, None]) + self.false_negative_margin
             logits = logits.masked_fill(similarities > limit, -math.inf)
-        of_row = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
+        own_views = {view for view in views[2:] if batch.roles[view] != Role.NEGATIVE}
         if not self.mask_positives:
-            of_row &= {views[0]}  # the sentence itself
-        mask = _negative_mask(batch, views, false, of_row)
+            own_views &= {views[0]}  # the sentence itself
+        mask = _negative_mask(batch, views, false, own_views)
         if mask is not None:
             logits = logits.masked_fill(F.pad(mask, (0, logits.shape[1] - mask.shape[1])), -math.inf)
         return _weighted_by_hardness(logits, batch.targets, self.hardness) if self.hardness else logits
@@ -262,19 +262,19 @@ class ContrastiveLoss(Loss):
 
 
 def _negative_mask(
-    batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None, of_row: set[int]
+    batch: EmbeddedBatch, views: Sequence[int], false: Mapping[int, Tensor] | None, own_views: set[int]
 ) -> Tensor | None:
     """Return which columns of a comparison to leave out, or None for none; those of a queue are not among them.
 
-    They are `false` negatives, copies, and `of_row`, the row's own views.
+    They are `false` negatives, copies, and `own_views`, the row's own views.
     """
     positive, *others = keys = views[1:]
     copies = batch.gathered_copies
-    if false is None and not of_row and copies is None:
+    if false is None and not own_views and copies is None:
         return None
     itself = batch.is_itself()
     false = false or dict.fromkeys(keys, torch.zeros_like(itself))
     if copies is not None:
         false = {view: mask | copies[:, view] for view, mask in false.items()}
-    masks = [false[positive] & ~itself, *(false[view] | itself if view in of_row else false[view] for view in others)]
-    return torch.cat(masks, dim=1)
+    masks = [false[view] | itself if view in own_views else false[view] for view in others]
+    return torch.cat([false[positive] & ~itself, *masks], dim=1)

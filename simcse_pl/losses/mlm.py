@@ -215,12 +215,12 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         return self.mean_over_chosen(batch, batch.encoder.backbone, inputs)
 
     def mean_over_chosen(
-        self, batch: EmbeddedBatch, backbone: PreTrainedModel, inputs: Batch, **further: Tensor
+        self, batch: EmbeddedBatch, backbone: PreTrainedModel, inputs: Batch, **conditions: Tensor
     ) -> Tensor:
         """Return the mean cross-entropy over the tokens chosen on all devices, 0 if there are none.
 
         Args:
-            backbone, further: for `self.states`, `further` as more inputs, each [batch * views, 1, ...].
+            backbone, conditions: for `self.states`, `conditions` as more inputs, each [batch * views, 1, ...].
             inputs: tensors [batch, views, tokens]; with `labels`, the ids are masked already.
         """
         views = inputs["input_ids"].shape[1]
@@ -230,8 +230,8 @@ class MaskedLanguageModeling(TokenMaskingLoss):
         else:
             begins = inputs[BEGINS_WORD].flatten(0, 1) if BEGINS_WORD in inputs else None
             sequences["input_ids"], sequences["labels"] = self.mask(sequences["input_ids"], begins)
-        of_chunk = partial(self._sum, backbone, batch.encoder.groups)
-        total = apply_in_chunks(of_chunk, sequences | further, batch.chunk_size and batch.chunk_size * views)
+        sum_of_chunk = partial(self._sum, backbone, batch.encoder.groups)
+        total = apply_in_chunks(sum_of_chunk, sequences | conditions, batch.chunk_size and batch.chunk_size * views)
         chosen = sum_over_ranks((sequences["labels"] != NOT_CHOSEN).sum())
         return total.sum() * world_size() / chosen.clamp(min=1)
 

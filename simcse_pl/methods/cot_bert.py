@@ -35,7 +35,7 @@ class ContrastedPositives(ContrastiveLoss):
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
         hard_negatives = select_views(batch.gathered, views[2:]).flatten(0, 1)
-        further = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
+        negatives = similarity_matrix(batch.embeddings[:, views[1]], hard_negatives)
         if batch.gathered_copies is not None:
-            further = further.masked_fill(select_views(batch.gathered_copies, views[2:]).flatten(), -torch.inf)
-        return torch.cat([super().similarities(batch, views), further], dim=1)
+            negatives = negatives.masked_fill(select_views(batch.gathered_copies, views[2:]).flatten(), -torch.inf)
+        return torch.cat([super().similarities(batch, views), negatives], dim=1)

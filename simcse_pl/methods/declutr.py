@@ -126,6 +126,6 @@ class DeCLUTRLoss(ContrastiveLoss):
         loss = contrasted.split.weight * super().forward(contrasted)
         if masked is None:
             return loss
-        of_tokens = self.mlm.mean_over_chosen(batch, batch.encoder.backbone, masked)
-        batch.log("objective/mlm", of_tokens)
-        return loss + self.mlm.weight * of_tokens
+        mlm_loss = self.mlm.mean_over_chosen(batch, batch.encoder.backbone, masked)
+        batch.log("objective/mlm", mlm_loss)
+        return loss + self.mlm.weight * mlm_loss

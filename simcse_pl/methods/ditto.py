@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from simcse_pl.models.backbone import of_backbone
+from simcse_pl.models.backbone import backbone_inputs
 from simcse_pl.models.pooling import Inputs, Pooling
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import at_least_float32
@@ -31,7 +31,7 @@ def run_with_attention(backbone: Backbone, inputs: Batch) -> tuple[tuple[Tensor,
 
     Raise UserError if the backbone does not return its attention, for which its implementation must be eager.
     """
-    inputs = of_backbone(inputs)
+    inputs = backbone_inputs(inputs)
     outputs = backbone(**inputs, output_hidden_states=True, output_attentions=True)
     attentions = outputs.get("attentions") or ()
     if len(attentions) != backbone.config.num_hidden_layers or not all(torch.is_tensor(x) for x in attentions):

@@ -41,8 +41,8 @@ class MixedNegatives(ContrastiveLoss):
         mixed_anchors, mixed_positives = (
             self.share * x + (1 - self.share) * x.roll(-1, dims=0) for x in (anchors.detach(), positives.detach())
         )
-        with_mixtures = similarity_matrix(batch.embeddings[:, views[0]], mixed_positives, self.similarity)
-        of_mixtures = similarity_matrix(mixed_anchors[batch.targets], positives, self.similarity)
+        anchors_with_mixtures = similarity_matrix(batch.embeddings[:, views[0]], mixed_positives, self.similarity)
+        mixtures_with_positives = similarity_matrix(mixed_anchors[batch.targets], positives, self.similarity)
         before, after = ((batch.targets + step).remainder(len(anchors))[:, None] for step in (-1, 1))
-        mixtures = with_mixtures.scatter(1, before, 0), of_mixtures.scatter(1, after, 0)
+        mixtures = anchors_with_mixtures.scatter(1, before, 0), mixtures_with_positives.scatter(1, after, 0)
         return torch.cat([super().similarities(batch, views), *mixtures], dim=1)

@@ -62,8 +62,8 @@ class PeerNetwork(Loss):
         pooled = self.peer.pool_views(batch.inputs, batch.chunk_size)
         networks = batch.embeddings, batch.encoder.project(self.pooler(pooled), batch.split)
         anchors = [embeddings[:, 0] for embeddings in networks]
-        of_peer = batch.gather(select_views(networks[1], [0, views[0]]))
-        gathered = [batch.gathered[:, 0], of_peer[:, 0]]
+        gathered_peer = batch.gather(select_views(networks[1], [0, views[0]]))
+        gathered = [batch.gathered[:, 0], gathered_peer[:, 0]]
         itself = F.pad(batch.is_itself(), (len(views), 0))
         scores = {}  # log S(a, b), by the numbers of the networks
         for b, embeddings in enumerate(networks):
@@ -73,8 +73,8 @@ class PeerNetwork(Loss):
                 cosines = torch.cat([with_views, similarity_matrix(anchors[a], gathered[b])], dim=1)
                 scores[a, b] = (cosines / self.temperature).masked_fill(itself, -torch.inf).log_softmax(dim=1)
         offset = batch.split.label_offset
-        loss = contrastive_loss(anchors[1], of_peer[:, 1], temperature=self.temperature, label_offset=offset)
-        labels = F.pad(torch.ones_like(itself[:, : len(views)], dtype=loss.dtype), (0, len(of_peer)))
+        loss = contrastive_loss(anchors[1], gathered_peer[:, 1], temperature=self.temperature, label_offset=offset)
+        labels = F.pad(torch.ones_like(itself[:, : len(views)], dtype=loss.dtype), (0, len(gathered_peer)))
         for within in (scores[0, 0], scores[1, 1]):
             errors = F.binary_cross_entropy_with_logits(within.exp(), labels, reduction="none")
             loss = loss + _mean_without(itself, errors)

@@ -117,11 +117,11 @@ class RankingDistillation(TaughtLoss):
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         anchor, positive, *_ = batch.views(Role.ANCHOR, Role.POSITIVE)
         taught = [teacher.embed(batch) for teacher in self.teachers if isinstance(teacher, FrozenEncoder)]
-        of_all = batch.gather(torch.cat([x[:, positive] for x in taught], dim=1))
-        of_all = of_all.split([x.shape[2] for x in taught], dim=1)
+        gathered = batch.gather(torch.cat([x[:, positive] for x in taught], dim=1))
+        gathered = gathered.split([x.shape[2] for x in taught], dim=1)
         scores = similarity_matrix(batch.embeddings[:, anchor], batch.gathered[:, positive]) / self.temperature
         teacher_scores = torch.zeros_like(scores)
-        for share, vectors, others in zip(self.shares, taught, of_all, strict=True):
+        for share, vectors, others in zip(self.shares, taught, gathered, strict=True):
             teacher_scores += share * similarity_matrix(vectors[:, anchor], others) / self.teacher_temperature
         rank = list_net if self.loss == "list_net" else list_mle
         return rank(scores, teacher_scores, batch.targets)

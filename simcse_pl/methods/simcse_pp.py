@@ -92,12 +92,12 @@ class NegativesWithoutDropout(ContrastiveLoss):
 
     def similarities(self, batch: EmbeddedBatch, views: Sequence[int]) -> Tensor:
         """Return the similarities, where the negatives are embeddings of `views[0]` without dropout."""
-        of_positives = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
+        positives = paired_similarity(batch.embeddings[:, views[0]], batch.embeddings[:, views[1]], self.similarity)
         inputs = {name: tensor[:, views[0], None] for name, tensor in batch.inputs.items()}
         pooled = apply_in_chunks(partial(_pool_without_dropout, batch.encoder), inputs, batch.chunk_size)
         plain = batch.encoder.project(pooled, batch.split).expand_as(batch.embeddings)
         similarities = super().similarities(batch.replaced(embeddings=plain), views)
-        return similarities.scatter(1, batch.targets[:, None], of_positives[:, None])
+        return similarities.scatter(1, batch.targets[:, None], positives[:, None])
 
 
 def _pool_without_dropout(encoder: SentenceEncoder, inputs: Batch) -> Tensor:

@@ -60,8 +60,8 @@ def load_adapter(backbone: Backbone, source: str) -> None:
 
 def content_of_base(backbone: Backbone) -> str | None:
     """Return a hash of an adapter's base model, equal in float32 and bfloat16; None if it is quantized or sharded."""
-    of_adapter = adapter_parameters(backbone)
-    weights = {name: weight.detach() for name, weight in backbone.named_parameters() if name not in of_adapter}
+    adapter_names = adapter_parameters(backbone)
+    weights = {name: weight.detach() for name, weight in backbone.named_parameters() if name not in adapter_names}
     is_sharded = any(weight.is_meta or hasattr(weight, "full_tensor") for weight in weights.values())
     if getattr(backbone, "is_quantized", False) or is_sharded:
         return None

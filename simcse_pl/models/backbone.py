@@ -194,14 +194,14 @@ def without_pooler(model: Backbone) -> Backbone:
 
 def run_backbone(backbone: Backbone, inputs: Batch, last_only: bool = False) -> tuple[Tensor, ...]:
     """Return the outputs of the embeddings and of each layer, each [batch, tokens, dim], or of the last layer only."""
-    inputs = of_backbone(inputs)
+    inputs = backbone_inputs(inputs)
     if last_only:
         return (backbone(**inputs).last_hidden_state,)
     states: tuple[Tensor, ...] = backbone(**inputs, output_hidden_states=True).hidden_states
     return states
 
 
-def of_backbone(inputs: Batch) -> Batch:
+def backbone_inputs(inputs: Batch) -> Batch:
     """Return the inputs that a backbone takes."""
     return {name: x for name, x in inputs.items() if name not in (SENTENCE_MASK, BEGINS_WORD)}
 

@@ -50,10 +50,10 @@ def change_config(
         config.is_causal = not bidirectional
     rates = config.to_dict()
     hidden = [rate for rate in _HIDDEN_DROPOUT if rate in rates]
-    of_attention = [rate for rate in _ATTENTION_DROPOUT if rate in rates]
-    if attention_dropout is None and of_attention:
+    attention_rates = [rate for rate in _ATTENTION_DROPOUT if rate in rates]
+    if attention_dropout is None and attention_rates:
         attention_dropout = dropout
-    options = {"dropout": (dropout, hidden), "attention_dropout": (attention_dropout, of_attention)}
+    options = {"dropout": (dropout, hidden), "attention_dropout": (attention_dropout, attention_rates)}
     for option, (value, known) in options.items():
         if value is None:
             continue

@@ -28,8 +28,8 @@ def unpack_checkpoint(path: str, folder: Path) -> None:
         raise UserError(f"{path} does not contain an encoder: another project or an older version wrote it; {hint}")
     for name, text in content[CHECKPOINT_KEY].items():
         (folder / Path(name).name).write_bytes(text.encode("latin-1"))  # never outside of the folder
-    of_backbone = ADAPTER_WEIGHTS if (folder / ADAPTER_FILE).exists() else "model.safetensors"
-    for part, file in (("backbone", of_backbone), ("projection", HEAD_FILE), ("pooling_layer", POOLING_FILE)):
+    weights_file = ADAPTER_WEIGHTS if (folder / ADAPTER_FILE).exists() else "model.safetensors"
+    for part, file in (("backbone", weights_file), ("projection", HEAD_FILE), ("pooling_layer", POOLING_FILE)):
         prefix = f"encoder.{part}."  # of SimCSEModule
         weights = {name.removeprefix(prefix): x for name, x in content["state_dict"].items() if name.startswith(prefix)}
         if file == ADAPTER_WEIGHTS:

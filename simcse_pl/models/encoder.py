@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import load_backbone, of_backbone, run_backbone, use_sdpa, with_padding
+from simcse_pl.models.backbone import backbone_inputs, load_backbone, run_backbone, use_sdpa, with_padding
 from simcse_pl.models.heads import is_kept, projection_head
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
@@ -93,7 +93,7 @@ class SentenceEncoder(nn.Module):
         use_sdpa(backbone)
         if onednn_is_faster():
             optional("speed.onednn.use_onednn_linear")(backbone)
-        self.groups = LengthGroups(ignores_padding(backbone, of_backbone(examples)))
+        self.groups = LengthGroups(ignores_padding(backbone, backbone_inputs(examples)))
         self.templates.check_uses(
             self.pooling, self.pooling_layer.masks, self.template_bias, self.groups.ignores_padding
         )
@@ -291,19 +291,19 @@ class SentenceEncoder(nn.Module):
 
             waits = inputs["input_ids"].is_cpu or not self.training
             most = None if waits else self.templates.most_kinds(*inputs["input_ids"].shape)
-            bare, of_pooling, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias, most)
-            vectors = vectors - self._pool_pass(bare, of_pooling, num_layers)[kinds]
+            bare, pooled_inputs, kinds = bare_templates(inputs, self.tokenizer.pad_token_id, self.template_bias, most)
+            vectors = vectors - self._pool_pass(bare, pooled_inputs, num_layers)[kinds]
         return vectors
 
-    def _pool_pass(self, inputs: Batch, of_pooling: Batch, num_layers: int | None) -> Tensor:
+    def _pool_pass(self, inputs: Batch, pooled_inputs: Batch, num_layers: int | None) -> Tensor:
         """Pool one pass of the backbone, given what the backbone and what the pooling reads."""
         if self.pooling_layer.run:
             states, more = self.pooling_layer.run(self.backbone, inputs)
-            of_pooling = of_pooling | more
+            pooled_inputs = pooled_inputs | more
         else:
             last_only = self.pooling_layer.layers == (-1,) and num_layers is None
             states = run_backbone(self.backbone, inputs, last_only)
-        vectors: Tensor = self.pooling_layer(states[: None if num_layers is None else num_layers + 1], of_pooling)
+        vectors: Tensor = self.pooling_layer(states[: None if num_layers is None else num_layers + 1], pooled_inputs)
         if self.backbone.dtype == torch.bfloat16:  # the head's weights are float32
             vectors = vectors.float()
         return self.projection(vectors) if self.projection is not None and self.head == "transform" else vectors
@@ -311,8 +311,8 @@ class SentenceEncoder(nn.Module):
     def project(self, vectors: Tensor, split: BatchSplit | None = None) -> Tensor:
         """Apply the projection head to vectors [n, ..., dim], if it applies in this mode; not `transform` again."""
         if self.projection is not None and self.head != "transform" and (self.training or is_kept(self.head)):
-            of_batch = self.head == "batch_norm_train_only"
-            vectors = self.projection(vectors, split) if of_batch else self.projection(vectors)
+            needs_split = self.head == "batch_norm_train_only"
+            vectors = self.projection(vectors, split) if needs_split else self.projection(vectors)
         return vectors
 
     def _postprocessed(self, vectors: Tensor) -> Tensor:

@@ -73,8 +73,8 @@ def computation(encoder: SentenceEncoder) -> str:
     kept = {name for name, value in config.items() if value not in _DEFAULTS and not re.search("drop|^pooler_", name)}
     known = {name: config[name] for name in kept - _NO_EFFECT}
     words = json.loads(tokenizer.backend_tokenizer.to_str()) if tokenizer.is_fast else tokenizer.get_vocab()
-    of_words = {name: value for name, value in words.items() if name not in ("padding", "truncation")}
-    return json.dumps([known, of_words, tokenizer.truncation_side], sort_keys=True, default=str)
+    tokenization = {name: value for name, value in words.items() if name not in ("padding", "truncation")}
+    return json.dumps([known, tokenization, tokenizer.truncation_side], sort_keys=True, default=str)
 
 
 def fingerprint(encoder: Any, postprocess: PostProcess | None = None) -> str | None:

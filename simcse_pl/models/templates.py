@@ -247,8 +247,8 @@ class Templates:
         else:
             chosen = [self._of_prompts[name] for name in prompts or [None]]
         which = np.minimum(np.arange(len(tokens)) % (views or len(tokens)), len(chosen) - 1)
-        of_templates = [(template.length, template.length_after, template.occurrences) for template in chosen]
-        around, after, times = np.array(of_templates)[which].T  # of each sentence's template
+        sizes = [(template.length, template.length_after, template.occurrences) for template in chosen]
+        around, after, times = np.array(sizes)[which].T  # of each sentence's template
         special, lengths = sum(self.special), np.array([*map(len, tokens)], np.int64)
         pieces: Sequence[Tokens | Sequence[int]] = tokens
         if chosen != [_PLAIN]:
@@ -269,8 +269,8 @@ class Templates:
         if self.with_sentence_mask or ((views or 1) > 1 and len(chosen) > 1):
             ends = lengths - self.special[1] - after
             starts = ends - (lengths - special - around) // times
-            of_sentence = (starts[:, None] <= positions) & (positions < ends[:, None])
-            inputs[SENTENCE_MASK] = torch.from_numpy(of_sentence.astype(np.int64))
+            in_sentence = (starts[:, None] <= positions) & (positions < ends[:, None])
+            inputs[SENTENCE_MASK] = torch.from_numpy(in_sentence.astype(np.int64))
         return inputs
 
     def text_of(self, view: int) -> str:

@@ -84,7 +84,7 @@ def tokenize_rows(
     """
     lengths, tokens = [length_at(max_length, position) for position in positions], [list[int]() for _ in sentences]
     for length in set(lengths):
-        chosen = [i for i, of_sentence in enumerate(lengths) if of_sentence == length]
+        chosen = [i for i, allowed in enumerate(lengths) if allowed == length]
         for i, ids in zip(chosen, make([sentences[i] for i in chosen], length), strict=True):
             tokens[i] = ids
     return tokens

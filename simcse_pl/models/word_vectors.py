@@ -114,7 +114,7 @@ class WordVectors(AveragedVectors):
     def rows_of(self, sentences: list[str]) -> list[list[int]]:
         """Return the rows of the known words."""
         words = ([self.rows.get(w, self.rows.get(w.lower())) for w in split_words(text)] for text in sentences)
-        return [[row for row in of_words if row is not None] for of_words in words]
+        return [[row for row in found if row is not None] for found in words]
 
     @classmethod
     def from_file(cls, path: str | Path, normalize: bool = False) -> "WordVectors":

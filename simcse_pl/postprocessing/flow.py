@@ -112,7 +112,7 @@ class Glow(nn.Module):
     def __init__(self, width: int, hidden: int = 32) -> None:
         super().__init__()
         widths = [math.ceil(width / 2**level) for level in range(_LEVELS) for _ in range(_STEPS)]
-        self.steps = nn.ModuleList(_Step(of_step, hidden) for of_step in widths)
+        self.steps = nn.ModuleList(_Step(step_width, hidden) for step_width in widths)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Map `x` [n, width] to the result [n, width], and return its log-likelihood [n] in nats, too."""

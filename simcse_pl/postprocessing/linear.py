@@ -59,9 +59,9 @@ def principal_directions(x: Tensor, center: bool = True) -> tuple[Tensor, Tensor
     mean = rows.mean(dim=0) if center else torch.zeros_like(rows[0])
     covariance = (rows - mean).T @ (rows - mean) / (n - 1)
     variances, directions = torch.linalg.eigh(covariance)
-    of_embeddings = torch.finfo(x.dtype).eps ** 2 * rows.square().sum(dim=1).mean()
-    of_eigenvalues = dim * torch.finfo(variances.dtype).eps * variances[-1]
-    above_rounding = variances > torch.maximum(of_embeddings, of_eigenvalues)
+    rounding_of_embeddings = torch.finfo(x.dtype).eps ** 2 * rows.square().sum(dim=1).mean()
+    rounding_of_eigenvalues = dim * torch.finfo(variances.dtype).eps * variances[-1]
+    above_rounding = variances > torch.maximum(rounding_of_embeddings, rounding_of_eigenvalues)
     kept = above_rounding.nonzero().flatten().flip(0)[: n - 1 if center else n]
     return mean, variances[kept], directions[:, kept]
 

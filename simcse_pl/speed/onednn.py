@@ -42,8 +42,8 @@ class OneDNNLinear(nn.Linear):
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        of_x, of_weight, _ = ctx.needs_input_grad
-        ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
+        needs_x, needs_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
         product: Tensor = linear_by_onednn(x, weight, bias)
         return product
 

@@ -60,7 +60,7 @@ def use_unpadded(backbone: Backbone, first_position: int) -> None:
         name = attention_of(backbone.config)
         attention, mask = attention_functions(name)
         if not isinstance(attention, partial):  # an earlier encoder's
-            attention, mask = partial(_attention, kernel=attention), partial(_mask, of_kernel=mask)
+            attention, mask = partial(_attention, kernel=attention), partial(_mask, kernel_mask=mask)
     register_attention(name, attention, mask)
     backbone.set_attn_implementation(name)
     positions = "position_ids" in inspect.signature(backbone.forward).parameters  # T5's are those of the padded row
@@ -121,14 +121,14 @@ def _attention(
 
 
 def _mask(
-    *, batch_size: int, q_length: int, of_kernel: Callable[..., Tensor | None] | None = None, **options: Any
+    *, batch_size: int, q_length: int, kernel_mask: Callable[..., Tensor | None] | None = None, **options: Any
 ) -> Tensor | None:
     """Return the mask for `_attention`: for packed sequences that of padded ones, which a kernel does not need."""
     has_kernels = _has_kernels(options["device"], options["dtype"])
-    make = of_kernel if of_kernel and has_kernels else mask_without_synchronization
+    make = kernel_mask if kernel_mask and has_kernels else mask_without_synchronization
     mask = options["attention_mask"]
     if mask is not None and mask.shape != (batch_size, q_length) and not options["q_offset"]:  # no cache of keys
-        if make is of_kernel:
+        if make is kernel_mask:
             return None
         batch_size, q_length = mask.shape
         options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}  # which waits for a GPU

@@ -94,13 +94,13 @@ def rescore(
     kept_rows: list[tuple[str, ...]] = []
     left_out = 0
     for anchor, positive, *candidates in rows:
-        of_positive = next(scores)
+        positive_score = next(scores)
         scored = [(candidate, next(scores)) for candidate in candidates]
-        kept = [(candidate, value) for candidate, value in scored if value <= of_positive - margin]
+        kept = [(candidate, value) for candidate, value in scored if value <= positive_score - margin]
         left_out += len(scored) - len(kept)
         if len(kept) >= negatives:
             texts, own_scores = zip(*kept[:negatives], strict=True)
-            written = (f"{value:.6g}" for value in (of_positive, *own_scores))
+            written = (f"{value:.6g}" for value in (positive_score, *own_scores))
             kept_rows.append((anchor, positive, *texts, *written))
     return kept_rows, left_out
 
@@ -186,12 +186,12 @@ class LocalModel:
         options = dict(self.settings)
         name, heat, given = (options.pop(key, 0) for key in ("model", "temperature", "max_tokens"))
         limit: Any = given or 1024  # or a model may never end
-        of_template = options.pop("chat_template_kwargs", {})
+        template_options = options.pop("chat_template_kwargs", {})
         options |= {"do_sample": True, "temperature": heat} if heat else {"do_sample": False}
         with reraise_as(f"--model {name}"):
-            how = {"add_generation_prompt": True, "return_dict": False} | of_template
+            how = {"add_generation_prompt": True, "return_dict": False} | template_options
             prompts = self.tokenizer.apply_chat_template(batch, **how)
-            options |= {"tokenizer_encode_kwargs": of_template, "max_new_tokens": limit}
+            options |= {"tokenizer_encode_kwargs": template_options, "max_new_tokens": limit}
             options |= {"return_full_text": False, "batch_size": len(batch)}
             replies = self.generate(batch, **options)
         texts: list[Any] = [reply["generated_text"] for (reply,) in replies]

@@ -36,10 +36,10 @@ def difference(first: SentenceEncoder, other: SentenceEncoder) -> str | None:
         return "their configs, such as attention and activation, or their tokenizers"
     if first.postprocess or other.postprocess:
         return "their post-processing, which belongs to the vectors of one encoder"
-    of_other = vars(other.settings)
+    other_settings = vars(other.settings)
     for name, value in vars(first.settings).items():
-        if value != of_other[name]:
-            return f"{name}={value} and {of_other[name]}"
+        if value != other_settings[name]:
+            return f"{name}={value} and {other_settings[name]}"
     return None
 
 
@@ -82,11 +82,11 @@ def greedy_soup(encoders: Sequence[SentenceEncoder], score: Callable[[SentenceEn
     if alone.isna().all():
         raise UserError("--greedy: the score of every encoder is NaN")
     soup, best, rows = list[SentenceEncoder](), float("-inf"), []
-    for number, of_encoder in alone.items():
-        mean = score(merge([*soup, encoders[number]])) if soup else of_encoder
+    for number, alone_score in alone.items():
+        mean = score(merge([*soup, encoders[number]])) if soup else alone_score
         if kept := mean >= best:
             soup, best = [*soup, encoders[number]], mean
-        rows.append({"alone": of_encoder, "mean with it": mean, "kept": kept})
+        rows.append({"alone": alone_score, "mean with it": mean, "kept": kept})
     return pd.DataFrame(rows, index=alone.index)
 
 

@@ -90,22 +90,24 @@ def mine(
     size, find = _finder(others.vectors[: len(candidates)], options)
     for start in tracked(range(0, len(pairs), size), "mining"):
         part = pairs[start : start + size]
-        of_anchors, of_positives = anchors.of(anchor for anchor, _ in part), others.of(positive for _, positive in part)
-        numbers, similarities = find(of_anchors)
+        anchor_vectors = anchors.of(anchor for anchor, _ in part)
+        positive_vectors = others.of(positive for _, positive in part)
+        numbers, similarities = find(anchor_vectors)
         excluded = [(row, number) for row, (anchor, _) in enumerate(part) for number in partners[anchor]]
         excluded = [(row, number) for row, number in excluded if number < len(candidates)]
         allowed = _allowed(similarities, numbers, excluded)
-        limits = in_millionths((of_anchors * of_positives).sum(dim=1))
-        for name, left_out in _filters(options, similarities, limits[:, None], allowed):
+        positive_similarities = in_millionths((anchor_vectors * positive_vectors).sum(dim=1))
+        for name, left_out in _filters(options, similarities, positive_similarities[:, None], allowed):
             counts[name] += int((allowed & left_out).sum())
             allowed &= ~left_out
         if options.choice == RANDOM:
             similarities = _random_scores(options.seed, start, *allowed.shape).to(allowed.device)
         chosen = highest(similarities, options.candidates or options.negatives, allowed)
         positions = chosen if numbers is None else numbers.gather(1, chosen)
-        for pair, count, of_pair in zip(part, allowed.sum(dim=1).cpu().tolist(), positions.cpu().tolist(), strict=True):
+        counts_allowed = allowed.sum(dim=1).cpu().tolist()
+        for pair, count, numbers_of_pair in zip(part, counts_allowed, positions.cpu().tolist(), strict=True):
             if count >= options.negatives:
-                rows.append((*pair, *(candidates[number] for number in of_pair[:count])))
+                rows.append((*pair, *(candidates[number] for number in numbers_of_pair[:count])))
     return rows, counts
 
 
@@ -160,7 +162,7 @@ def _allowed(similarities: Tensor, numbers: Tensor | None, excluded: Sequence[tu
 
 
 def _filters(
-    options: MiningOptions, similarities: Tensor, of_positive: Tensor, allowed: Tensor
+    options: MiningOptions, similarities: Tensor, positive_similarity: Tensor, allowed: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the name of each option, and the candidates that it leaves out, [pairs, candidates] bool.
 
@@ -170,9 +172,9 @@ def _filters(
         nearest = highest(similarities, options.skip_top, allowed)
         yield "skip_top", torch.zeros_like(allowed).scatter(1, nearest, value=True)
     if options.margin is not None:
-        yield "margin", similarities > of_positive - round(options.margin * MILLION)
+        yield "margin", similarities > positive_similarity - round(options.margin * MILLION)
     if options.relative_margin is not None:
-        exact = of_positive.double()
+        exact = positive_similarity.double()
         yield "relative_margin", similarities > exact * (1 - options.relative_margin * exact.sign())
     if options.max_similarity is not None:
         yield "max_similarity", similarities > round(options.max_similarity * MILLION)
@@ -240,8 +242,8 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     names = simcse.prompt_if_any(DOCUMENT), arguments.prompt_name or simcse.prompt_if_any(QUERY)
-    of_others, of_anchors = (partial(encode, prompt_name=name) for name in names)
-    mined, counts = mine(of_others, pairs, options, corpus, simcse.device, of_anchors if any(names) else None)
+    encode_others, anchor_vectors = (partial(encode, prompt_name=name) for name in names)
+    mined, counts = mine(encode_others, pairs, options, corpus, simcse.device, anchor_vectors if any(names) else None)
     numbers = range(1, options.negatives + 1)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in numbers)]
     if arguments.rescore:

@@ -101,9 +101,9 @@ def entries() -> dict[str, list[Entry]]:
     for group, texts in group_files().items():
         for choice, text in texts.items():
             every += [Entry(f"{group}={choice}", "", header(text), group, choice), *options(text, group, choice)]
-    of_rows = (CONF / "sweep" / "base" / "rows.yaml").read_text(encoding="utf-8")
+    row_options = (CONF / "sweep" / "base" / "rows.yaml").read_text(encoding="utf-8")
     by_name: dict[str, list[Entry]] = {}
-    for entry in [*every, *options(of_rows, "sweep", "table_3_dropout")]:
+    for entry in [*every, *options(row_options, "sweep", "table_3_dropout")]:
         by_name.setdefault(entry.name, []).append(entry)
     return by_name
 
@@ -183,14 +183,14 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
     near = list[str]()
     with suppress(Exception):  # there may be another mistake
         values = _values(_compose(command, *(option for option in given if option.partition("=")[0] != name)))
-        node, of_class = name.rpartition(".")[0], []
+        node, class_options = name.rpartition(".")[0], []
         target = values.get(f"{node}._target_", "")
         if target and not target.startswith(LIBRARIES):  # the user's class; + adds what its file does not have
             arguments = inspect.signature(locate(target)).parameters.values()
             names = [f"{node}.{x.name}" for x in arguments if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
-            of_class = [own if own in values else f"+{own}" for own in names]
+            class_options = [own if own in values else f"+{own}" for own in names]
         chosen = [own for own in values if own != node and not re.search(r"\.\d", own)]  # no positions of lists
-        near = difflib.get_close_matches(name, dict.fromkeys([*of_class, *chosen]), 2, 0.8) or of_class
+        near = difflib.get_close_matches(name, dict.fromkeys([*class_options, *chosen]), 2, 0.8) or class_options
     if not near and name in entries():
         return f"; {' or '.join(map(_source, entries()[name]))} has it, and is not chosen"
     near = near or search(name, command)[:2]
@@ -246,9 +246,9 @@ def _values(config: DictConfig) -> dict[str, str]:
 def _defaults(command: str, *given: str) -> dict[str, str]:
     """Return the default of each option as text; one of the sample, where it differs, follows that of other data."""
     values, sample = _values(_compose(command, *given)), _compose(command, *given).hydra.runtime.choices.get("data")
-    of_own_data = _values(_compose(command, *given, "data=text")) if sample == "nli_sample" else {}
+    with_own_data = _values(_compose(command, *given, "data=text")) if sample == "nli_sample" else {}
     return {
-        name: value if (own := of_own_data.get(name, "???")) in ("???", value) else f"{own}; the sample: {value}"
+        name: value if (own := with_own_data.get(name, "???")) in ("???", value) else f"{own}; the sample: {value}"
         for name, value in values.items()
     }
 

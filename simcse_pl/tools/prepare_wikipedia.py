@@ -141,8 +141,8 @@ def extract(
     articles, stats = 0, ConversionStats()
     with atomic_open(out) as file:
         made = itertools.starmap(sentences_of, tasks) if processes == 1 else _in_parallel(tasks, processes)
-        for document, of_article in made:
-            stats.update(of_article)
+        for document, article_stats in made:
+            stats.update(article_stats)
             if document:
                 file.write(("\n" if articles else "") + "\n".join(document) + "\n")
                 articles += 1

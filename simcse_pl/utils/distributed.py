@@ -56,7 +56,7 @@ def barrier() -> None:
         dist.barrier()
 
 
-def of_ranks(value: Any) -> list[Any]:
+def gather_objects(value: Any) -> list[Any]:
     """Return the values that the ranks give, of any type, in rank order."""
     values = [value] * world_size()
     if len(values) > 1:

@@ -31,7 +31,7 @@ class PromptedEncode:
 
     def __init__(self, make: Callable[[str | None], Encode], prompts: Iterable[str] = ()) -> None:
         self.encode = make(None)
-        self.of_prompts: dict[str | None, Encode] = {name: make(name) for name in prompts}
+        self.by_prompt: dict[str | None, Encode] = {name: make(name) for name in prompts}
 
     def __call__(self, sentences: list[str]) -> Tensor:
         """Return the vectors of sentences without a prompt."""
@@ -40,7 +40,7 @@ class PromptedEncode:
 
 def with_prompt(encode: Encode, name: str | None) -> Encode:
     """Return the function for sentences with a prompt, or `encode` itself if its encoder has none of this name."""
-    return encode.of_prompts.get(name, encode) if isinstance(encode, PromptedEncode) else encode
+    return encode.by_prompt.get(name, encode) if isinstance(encode, PromptedEncode) else encode
 
 
 def checked_batch_size(given: int | None, default: int) -> int:
