@@ -135,9 +135,9 @@ class RunMetadata(Callback):
             return  # an earlier stage has added them
         data: Any = getattr(trainer, "datamodule", None)
         if evaluators := getattr(data, "evaluators", None):  # whose scores choose the checkpoint
-            measured = [(name, *own.by_prompt(VALIDATION).items()) for name, own in evaluators.items()]
+            measured = [(name, *evaluator.by_prompt(VALIDATION).items()) for name, evaluator in evaluators.items()]
             self.trained_with["the content of data.validation"] = hash_tensors({}, measured)
-            scored = [(name, _scores_of(own)) for name, own in evaluators.items()]
+            scored = [(name, _scores_of(evaluator)) for name, evaluator in evaluators.items()]
             self.trained_with["the scores of data.validation and data.test"] = hash_tensors({}, scored)
         for name, rows in getattr(data, "rows", {}).items():
             train = f"data.{f'sets.{name}.' if name else ''}train"

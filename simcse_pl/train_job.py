@@ -92,7 +92,8 @@ def contents(config: DictConfig) -> dict[str, str]:
     """
     options: Any = OmegaConf.to_container(config, resolve=True)
     data, found = options["data"], {}
-    sources = [own.get("train", data.get("train")) for own in (data.get("sets") or {"": {}}).values()]
+    sets = data.get("sets") or {"": {}}
+    sources = [set_options.get("train", data.get("train")) for set_options in sets.values()]
     with suppress(UserError):
         if all(isinstance(files_of(source), list) for source in sources):
             found["content"] = "; ".join(map(content_hash, sources))

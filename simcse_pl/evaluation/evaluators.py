@@ -160,7 +160,8 @@ def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> 
         UserError: two metrics have the same name nevertheless.
     """
     measured = {name: evaluator(encode, split) for name, evaluator in evaluators.items() if evaluator.sentences(split)}
-    elsewhere = (own.metrics for name, own in evaluators.items() if name not in measured)  # on another split
+    # the others are measured on another split
+    elsewhere = (evaluator.metrics for name, evaluator in evaluators.items() if name not in measured)
     counts = Counter(metric for metrics in (*measured.values(), *elsewhere) for metric in metrics)
     named = [
         (metric if counts[metric] == 1 else f"{name}/{metric}", value)

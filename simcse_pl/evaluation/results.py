@@ -119,8 +119,8 @@ class SuiteResults(Shape):
         """Return what tasks have returned, by their protocols."""
         lists = {StsScores: "sts", TransferScores: "transfer", BenchmarkScores: "benchmarks"}
         single = {Geometry: "geometry", RetrievalResults: "retrieval", OwnData: "own"}
-        content: dict[str, Any] = {single[type(own)]: own for own in results if type(own) in single}
-        content |= {name: [own for own in results if type(own) is shape] for shape, name in lists.items()}
+        content: dict[str, Any] = {single[type(part)]: part for part in results if type(part) in single}
+        content |= {name: [part for part in results if type(part) is shape] for shape, name in lists.items()}
         return cls(**content, failed=failed)
 
 

@@ -43,9 +43,10 @@ class Run:
 
         Each has the columns `step` (optimizer steps done), `alignment`, `uniformity` and `score`, the monitored metric.
         """
-        names = {metric: logged(metric) for metric in ("alignment", "uniformity")} | {"score": logged(self.monitor)}
-        curves = self.curves  # without a column, of NaN
-        points = pd.DataFrame({name: curves.get(own, math.nan) for name, own in {"step": "step", **names}.items()})
+        columns = {"step": "step", "alignment": logged("alignment"), "uniformity": logged("uniformity")}
+        columns["score"] = logged(self.monitor)
+        # a column that is missing is NaN
+        points = pd.DataFrame({name: self.curves.get(column, math.nan) for name, column in columns.items()})
         finite = points[["step", "alignment", "uniformity"]].abs().lt(math.inf).all(axis="columns")
         return points[finite].reset_index(drop=True).astype({"step": int})
 

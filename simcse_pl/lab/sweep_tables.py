@@ -213,7 +213,7 @@ def _without_results(sweep: Sweep) -> Iterator[str]:
     pruned = [job for job in sweep.jobs if job.results and job.results.trial and job.results.trial["pruned"]]
     for state, jobs in {"failed or unfinished": failed, "pruned by the search": pruned}.items():
         options = [" ".join(f"{name}={job.options[name]}" for name in job.options if name in varied) for job in jobs]
-        if named := [f"{job.label} ({own})" for job, own in zip(jobs, options, strict=True)]:
+        if named := [f"{job.label} ({changed})" for job, changed in zip(jobs, options, strict=True)]:
             yield f"{state}: {'; '.join(named)}"
 
 

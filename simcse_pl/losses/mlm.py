@@ -140,9 +140,9 @@ class MLMHead(nn.Module):
         setattr(model, model.base_model_prefix, _GivenHiddenStates())
         if not tied or backbone.dtype == torch.bfloat16:  # small updates of such weights would be lost
             for name in model.all_tied_weights_keys:
-                owner, _, own = name.rpartition(".")
+                owner, _, attribute = name.rpartition(".")
                 part, weight = model.get_submodule(owner), model.get_parameter(name)
-                setattr(part, own, nn.Parameter(weight.detach().clone(), not tied or weight.requires_grad))
+                setattr(part, attribute, nn.Parameter(weight.detach().clone(), not tied or weight.requires_grad))
         if not tied:
             model.config.tie_word_embeddings = False  # a saved model is loaded with its own decoder
         self.model = nn.Module.to(model, torch.promote_types(backbone.dtype, torch.float32)).train()

@@ -113,8 +113,8 @@ def _of_transformer(encoder: SentenceEncoder) -> tuple[dict[str, Tensor], list[A
     }
     settings += [text for text, is_set in others.items() if is_set]
     if type(encoder) is not SentenceEncoder:  # it may read all templates, and have numbers of its own
-        own = {name: value for name, value in vars(encoder).items() if isinstance(value, int | float | str)}
-        settings += [type(encoder).__name__, encoder.templates.texts, own]
+        attributes = {name: value for name, value in vars(encoder).items() if isinstance(value, int | float | str)}
+        settings += [type(encoder).__name__, encoder.templates.texts, attributes]
     return tensors, settings
 
 

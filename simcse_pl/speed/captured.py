@@ -76,8 +76,8 @@ def _obstacles(module: SimCSEModule, trainer: Trainer) -> Iterator[str]:
         if recomputes_layers(encoder.backbone):
             yield "module.gradient_checkpointing, which reads the state of random numbers"
     for part in module.modules():
-        own = type(part).__module__.startswith("simcse_pl.") or "capturable" in vars(type(part))
-        if not getattr(part, "capturable", True) or (isinstance(part, Loss) and not own):
+        is_ours = type(part).__module__.startswith("simcse_pl.") or "capturable" in vars(type(part))
+        if not getattr(part, "capturable", True) or (isinstance(part, Loss) and not is_ours):
             yield f"{type(part).__name__}, which is not declared capturable"
     if any(getattr(type(module), hook) is not getattr(SimCSEModule, hook) for hook in _OF_STEP):
         yield f"{type(module).__name__}, which has a step of its own"
@@ -174,5 +174,5 @@ class CapturedSteps:
                     group.update(lr=rate, capturable=True)
             yield
         finally:
-            for group, own in zip(groups, before, strict=True):
-                group.update(own)
+            for group, saved in zip(groups, before, strict=True):
+                group.update(saved)

@@ -129,7 +129,7 @@ def read_with_ids(file: str, arguments: argparse.Namespace) -> tuple[Sequence[st
         raise UserError("--id: give the column of the sentences, too, by --column")
     else:
         rows = iterate_rows(file, [arguments.column], layout(arguments), label_column=arguments.id, labels_are_ids=True)
-        sentences, ids = zip(*((sentence, own) for (sentence,), own in rows), strict=True)
+        sentences, ids = zip(*((sentence, given) for (sentence,), given in rows), strict=True)
     return sentences, dict(zip(reversed(sentences), reversed(ids), strict=True))
 
 

@@ -113,7 +113,7 @@ def help_text(command: str, given: Sequence[str], everything: bool) -> str:
     config, defaults = _compose(command, *given), _defaults(command, *given)
     chosen = dict(config.hydra.runtime.choices)
     groups = {entry.name: entry for entry in command_file(command)[0]}
-    known = [entry for own in entries().values() for entry in own if entry.group in (command, *groups)]
+    known = [entry for same in entries().values() for entry in same if entry.group in (command, *groups)]
     known.sort(key=lambda entry: str(chosen.get(entry.group)) != entry.choice)  # a chosen file explains its options
     meanings = {entry.name: entry.meaning for entry in reversed(known) if entry.name in defaults.keys() - groups}
     names = [name for name in (defaults if everything else MOST_SET[command].split()) if name in meanings]
@@ -152,9 +152,9 @@ def search(text: str, command: str | None = None) -> list[str]:
     some entry has. An entry with exactly this name comes first. With `command`, only its options are searched.
     """
     texts = {}
-    for name, own in entries().items():
-        if not command or ("=" not in name and command in map(_command, own)):
-            texts[name] = _words(name), _words(" ".join(entry.meaning for entry in own))
+    for name, same in entries().items():
+        if not command or ("=" not in name and command in map(_command, same)):
+            texts[name] = _words(name), _words(" ".join(entry.meaning for entry in same))
     everything = "".join(chain(*texts.values()))
     spellings = dict.fromkeys([*(name.rpartition(".")[2] for name in texts), *everything.split()])
     wanted = ""
@@ -164,10 +164,10 @@ def search(text: str, command: str | None = None) -> list[str]:
     usual = _values(_compose(command or "train"))
 
     def rank(name: str) -> tuple[float, ...]:
-        own, meaning = texts[name]
-        in_name, in_both = (sum(f" {word}" in part for word in wanted.split()) for part in (own, own + meaning))
+        words, meaning = texts[name]
+        in_name, in_both = (sum(f" {word}" in part for word in wanted.split()) for part in (words, words + meaning))
         offset = meaning.index(wanted) if wanted in meaning else 999  # characters before the words
-        return in_both, name == text, own.endswith(wanted), name in usual, in_name / own.count(" "), -offset
+        return in_both, name == text, words.endswith(wanted), name in usual, in_name / words.count(" "), -offset
 
     ranks = {name: rank(name) for name in texts}
     most, *_ = max(ranks.values())
@@ -188,8 +188,9 @@ def instead(name: str, command: str, given: Sequence[str]) -> str:
         if target and not target.startswith(LIBRARIES):  # the user's class; + adds what its file does not have
             arguments = inspect.signature(locate(target)).parameters.values()
             names = [f"{node}.{x.name}" for x in arguments if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
-            class_options = [own if own in values else f"+{own}" for own in names]
-        chosen = [own for own in values if own != node and not re.search(r"\.\d", own)]  # no positions of lists
+            class_options = [option if option in values else f"+{option}" for option in names]
+        # no positions of lists
+        chosen = [option for option in values if option != node and not re.search(r"\.\d", option)]
         near = difflib.get_close_matches(name, dict.fromkeys([*class_options, *chosen]), 2, 0.8) or class_options
     if not near and name in entries():
         return f"; {' or '.join(map(_source, entries()[name]))} has it, and is not chosen"

@@ -144,7 +144,7 @@ class SentenceIndex:
         if not len(sentences) == len(vectors) == len(ids):
             numbers = f"{len(sentences)} sentences, {len(vectors)} vectors and {len(ids)} ids"
             raise UserError(f"{folder} has {numbers}: build it again")
-        index.ids = {sentence: own for sentence, own in zip(sentences, ids, strict=True) if own is not None}
+        index.ids = {sentence: given for sentence, given in zip(sentences, ids, strict=True) if given is not None}
         for name, value in saved["encoder"].items():
             if name != "encoder" and settings.get(name) != value:
                 differs = f"{name}={value}, but the encoder has {name}={settings.get(name)}"
