@@ -143,11 +143,12 @@ class SimCSEModule(EncoderModule):
         self._unread: TrainingStep | None = None
         self.largest_norm = -1.0
         self.not_in_every_loss: list[nn.Parameter] = []
-        self._prepared = False
+        self._unused: list[nn.Parameter] = []
+        self._prepared: Mapping[str, RowKind] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy has: no step, whose tensors belong to a graph of autograd."""
-        return super().__getstate__() | {"step": None, "_unread": None, "captured": None}
+        """Return what a copy has: no step, whose tensors belong to a graph of autograd, and no rows."""
+        return super().__getstate__() | {"step": None, "_unread": None, "captured": None, "_prepared": None}
 
     def prepare(self, rows: Mapping[str, RowKind] | None = None) -> list[str]:
         """Check the rows, freeze the parameters that no loss depends on, and compile the backbone if asked to.
@@ -172,23 +173,27 @@ class SimCSEModule(EncoderModule):
             for name, kind in rows.items()
             if self.encoder.device.type != "meta"
         ]
+        for parameter in self._unused:  # other rows may use it
+            parameter.requires_grad_()
+        trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
         if examples:
             self.not_in_every_loss = freeze_unused(self, [partial(self.loss, batch) for batch in examples])
-        if self.compiled:
+        self._unused = [parameter for parameter in trainable if not parameter.requires_grad]
+        if self.compiled and self._prepared is None:
             torch.compiler.reset()  # the limit of compiled graphs counts those of earlier jobs of a sweep, too
             compile_backbone = optional("speed.compile.compile_backbone")
             for encoder in self.encoders:
                 compile_backbone(encoder, self.compiled, in_chunks=self.chunk_size is not None)
-        self._prepared = True
+        self._prepared = rows
         return [batch.dataset or "" for batch in examples if batch.embedded]
 
     def setup(self, stage: str) -> None:
-        """Prepare for the rows of the datamodule, unless that is done, and for the steps."""
+        """Prepare for the rows of the datamodule, unless that is done for them, and for the steps."""
         super().setup(stage)
         if stage != "fit":
             return
-        if not self._prepared:
-            data = self.sentence_data
+        data = self.sentence_data
+        if self._prepared is None or (data and data.rows is not self._prepared):
             embedded = self.prepare(data.rows if data else None)
             if data and not self.positive_encoder:
                 try:

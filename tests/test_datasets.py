@@ -104,3 +104,18 @@ def test_a_loss_of_a_set_that_there_is_not_is_an_error(make_model):
 def test_the_loss_of_a_set_must_be_a_loss(given, module):
     with pytest.raises(UserError, match=rf"^objectives.scored={given}: choose a loss by \+objective@"):
         SimCSEModule(module.encoder, ContrastiveLoss(), adamw(), objectives={"scored": given})
+
+
+def test_a_second_training_is_prepared_for_its_own_rows(module, data, sentences, make_model):
+    """They are checked, and train parameters that the first ones did not use."""
+    once = {"max_steps": 1, "limit_val_batches": 0, "num_sanity_val_steps": 0}
+    quiet_trainer(**once).fit(module, data)
+    other = SentenceDataModule(data.tokenizer, sets={"nli": {"train": sentences}, "train": {"train": sentences}})
+    other.evaluators = data.evaluators
+    with pytest.raises(UserError, match="^data.sets.nli: objectives.nli: .* and a label in each row"):
+        quiet_trainer(**once).fit(module, other)
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
+    second = SimCSEModule(encoder, SoftmaxLoss(), adamw(), objectives={"plain": ContrastiveLoss()})
+    for rows, trained in (({}, False), ({"nli": RowKind(labels="classes")}, True)):
+        second.prepare({"plain": RowKind()} | rows)
+        assert second.objective.classifier.weight.requires_grad == trained
