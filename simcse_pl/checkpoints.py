@@ -3,15 +3,14 @@
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import torch
-from filelock import FileLock, Timeout
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
@@ -22,7 +21,7 @@ from simcse_pl.results import TEST, VALIDATION, split_and_metric
 from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, WANDB_FILE
 from simcse_pl.utils.distributed import gather_objects
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.files import atomic_open, remove_half_written
+from simcse_pl.utils.files import atomic_open
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import hash_tensors, read_torch_file
 
@@ -200,28 +199,6 @@ def _check_equal(first: Mapping[str, str], second: Mapping[str, str], message: s
     """Raise UserError with the name and both values of the first option that differs."""
     for name, _ in sorted(first.items() ^ second.items())[:1]:
         raise UserError(message.format(name, first.get(name), second.get(name)))
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Within the block, no other run can use a folder, and it has no files that a killed run has left half-written.
-
-    The system releases the lock of a killed process.
-
-    Raises:
-        UserError: another run uses the folder.
-    """
-    lock = FileLock(folder / ".lock")
-    if is_first_process():
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise UserError(f"{folder}: another run is writing to it: choose another hydra.run.dir") from None
-        remove_half_written(folder, *(folder / name for name in ("checkpoints", "config", "encoder")))
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def resume_option(given: str | None) -> str | None:

@@ -19,7 +19,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.checkpoints import RunMetadata, find_start, locked, prepare_folder, remove_checkpoints, resume_option
+from simcse_pl.checkpoints import RunMetadata, find_start, prepare_folder, remove_checkpoints, resume_option
 from simcse_pl.config import walk, with_values
 from simcse_pl.data.sources import content_hash, files_of
 from simcse_pl.data.view import spaces
@@ -35,7 +35,7 @@ from simcse_pl.run_table import printed_settings, run_paths, run_table
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
 from simcse_pl.utils.errors import SweepError, UserError, first_line
-from simcse_pl.utils.files import write_json, write_text
+from simcse_pl.utils.files import locked, write_json, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import read_torch_file, tensor_float32
@@ -75,7 +75,7 @@ def train(config: DictConfig) -> dict[str, Any]:
         return results
     if runtime.mode == RunMode.MULTIRUN and optional("lab.multirun.start_elsewhere")(config, runtime):
         return finished() or {}
-    with locked(folder):
+    with locked(folder, "checkpoints", "config", "encoder"):
         search = bool(config.get("search"))
         start = find_start(config.resume, folder, search)
         if is_first_process():

@@ -19,7 +19,6 @@ from simcse_pl.checkpoints import (
     Start,
     _scores_of,
     find_start,
-    locked,
     prepare_folder,
 )
 from simcse_pl.evaluation.evaluators import ScoredPairs
@@ -30,6 +29,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.run_folder import WANDB_FILE
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import locked
 from tests.conftest import SENTENCES, adamw, environment, tiny
 from tests.support.helpers import assert_same_run, composed, everything_of
 from tests.support.offline_wandb import offline_runs
@@ -239,7 +239,7 @@ def test_a_folder_with_anything_of_a_run_is_not_used_again(tmp_path, finished):
 
 
 def test_a_folder_is_locked_by_one_run(tmp_path):
-    with locked(tmp_path), pytest.raises(UserError, match="another run is writing to it"), locked(tmp_path):
+    with locked(tmp_path), pytest.raises(UserError, match="another command is writing to it"), locked(tmp_path):
         pass
     with locked(tmp_path):
         pass

@@ -31,7 +31,7 @@ from simcse_pl.tools.common import (
 )
 from simcse_pl.utils.distributed import barrier, rank, ranks_of_torchrun, world_size
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import STANDARD, atomic_open, write_text
+from simcse_pl.utils.files import STANDARD, atomic_open, locked, write_text
 from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.tensors import Encode
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
             sys.stdout.writelines(map(json_line, rows))
         return
     folder = out.with_name(f"{out.name}.shards")
-    with ranks_of_torchrun():
+    with ranks_of_torchrun(), locked(folder):
         _encode_shards(arguments, sentences(), folder, total)
         barrier()
         if rank() == 0:

@@ -1,16 +1,14 @@
 """Encode the sentences of a file and save their vectors as an index. A search in it encodes only the queries."""
 
 import argparse
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from simcse_pl.tools.common import add_column, add_encoder, add_id, load_simcse, read_with_ids
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.files import check_is_file, remove_half_written
+from simcse_pl.utils.files import check_is_file, locked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,16 +30,12 @@ def run(arguments: argparse.Namespace) -> None:
         check_is_file(folder / SETTINGS_FILE)
     elif (folder / SETTINGS_FILE).exists():
         raise UserError(f"{folder} contains an index: use --add to add to it, or give another directory")
-    try:  # the sentences of two commands at once would be lost
-        with FileLock(folder / ".lock", timeout=0) if arguments.add else nullcontext():
-            _write(arguments, folder)
-    except Timeout:
-        raise UserError(f"{folder}: another command adds to it: wait for its end") from None
+    with locked(folder):  # the sentences of two commands at once would be lost
+        _write(arguments, folder)
 
 
 def _write(arguments: argparse.Namespace, folder: Path) -> None:
     """Build an index, or add to one, and save it."""
-    remove_half_written(folder)
     sentences, ids = read_with_ids(arguments.sentences, arguments)
     with reraise_as(f"--vectors {arguments.vectors}: it should be a file that simcse encode wrote"):
         vectors = np.load(arguments.vectors) if arguments.vectors else None

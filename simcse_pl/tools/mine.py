@@ -242,8 +242,8 @@ def run(arguments: argparse.Namespace) -> None:
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)
     names = simcse.prompt_if_any(DOCUMENT), arguments.prompt_name or simcse.prompt_if_any(QUERY)
-    encode_others, anchor_vectors = (partial(encode, prompt_name=name) for name in names)
-    mined, counts = mine(encode_others, pairs, options, corpus, simcse.device, anchor_vectors if any(names) else None)
+    encode_others, encode_anchors = (partial(encode, prompt_name=name) for name in names)
+    mined, counts = mine(encode_others, pairs, options, corpus, simcse.device, encode_anchors if any(names) else None)
     numbers = range(1, options.negatives + 1)
     columns = ["anchor", "positive", *(f"negative_{number}" for number in numbers)]
     if arguments.rescore:

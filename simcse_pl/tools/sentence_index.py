@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +32,22 @@ class SentenceIndex:
     """Distinct sentences and their unit vectors.
 
     Examples:
-        >>> index = SentenceIndex.build(encode, captions)
-        >>> index.search(["A man riding a small boat in a harbor."], top_k=3)
+        >>> index = SentenceIndex()
+        >>> index.add(encode, captions)
+        >>> index.search(encode, ["A man riding a small boat in a harbor."], top_k=3)
         >>> index.save("captions", {"encoder": "outputs/mine/encoder"})
     """
 
-    encode: Encode  # returns vectors [n, dim] of n sentences
-    sentences: list[str]  # distinct
-    vectors: Tensor  # of the sentences, [n, dim] float32 on the CPU, of length 1
+    sentences: list[str] = field(default_factory=list)  # distinct
+    vectors: Tensor = field(default_factory=partial(torch.empty, 0))  # [n, dim] float32 on the CPU, of length 1
     prompt_name: str | None = None  # of the sentences
-    device: str | torch.device = "cpu"  # where vectors are compared, a block of them at a time
     ids: dict[str, int | str] = field(default_factory=dict)  # by sentence, if they have some
 
     def __len__(self) -> int:
         return len(self.sentences)
 
-    @classmethod
-    def build(cls, encode: Encode, sentences: Sequence[str]) -> "SentenceIndex":
-        """Encode every distinct sentence once."""
-        index = cls(encode, [], torch.empty(0))
-        index.add(sentences)
-        return index
-
-    def add(self, sentences: Sequence[str], vectors: Tensor | None = None) -> int:
-        """Encode and append the sentences that are not in the index, and return their number.
+    def add(self, encode: Encode, sentences: Sequence[str], vectors: Tensor | None = None) -> int:
+        """Encode and append the sentences that are not in the index, each once, and return their number.
 
         `vectors` are those that `encode` gave before, [n, dim], so that only a few are encoded to compare them.
 
@@ -65,32 +58,40 @@ class SentenceIndex:
         positions = {text: position for position, text in enumerate(texts) if text not in known}
         if new := list(positions):
             if vectors is None:
-                units = self._encode_to_unit(new)
+                units = _encode_to_unit(encode, new)
             else:
-                _check_vectors(vectors, texts, self._encode_to_unit)
+                _check_vectors(vectors, texts, encode)
                 units = unit_vectors(vectors[list(positions.values())].float())
             self.vectors = torch.cat([self.vectors, finite(units)]) if known else finite(units)
             self.sentences = [*self.sentences, *new]
         return len(new)
 
     def search(
-        self, queries: Sequence[str], top_k: int = 3, threshold: float | None = None, leave_out_equal: bool = False
+        self,
+        encode: Encode,
+        queries: Sequence[str],
+        top_k: int = 3,
+        threshold: float | None = None,
+        leave_out_equal: bool = False,
+        device: str | torch.device = "cpu",
     ) -> list[list[Neighbour]]:
         """Return the nearest sentences of every query, ordered by similarity, then by position.
 
         A zero vector has similarity 0 with every vector.
 
         Args:
+            encode: returns the vectors [n, dim] of n sentences.
             queries: any number of sentences.
             top_k: maximum number of neighbours per query.
             threshold: minimum cosine similarity; None for no minimum.
             leave_out_equal: omit a sentence that equals the query, as in Table 8 of the paper.
+            device: where vectors are compared, a block of them at a time.
         """
         queries = checked_sentences(queries)
         if not (queries and self.sentences):
             return [[] for _ in queries]
         results = []
-        nearest = self._nearest(self._encode_to_unit(queries), top_k + leave_out_equal)
+        nearest = self._nearest(_encode_to_unit(encode, queries).to(device), top_k + leave_out_equal)
         for query, ranked in zip(queries, nearest, strict=True):
             near = [Neighbour(self.sentences[position], similarity) for position, similarity in ranked]
             near = [hit for hit in near if not (leave_out_equal and hit.sentence == query)]
@@ -100,10 +101,10 @@ class SentenceIndex:
     def _nearest(self, queries: Tensor, top_k: int) -> list[list[tuple[int, float]]]:
         """Return positions and similarities of the sentences that are nearest to unit vectors [queries, dim]."""
         results = []
-        for part in queries.to(self.device).split(_BLOCK):
+        for part in queries.split(_BLOCK):
             blocks = []
             for start in range(0, len(self), _BLOCK):
-                vectors = self.vectors[start : start + _BLOCK].to(self.device)
+                vectors = self.vectors[start : start + _BLOCK].to(part.device)
                 similarities = in_millionths(part @ vectors.T)
                 positions = highest(similarities, top_k)
                 blocks.append((similarities.gather(1, positions), positions + start))
@@ -113,10 +114,6 @@ class SentenceIndex:
             rows = zip(positions.gather(1, order).tolist(), cosines.tolist(), strict=True)
             results += [list(zip(*row, strict=True)) for row in rows]
         return results
-
-    def _encode_to_unit(self, sentences: list[str]) -> Tensor:
-        """Return [n, dim] float32 on the CPU."""
-        return unit_vectors(self.encode(sentences).float().cpu())
 
     def save(self, folder: str | Path, settings: Mapping[str, Any]) -> None:
         """Write the sentences, their vectors, and the encoder's settings, which `load` compares."""
@@ -128,7 +125,7 @@ class SentenceIndex:
             write_json(new / SETTINGS_FILE, saved)
 
     @classmethod
-    def load(cls, folder: str | Path, encode: Encode, settings: Mapping[str, Any]) -> "SentenceIndex":
+    def load(cls, folder: str | Path, settings: Mapping[str, Any]) -> "SentenceIndex":
         """Load what `save` wrote, for an encoder whose settings, except its name, equal the saved ones.
 
         Raises:
@@ -140,7 +137,7 @@ class SentenceIndex:
             saved, sentences = read_json(path), read_json(path.with_name(SENTENCES_FILE))
             vectors = read_weights(path.with_name(VECTORS_FILE))["vectors"]
             ids = read_json(file) if (file := path.with_name(IDS_FILE)).exists() else [None] * len(sentences)
-            index = cls(encode, sentences, vectors, saved["prompt_name"])
+            index = cls(sentences, vectors, saved["prompt_name"])
         if not len(sentences) == len(vectors) == len(ids):
             numbers = f"{len(sentences)} sentences, {len(vectors)} vectors and {len(ids)} ids"
             raise UserError(f"{folder} has {numbers}: build it again")
@@ -174,12 +171,17 @@ def highest(scores: Tensor, count: int, allowed: Tensor | None = None) -> Tensor
     return positions
 
 
+def _encode_to_unit(encode: Encode, sentences: list[str]) -> Tensor:
+    """Return [n, dim] float32 on the CPU."""
+    return unit_vectors(encode(sentences).float().cpu())
+
+
 def _check_vectors(vectors: Tensor, sentences: list[str], encode: Encode) -> None:
     """Raise UserError unless some of the vectors, [n, dim], are near to those of the encoder."""
     positions = range(0, len(sentences), -(-len(sentences) // _COMPARED))
     if len(vectors) != len(sentences):
         raise UserError(f"vectors: {len(vectors)} of {len(sentences)} sentences: give those of `encode` for this file")
-    expected = encode([sentences[position] for position in positions])
+    expected = _encode_to_unit(encode, [sentences[position] for position in positions])
     given = unit_vectors(vectors[list(positions)].float())
     if expected.shape != given.shape or not ((expected * given).sum(dim=1) > _NEAR).all():
         raise UserError("vectors: this encoder has others for these sentences, or for the prompt of the index")
@@ -209,9 +211,9 @@ class RetrievalTask:
 
     def __call__(self, encode: Encode, device: object = None) -> RetrievalResults:
         """Return the neighbours of every query."""
-        index = SentenceIndex.build(with_prompt(encode, DOCUMENT), self._corpus)
-        index.encode = with_prompt(encode, QUERY)
-        nearest = index.search(self._queries, self._top_k, leave_out_equal=True)
+        index = SentenceIndex()
+        index.add(with_prompt(encode, DOCUMENT), self._corpus)
+        nearest = index.search(with_prompt(encode, QUERY), self._queries, self._top_k, leave_out_equal=True)
         pairs = zip(self._queries, nearest, strict=True)
         queries = [QueryResults(query=query, neighbours=neighbours) for query, neighbours in pairs]
         return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.load import Encoder, computation, load_encoder
+from simcse_pl.models.load import Encoder, computation, fingerprint, load_encoder
 from simcse_pl.tools.sentence_index import SentenceIndex
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, finite, hash_tensors, unit_vectors
@@ -179,7 +179,7 @@ class SimCSE:
         """
         prompt_name = prompt_name or self.prompt_if_any(DOCUMENT)
         before = self.index
-        self.index = SentenceIndex(self._encode_on(device), [], torch.empty(0), prompt_name=prompt_name)
+        self.index = SentenceIndex(prompt_name=prompt_name)
         try:
             self.add_to_index(sentences_or_file_path, device, batch_size, column=column, vectors=vectors)
         except BaseException:
@@ -201,8 +201,8 @@ class SimCSE:
             given = list(iterate_sentences(given, column))
         sentences = checked_sentences(given)
         shown = vectors is None and len(sentences) > _MANY
-        index.encode = self._encode_on(device, batch_size, progress=shown, prompt_name=index.prompt_name)
-        return index.add(sentences, None if vectors is None else torch.as_tensor(vectors))
+        encode = self._encode_on(device, batch_size, progress=shown, prompt_name=index.prompt_name)
+        return index.add(encode, sentences, None if vectors is None else torch.as_tensor(vectors))
 
     @overload
     def search(self, queries: str, *args: Any, **options: Any) -> list[Neighbour]: ...
@@ -227,9 +227,9 @@ class SimCSE:
             top_k: maximum number of sentences per query.
             prompt_name: the name of the queries' prompt; None for `query`, if the encoder has it.
         """
-        index, prompt_name = self._built(), prompt_name or self.prompt_if_any(QUERY)
-        index.encode, index.device = self._encode_on(device, prompt_name=prompt_name), device or self.device
-        neighbours = index.search([queries] if isinstance(queries, str) else queries, top_k, threshold)
+        encode = self._encode_on(device, prompt_name=prompt_name or self.prompt_if_any(QUERY))
+        asked = [queries] if isinstance(queries, str) else queries
+        neighbours = self._built().search(encode, asked, top_k, threshold, device=device or self.device)
         return neighbours[0] if isinstance(queries, str) else neighbours
 
     def prompt_if_any(self, name: str) -> str | None:
@@ -242,7 +242,7 @@ class SimCSE:
 
     def load_index(self, folder: str | Path) -> None:
         """Read an index that `save_index` wrote; another encoder or other settings are an error."""
-        self.index = SentenceIndex.load(folder, self._encode_on(None), self.settings())
+        self.index = SentenceIndex.load(folder, self.settings())
 
     def _encode_on(
         self, device: Device | None, batch_size: int | None = None, **options: Any
@@ -262,13 +262,12 @@ class SimCSE:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the vectors, and `weights`, a hash."""
-        encoder, settings = self.encoder, {}
-        tensors = {name: value for name, value in vars(encoder).items() if isinstance(value, Tensor)}
-        if isinstance(encoder, SentenceEncoder):
-            settings, tensors = asdict(encoder.settings), encoder.state_dict()
-            tensors |= encoder.postprocess.tensors() if encoder.postprocess else {}
-            settings["computation"] = hash_tensors({}, computation(encoder))
-        return settings | {"weights": hash_tensors(tensors)}
+        encoder = self.encoder
+        if not isinstance(encoder, SentenceEncoder):
+            return {"weights": fingerprint(encoder)}
+        tensors = encoder.state_dict() | (encoder.postprocess.tensors() if encoder.postprocess else {})
+        hashes = {"computation": hash_tensors({}, computation(encoder)), "weights": hash_tensors(tensors)}
+        return asdict(encoder.settings) | hashes
 
     def _built(self) -> SentenceIndex:
         if self.index is None:

@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from pydantic_core import to_jsonable_python
 
 from simcse_pl.utils.errors import UserError, WriteError, did_you_mean, exception_chain, first_line, reraise_as
+from simcse_pl.utils.processes import is_first_process
 
 STANDARD = "-"  # input or output
 without_nan = partial(to_jsonable_python, inf_nan_mode="null")  # plain values with None for NaN and infinity
@@ -200,6 +201,28 @@ def reraise_write_errors(folder: Path, what: Path | None = None) -> Iterator[Non
             raise
         final = Path(*(part for part in (what or folder).parts if not part.startswith(_SAVING)))  # if nested
         raise WriteError(f"cannot write {final}: {(system and system.strerror) or first_line(error)}") from error
+
+
+@contextmanager
+def locked(folder: Path, *parts: str) -> Iterator[None]:
+    """Within the block, the first process alone writes to a folder and those in it.
+
+    They have no files that a killed process has left half-written. The system releases the lock of a killed process.
+
+    Raises:
+        UserError: another command writes to the folder.
+    """
+    lock = FileLock(folder / ".lock")
+    if is_first_process():
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(f"{folder}: another command is writing to it: choose another folder") from None
+        remove_half_written(folder, *(folder / part for part in parts))
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def remove_half_written(*folders: Path) -> None:

@@ -103,7 +103,7 @@ def test_another_file_or_encoder_and_a_damaged_shard_are_errors_and_keep_the_sha
         patch.setattr("simcse_pl.tools.encode.shutil", SimpleNamespace(rmtree=interrupt))
         with pytest.raises(KeyboardInterrupt):
             _join(folder, tmp_path / "v.npy")
-    assert [path.name for path in folder.iterdir()] == ["manifest.json"]  # which goes last
+    assert {path.name for path in folder.iterdir()} == {".lock", "manifest.json"}  # which goes last
     for path, content in before.items():
         path.write_bytes(content)
     sentences.write_text(text.replace("dogs", "cats"))
@@ -159,14 +159,18 @@ def test_an_index_is_built_added_to_and_searched(command, encoder, sentences, tm
     folder = tmp_path / "index"
     (folder / ".saving-x").mkdir(parents=True)  # of a killed process
     done = command("index", *encoder, sentences, folder)
-    assert len(list(folder.iterdir())) == 4
+    files = ".lock", "ids.json", "index.json", "sentences.json", "vectors.safetensors"
+    assert sorted(path.name for path in folder.iterdir()) == [*files]
     assert done.out == f"{len(SENTENCES)} sentences indexed in {folder}\n"
     (tmp_path / "more.txt").write_text(f"{SENTENCES[0]}\nsomething else\n")
     assert "use --add" in command("index", *encoder, tmp_path / "more.txt", folder, status=2).err
     done = command("index", *encoder, tmp_path / "more.txt", folder, "--add")
     assert done.out == f"1 new sentences\n{len(SENTENCES) + 1} sentences indexed in {folder}\n"
-    with FileLock(folder / ".lock"):
-        assert "another command adds to it" in command("index", *encoder, sentences, folder, "--add", status=2).err
+    vectors = tmp_path / "vectors.npy"
+    (tmp_path / "vectors.npy.shards").mkdir()
+    with FileLock(folder / ".lock"), FileLock(tmp_path / "vectors.npy.shards/.lock"):
+        for name, *where in (("index", folder, "--add"), ("encode", "--out", vectors)):
+            assert "another command is writing to it" in command(name, *encoder, sentences, *where, status=2).err
     rows = printed(command("search", *encoder, folder, "something else", SENTENCES[3], "--top-k", "1"))
     assert [(row["query"], row["sentence"]) for row in rows] == [(x, x) for x in ("something else", SENTENCES[3])]
     assert [row["similarity"] for row in rows] == pytest.approx([1, 1], abs=1e-5)

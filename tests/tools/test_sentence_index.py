@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +39,12 @@ def encode():
     return Lookup((torch.randn(600, DIM) * torch.rand(DIM) + 0.1 * torch.randn(DIM)) * torch.rand(600, 1) * 9)
 
 
+def built(encode, sentences):
+    index = SentenceIndex()
+    index.add(encode, sentences)
+    return index
+
+
 def unit(encode, sentences):
     vectors = np.stack([encode.vectors[sentence].double().numpy() for sentence in sentences])
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -49,18 +54,18 @@ def unit(encode, sentences):
 def test_nearest_sentences_are_those_of_brute_force(block, encode, monkeypatch):
     monkeypatch.setattr(sentence_index, "_BLOCK", block)
     corpus, queries = names(range(450)), names(range(430, 500))  # 20 of the queries are in the corpus
-    index = SentenceIndex.build(encode, corpus)
-    results = index.search(queries, top_k=5, leave_out_equal=True)
+    index = built(encode, corpus)
+    results = index.search(encode, queries, top_k=5, leave_out_equal=True)
     cosines = unit(encode, queries) @ unit(encode, corpus).T
     for query, near, row in zip(queries, results, cosines, strict=True):
         nearest = [place for place in np.argsort(-row) if corpus[place] != query][:5]
         np.testing.assert_allclose([one.similarity for one in near], row[nearest], atol=2e-6)
         assert [one.sentence for one in near] == names(nearest)
     with Pretend():
-        on_device = replace(index, device=DEVICE).search(queries, top_k=5, leave_out_equal=True)
+        on_device = index.search(encode, queries, top_k=5, leave_out_equal=True, device=DEVICE)
     assert on_device == results
     above = [[one for one in near if one.similarity >= 0.5] for near in results]
-    assert index.search(queries, 5, threshold=0.5, leave_out_equal=True) == above != results
+    assert index.search(encode, queries, 5, threshold=0.5, leave_out_equal=True) == above != results
 
 
 @pytest.mark.parametrize("block", [64, 8192])
@@ -68,7 +73,7 @@ def test_nearest_sentences_are_those_of_brute_force(block, encode, monkeypatch):
 def test_equal_similarities_are_ordered_by_position(top_k, block, monkeypatch):
     monkeypatch.setattr(sentence_index, "_BLOCK", block)
     copies = Lookup(torch.randn(3, 384).repeat(33, 1) * torch.rand(99, 1))
-    results = SentenceIndex.build(copies, names(range(97))).search(names(range(97)), top_k)
+    results = built(copies, names(range(97))).search(copies, names(range(97)), top_k)
     assert [[one.sentence for one in near[:4]] for near in results] == [names(range(i % 3, 12, 3)) for i in range(97)]
 
 
@@ -78,28 +83,28 @@ def test_highest_leaves_its_scores_as_they_are():
 
 
 def test_an_empty_index_has_no_hits(encode):
-    assert SentenceIndex.build(encode, []).search(names(range(3))) == [[], [], []]
+    assert built(encode, []).search(encode, names(range(3))) == [[], [], []]
 
 
 def test_a_threshold_of_1_finds_identical_sentences():
     """In float32, the length of half of all normalized vectors is below 1."""
     encode = Lookup(torch.randn(300, 384))
-    results = SentenceIndex.build(encode, names(range(300))).search(names(range(300)), 5, threshold=1.0)
+    results = built(encode, names(range(300))).search(encode, names(range(300)), 5, threshold=1.0)
     assert results == [[(name, 1.0)] for name in names(range(300))]
 
 
 def test_a_saved_index_finds_the_same_and_sentences_can_be_added(encode, tmp_path):
     encode.vectors["Zürich\n\u0085 🙂"] = torch.ones(DIM)
     corpus = [*names(range(300)), "Zürich\n\u0085 🙂"]
-    index = SentenceIndex.build(encode, corpus)
+    index = built(encode, corpus)
     for _ in range(2):
         index.save(tmp_path / "a" / "b", {"pooling": "mean"})
     encode.encoded.clear()
-    loaded = SentenceIndex.load(tmp_path / "a" / "b", encode, {"pooling": "mean"})
+    loaded = SentenceIndex.load(tmp_path / "a" / "b", {"pooling": "mean"})
     assert loaded.sentences == corpus and not encode.encoded
-    assert loaded.search(corpus, 7) == index.search(corpus, 7)
+    assert loaded.search(encode, corpus, 7) == index.search(encode, corpus, 7)
     encode.encoded.clear()
-    assert loaded.add(names([299, 300, 301, 300])) == 2 and loaded.add([]) == 0
+    assert loaded.add(encode, names([299, 300, 301, 300])) == 2 and loaded.add(encode, []) == 0
     assert encode.encoded == names([300, 301]) and len(loaded) == 303
     np.testing.assert_allclose(loaded.vectors[-2:].numpy(), unit(encode, names([300, 301])), rtol=1e-6)
 
@@ -107,40 +112,40 @@ def test_a_saved_index_finds_the_same_and_sentences_can_be_added(encode, tmp_pat
 def test_given_vectors_are_compared_at_some_places_and_must_be_finite(encode):
     corpus = names([*range(500), *range(100)])
     vectors = torch.stack([3 * encode.vectors[name] for name in corpus])
-    index = SentenceIndex.build(encode, [])
-    assert index.add(corpus, vectors) == 500 and 20 < len(encode.encoded) <= 32
+    index = SentenceIndex()
+    assert index.add(encode, corpus, vectors) == 500 and 20 < len(encode.encoded) <= 32
     np.testing.assert_allclose(index.vectors.numpy(), unit(encode, names(range(500))), rtol=1e-5, atol=1e-7)
     for wrong in (vectors[:, :-1], vectors[0], vectors.flip(0)):
         with pytest.raises(UserError, match="^vectors: "):
-            SentenceIndex.build(encode, []).add(corpus, wrong)
+            SentenceIndex().add(encode, corpus, wrong)
     vectors[1] = math.nan
     with pytest.raises(UserError, match="not finite"):
-        SentenceIndex.build(encode, []).add(names(range(500)), vectors[:500])
+        SentenceIndex().add(encode, names(range(500)), vectors[:500])
 
 
 def test_a_replacement_that_is_killed_between_two_files_is_finished(encode, tmp_path):
-    index = SentenceIndex.build(encode, names(range(20)))
+    index = built(encode, names(range(20)))
     index.save(tmp_path, {})
-    index.add(names(range(20, 30)))
+    index.add(encode, names(range(20, 30)))
     with killed_while_moving(tmp_path):
         index.save(tmp_path, {})
-    loaded = SentenceIndex.load(tmp_path, encode, {})
+    loaded = SentenceIndex.load(tmp_path, {})
     assert loaded.sentences == index.sentences and torch.equal(loaded.vectors, index.vectors)
 
 
 def test_sentences_without_vectors_are_an_error(encode, tmp_path):
-    SentenceIndex.build(encode, names(range(20))).save(tmp_path, {})
+    built(encode, names(range(20))).save(tmp_path, {})
     (tmp_path / SENTENCES_FILE).write_text(json.dumps(names(range(21))))
     with pytest.raises(UserError, match="has 21 sentences, 20 vectors and 20 ids: build it again$"):
-        SentenceIndex.load(tmp_path, encode, {})
+        SentenceIndex.load(tmp_path, {})
 
 
 @pytest.mark.parametrize("file", [SETTINGS_FILE, VECTORS_FILE])
 def test_a_missing_file_is_an_error(file, encode, tmp_path):
-    SentenceIndex.build(encode, names(range(20))).save(tmp_path, {})
+    built(encode, names(range(20))).save(tmp_path, {})
     (tmp_path / file).unlink()
     with pytest.raises(UserError, match=f"{tmp_path}.* damaged.*{file}"):
-        SentenceIndex.load(tmp_path, encode, {})
+        SentenceIndex.load(tmp_path, {})
 
 
 def on_circle(sentences):

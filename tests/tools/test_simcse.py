@@ -181,6 +181,18 @@ def test_an_index_is_loaded_with_the_settings_that_made_it(fresh, tmp_path, make
             other.load_index(tmp_path / "index")
 
 
+def test_an_index_of_word_vectors_belongs_to_their_words(tmp_path):
+    """Two files have the same vectors."""
+    for name, words in (("one.txt", ("cat", "dog")), ("other.txt", ("dog", "cat"))):
+        (tmp_path / name).write_text("".join(f"{word} {x} {1 - x}\n" for x, word in enumerate(words)))
+    one, other = (SimCSE(tmp_path / name) for name in ("one.txt", "other.txt"))
+    one.build_index(["cat", "dog"])
+    one.save_index(tmp_path / "index")
+    one.load_index(tmp_path / "index")
+    with pytest.raises(UserError, match="whose weights were others"):
+        other.load_index(tmp_path / "index")
+
+
 def test_queries_and_the_sentences_of_an_index_have_their_prompts(make_model, tmp_path):
     """They are `query` and `document`, or those that are named; an index keeps that of its sentences."""
     prompts = {"query": "dogs ", "document": "snow ", "other": "a "}
