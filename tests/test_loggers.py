@@ -2,14 +2,11 @@
 
 import pandas
 import pytest
-import torch
-from pytorch_lightning.demos.boring_classes import BoringModel
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from simcse_pl.loggers import CurvesLogger, TensorBoardCurves, read_curve_rows
 from simcse_pl.results import TrainingRun
-from tests.conftest import quiet_trainer
 
 
 def curves(folder):
@@ -35,24 +32,6 @@ def test_the_test_has_no_epoch_which_depends_on_whether_the_run_was_resumed(tmp_
     logger.log_metrics({"test/spearman": 0.25, "epoch": 3}, step=5)
     logger.save()
     assert pandas.read_csv(tmp_path / "metrics.csv")["epoch"].fillna(-1).tolist() == [2, -1]
-
-
-@pytest.mark.filterwarnings("ignore:.*num_workers", "ignore:.*have no `val_dataloader`")
-def test_each_row_is_in_the_file_at_once_so_that_none_before_a_checkpoint_is_lost(tmp_path):
-    rows = []
-
-    class Model(BoringModel):
-        def training_step(self, batch, batch_idx):
-            path = tmp_path / "metrics.csv"
-            rows.append(path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else [])
-            self.log("train/loss", torch.tensor(float(batch_idx)))
-            if batch_idx == 2:
-                self.log("train/new", torch.tensor(0.0))
-            return super().training_step(batch, batch_idx)
-
-    quiet_trainer(max_steps=4, log_every_n_steps=1, logger=curves(tmp_path)).fit(Model())
-    assert [len(seen) for seen in rows] == [0, 1, 2, 3]
-    assert pandas.read_csv(tmp_path / "metrics.csv")["train/loss"].tolist() == [0, 1, 2, 3]
 
 
 def test_a_last_row_that_a_full_disk_has_cut_is_left_out(tmp_path):

@@ -50,14 +50,10 @@ def part(taker, **values):
     ("taker", "name", "value"),
     [
         (Loss, "temperature", -1),
-        (Loss, "temperature", "low"),
-        (Loss, "share", 2),
-        (Loss, "kind", "l1"),
         (Further, "temperature", 0),  # an argument of the base class
         (SentenceEncoder.from_pretrained, "max_length", "long"),
         (SentenceEncoder.from_pretrained, "num_layers", 0),  # an option of load_backbone
         (SentenceDataModule, "batch_size", 0),  # of TrainingSet
-        (SentenceDataModule, "max_length", []),
         (SentenceDataModule, "max_length", [64, 0]),
     ],
 )

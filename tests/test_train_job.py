@@ -108,18 +108,13 @@ def test_a_damaged_test_task_ends_a_run_before_it_trains(train, sentences, make_
 
 def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, pairs, make_model):
     common = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", *tiny(make_model("bert"))]
-    done, sweep = train("-m", "model.dropout=0.05,0.1", "logger.wandb.tags=[night]", *common, folder="sweep")
+    done, sweep = train("-m", "model.dropout=0.05,0.1", "logger=csv", *common, folder="sweep")
     lines = [line for line in done.stdout.splitlines() if line.startswith("│ ")]
     table = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
     scores = [json.loads((sweep / str(job) / "results.json").read_text())["best"]["spearman"] for job in range(2)]
     for value, score in zip(("0.05", "0.1"), scores, strict=True):
         assert any(row[0] == value and f"{100 * score:.2f} (1)" in row[1] for row in table), done.stdout
-    runs = [run for job in range(2) for run in offline_runs(sweep / str(job))]
     assert not any((sweep / str(job) / "checkpoints").exists() for job in range(2))
-    names = [f"minilm-text model.dropout={value}" for value in (0.05, 0.1)]
-    assert [run.started.display_name for run in runs] == names
-    assert {(run.started.run_group, *run.started.tags, run.exit) for run in runs} == {("sweep", "night", 0)}
-    assert len({run.started.run_id for run in runs}) == 2
 
     _, alone = train("model.dropout=0.1", "logger=csv", *common, folder="alone")
     assert [path.name for path in (alone / "checkpoints").iterdir()] == ["last.ckpt"]

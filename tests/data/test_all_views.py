@@ -15,6 +15,7 @@ from simcse_pl.data.words import icu, replace_word, strip_punctuation
 from simcse_pl.methods.arccse import SpanMasking
 from simcse_pl.methods.augmentations import Crop, DeleteOneWord, MaskedLanguageModel, WordDeletion
 from simcse_pl.methods.cards import SwitchCase
+from simcse_pl.methods.declutr import Spans
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 from simcse_pl.methods.sncse import Negation
 from simcse_pl.utils.errors import UserError
@@ -28,6 +29,7 @@ VIEWS = WORDS | {
     "words": WordRepetition,
     "tokens": TokenRepetition,
     "spans": partial(SpanMasking, 0.3),
+    "declutr": partial(Spans, 2, 1, 3, 6),
     "mlm": partial(MaskedLanguageModel, rate=0.3, segment=icu),
 }
 

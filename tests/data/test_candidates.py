@@ -1,4 +1,4 @@
-"""Rows with any number of positives and hard negatives: how they are read, what is drawn, and what the loss counts."""
+"""Rows with any number of positives and hard negatives: how they are read, and what is drawn."""
 
 import json
 import math
@@ -11,14 +11,11 @@ import torch
 
 from simcse_pl.data.candidates import draw_candidates
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.cot_bert import ContrastedPositives
 from simcse_pl.methods.promcse import EnergyHinge
-from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Role
-from tests.losses import formulas
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 # as FlagEmbedding has them: all words are in the vocabulary
@@ -138,46 +135,6 @@ def test_what_is_drawn_depends_on_the_seed_the_epoch_and_the_row_alone(path, tok
     together = texts(tokenizer, rows.batch(keys))
     assert [texts(tokenizer, rows.batch([key]))[0] for key in keys] == together
     assert together[:12] != together[12:] and together != texts(tokenizer, other.batch(keys))
-
-
-FILLED = [[0, 1, 1, 3, 4], [0, 1, 2, 1, 2], [0, 1, 2, 3, 3]]  # the views of each row, with copies
-
-
-def filled(x, rows=slice(3), counts=None):
-    """Return a batch of two positives and two hard negatives of sentences [3, 5, dim]."""
-    copies = torch.tensor([[view in own[:i] for i, view in enumerate(own)] for own in FILLED])
-    embeddings = torch.stack([x[i, own] for i, own in enumerate(FILLED)])[rows]
-    roles = (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE)
-    batch = EmbeddedBatch(None, {}, roles, copies=copies[rows], counts=counts)
-    return batch.replaced(embeddings=embeddings, pooled=embeddings)
-
-
-def sentences():
-    return torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-
-
-@pytest.mark.parametrize("options", [{}, {"symmetric": True, "same_role": True, "hardness": 0.5}])
-def test_copies_change_neither_the_loss_nor_its_gradient(options):
-    x, loss = sentences(), ContrastiveLoss(0.3, **options)
-    value, expected = loss(filled(x)), formulas.contrastive(loss, None, filled(x))
-    torch.testing.assert_close(value, expected, rtol=1e-12, atol=0)
-    torch.testing.assert_close(*(torch.autograd.grad(one, x)[0] for one in (value, expected)), rtol=1e-9, atol=1e-12)
-
-
-def on_rank(number, results):
-    """Compute the loss of 2 rows or 1 on one of two ranks."""
-    x = sentences()
-    loss = ContrastiveLoss(0.3, symmetric="joint")(filled(x, slice(2) if number == 0 else slice(2, 3), (2, 1)))
-    gradient = torch.autograd.grad(loss, x)[0]
-    results[number] = [mean_over_ranks(value).tolist() for value in (loss, gradient)]
-
-
-def test_copies_of_two_ranks_are_those_of_one_device(on_ranks):
-    x = sentences()
-    loss = ContrastiveLoss(0.3, symmetric="joint")(filled(x))
-    expected = [loss.item(), torch.autograd.grad(loss, x)[0].tolist()]
-    for found in on_ranks(on_rank, 2).values():
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_copy_is_no_hard_negative_of_a_positive():

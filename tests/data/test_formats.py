@@ -100,10 +100,10 @@ def test_the_encoding_that_an_error_names_reads_the_file(encoding, write_file):
 REFUSED = {
     "a ragged row": ("a.tsv", b"A\tB\nC\nD\tE\n", "line 2: 1 columns where there should be 2 .*on_invalid_row"),
     "the header again": ("a.csv", b"text,title\na b,x\ntext,title\n", "line 3: the columns' names again"),
-    "the header of a file that was joined": (
+    "a joined file": (
         "a.csv",
         b'\xef\xbb\xbf"text","title"\na b,x\n\xef\xbb\xbf"text", title\n',
-        "line 3: the columns' names again",
+        "3: the columns' names",
     ),
     "labels in a short file": ("a.csv", b"text,title,label\na b,c d,yes\n", "column label has labels, not sentences"),
     "a mark that is not closed": ("a.csv", b'a,b\n"one,two\nthree,four\n', "line 2: .* quotation mark missing"),
@@ -111,11 +111,7 @@ REFUSED = {
     "a damaged byte": ("a.tsv", b"A\tB\nC\xff\tD\n", "line 2: not UTF-8"),
     "UTF-32": ("a.txt", "A dog runs.\n".encode("utf-32"), "NUL bytes.; if it is utf_32"),
     "UTF-16 without its mark": ("a.txt", "A dog runs.\n".encode("utf-16-le"), "NUL bytes.; if it is utf_16_le"),
-    "a sentence that would fill the memory": (
-        "a.txt",
-        b"a b\n" + b"a " * 2**20,
-        "line 2: column 0 has 2097152 characters, which is no sentence .*drop",
-    ),
+    "a sentence that would fill the memory": ("a.txt", b"a b\n" + b"a " * 2**20, "line 2: .* 2097152 characters.*drop"),
     "an empty cell": ("a.tsv", b"A\tB\nC\t\n", "line 2: column 1 is empty .*on_invalid_row=drop"),
     "an empty file": ("a.txt", b"", "a.txt has no rows"),
     "a cut archive": ("a.txt.gz", gzip.compress(b"a\n" * 9999, mtime=0)[:-20], "cannot be read"),
@@ -126,10 +122,10 @@ REFUSED = {
     "no keys": ("a.jsonl", b"{}\n{}\n", "line 1: no sentence"),
     "no values": ("a.jsonl", b"[]\n[]\n", "line 1: no sentence"),
     "no rows": ("a.json", b"[]", "a.json has no rows"),
-    "columns in another order": (
+    "another order": (
         "a.jsonl",
         b'{"anchor": "a", "negative": "b", "positive": "c"}\n',
-        "columns anchor, negative, positive would be read as anchor, positive and hard negatives",
+        "would be read as anchor, pos",
     ),
     "a negative in place of the positive": ("a.csv", b"text,hard_neg\na b,c d\n", "which their names contradict"),
     "arrays and objects": ("a.jsonl", b'["a", "b"]\n{"x": "c"}\n', "line 1: not a JSON object"),
@@ -140,37 +136,18 @@ REFUSED = {
     "a list": ("a.jsonl", b'{"x": "a"}\n{"x": ["b", "c"]}\n', "column x is not text: ..b', 'c"),
     "half of a character": ("a.jsonl", rb'{"x": "a\ud83d"}', "line 1: column x has a lone surrogate"),
     "no object": ("a.jsonl", b'{"x": "a"}\nb\n[1]\n', "line 2: not a JSON object"),
-    "an object over several lines": (
-        "a.jsonl",
-        b'{\n "x": "a"\n}\n',
-        "a.jsonl, line 1: each line needs to be one JSON object",
-        {"columns": ["x"]},
-    ),
+    "an object over lines": ("a.jsonl", b'{\n "x": "a"\n}\n', "line 1: each line needs to be one", {"columns": ["x"]}),
     "columns of an empty file": ("a.tsv", b"", "no column 0 in .*a.tsv, which has no columns", {"columns": [0]}),
     "no valid rows": ("a.csv", b"text,label\na,\n", "a.csv has no valid rows", {"on_invalid_row": "drop"}),
-    "one label": (
-        "a.txt",
-        table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]),
-        "column 2 has only words such as 蕴含",
-    ),
+    "one label": ("a.txt", table([(f"猫{i}", f"犬{i}", "蕴含") for i in range(100)]), "column 2 has only .* as 蕴含"),
     "few ids": ("a.csv", b"ticket,text\n" + b"".join(b"T-%d,A dog %d\n" % (i, i) for i in range(20)), "ticket has ids"),
     "topics": (
         "a.csv",
-        b"text,topic\n" + b"".join(b"A dog %d,topic%c\n" % (i, b"xyz"[i % 3]) for i in range(20)),
-        "column topic has only words such as topicx, topicy",
+        b"text,topic\n" + b"A dog,topicx\nA cat,topicy\n" * 10,
+        "topic has only words such as topicx, topi",
     ),
-    "a comma for decimals or thousands": (
-        "a.tsv",
-        b"a\tb\t950\na\tb\t2,500\n",
-        "a.tsv, line 2: column 2 holds '2,500', .*: write 2500 or 2.500",
-        {"score_column": 2},
-    ),
-    "a label that is read twice": (
-        "a.csv",
-        b"sentence1,gold_label,sentence2\na,neutral,b\n",
-        "data.columns: .* other than 1, which",
-        {"label_column": 1, "columns": [0, "gold_label"]},
-    ),
+    "a comma for two things": ("a.tsv", b"a\t950\na\t2,500\n", "line 2: .*: write 2500 or 2.500", {"score_column": 1}),
+    "a label twice": ("a.csv", b"a,label\nb,c\n", "other than 1, which", {"label_column": 1, "columns": [0, "label"]}),
 }
 
 

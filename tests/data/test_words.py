@@ -41,14 +41,10 @@ def test_words_of_languages(segment, text, words):
         (Crop(0.4, segment=segmenters.icu), 3),
         (WordDeletion(0.4, segment=segmenters.icu), 3),
         (DeleteOneWord(segment=segmenters.icu), 4),
+        (WordRepetition(0.4, segment=segmenters.icu), None),
     ],
 )
 def test_views_of_words_change_text_without_spaces(view, left):
     made = view([ViewInput(CHINESE, (), random.Random(i), ()) for i in range(20)])
-    assert len(set(made)) > 2 and all(len(segmenters.icu(text)) == left for text in made)
-
-
-def test_words_without_spaces_are_repeated():
-    view = WordRepetition(0.4, segment=segmenters.icu)
-    made = view([ViewInput(CHINESE, (), random.Random(i), ()) for i in range(20)])
-    assert len(set(made)) > 2 and all(set(text) == set(CHINESE) for text in made)
+    assert len(set(made)) > 2 and all(set(text) <= set(CHINESE) for text in made)
+    assert left is None or all(len(segmenters.icu(text)) == left for text in made)

@@ -86,25 +86,6 @@ def test_binary_pairs_are_ranked_and_separated(write):
     assert metrics == pytest.approx({"average_precision": (1 + 2 / 3 + 3 / 4) / 3, "accuracy": 4 / 5})
 
 
-def test_retrieval_equals_loops_over_ranks(write):
-    rows = [("a b", "c d", "e"), ("f", "g h i"), ("a b", "k k"), ("e", "f f", "g h i"), ("m", "n n", "m", "o p q")]
-    metrics = Retrieval(write(*rows, name="queries.csv.tsv"), top_k=[1, 3], header=False)(encode, VALIDATION)
-    positives = {}
-    for query, *found in rows:
-        positives.setdefault(query, []).extend(set(found) - {query})
-    corpus = {one for found in positives.values() for one in found}
-    recall, mrr, ndcg = [], [], []
-    for query, found in positives.items():
-        ranked = sorted(corpus - {query}, key=lambda one: -cosine(query, one))
-        ranks = sorted(ranked.index(one) + 1 for one in found)
-        recall.append(sum(rank <= 3 for rank in ranks) / len(ranks))
-        mrr.append(1 / ranks[0])
-        gains = sum(1 / math.log2(rank + 1) for rank in ranks if rank <= 3)
-        ndcg.append(gains / sum(1 / math.log2(rank + 1) for rank in range(1, min(3, len(ranks)) + 1)))
-    assert metrics["recall@3"] == pytest.approx(np.mean(recall))
-    assert metrics["mrr"] == pytest.approx(np.mean(mrr)) and metrics["ndcg@3"] == pytest.approx(np.mean(ndcg))
-
-
 def test_translations_found_in_both_directions_equal_a_loop(tmp_path):
     pairs = [(f"s{i % 11}", f"t{i % 9}") for i in range(12)]  # with repeated sentences and translations
     (tmp_path / "test.tsv").write_text("".join(f"{first}\t{second}\n" for first, second in pairs))
@@ -174,24 +155,16 @@ def test_columns_are_chosen_by_name_or_position(write):
         (
             ScoredPairs,
             [("s1", "s2", "year", "score"), ("a.", "b.", 1999, 3), ("c.", "d.", 2001, 4)],
-            "the scores would be column year: name three",
+            "be column year: name",
         ),
         (
             ScoredPairs,
-            [("s1", "s2", "idx", "score"), ("A b.", "C d.", "0", "5"), ("E f.", "G h.", "1", "2")],
-            "the scores would be column idx: name three",
+            [("s1", "s2", "idx", "score"), ("A b.", "C d.", 0, 5), ("E f.", "G h.", 1, 2)],
+            "be column idx: name",
         ),
-        (
-            ScoredPairs,
-            [("score", "sentence1", "sentence2"), (3, "a.", "b."), (4, "c.", "d.")],
-            "the scores would be column sentence2: name three",
-        ),
+        (ScoredPairs, [("score", "first", "second"), (3, "a.", "b."), (4, "c.", "d.")], "would be column second: name"),
         (ScoredPairs, [("a b", "c d"), ("e", "f")], "it has 2 columns .*: name two of sentences .* .evaluators=retr"),
-        (
-            Retrieval,
-            [("query", "positive", "negative"), ("a b.", "c d.", "e")],
-            "has negatives: name the query and its",
-        ),
+        (Retrieval, [("query", "positive", "negative"), ("a b.", "c d.", "e")], "has negatives: name the query and"),
         (Retrieval, [("answer", "question"), ("a b.", "c d.")], "answer, question would be read as anchor"),
         (Retrieval, [('{"a": "a b.", "b": "c d."}',), ("no object",)], "line 2: not a JSON object"),
         (Retrieval, [("a b.", "c d."), ("e f.", "e f.")], "the query 'e f.' needs a positive other than itself$"),

@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simcse_pl.lab.seed_groups import read_sweeps
-from simcse_pl.lab.sweep_figure import sweep_figure
 from tests.lab.invented import BERT, job, make_report
 
 MRR = {"a": [0.5, 0.6], "b": [0.7, 0.75, 0.8], "c": [0.65]}  # of seeds
@@ -44,15 +42,6 @@ def test_sweeps_and_runs_are_rows_of_one_table_and_one_figure(command, retrieval
     for score, more in (("dev", 0), ("test", 0), ("recall@5", 0.1)):
         np.testing.assert_allclose(table[score], [100 * (np.mean(own) + more) for own in MRR.values()])
         np.testing.assert_allclose(table[f"{score} std"][:2], [100 * np.std(MRR[name], ddof=1) for name in "ab"])
-    (sweep,) = read_sweeps(dict(zip(MRR, retrieval, strict=True)))
-    figure = sweep_figure(sweep)
-    (axes,) = figure.axes
-    seeds = [line for line in axes.lines if line.get_marker() == "."]
-    np.testing.assert_allclose(seeds[0].get_xdata().astype(float), [100 * mrr for name in "ab" for mrr in MRR[name]])
-    assert [label.get_text() for label in axes.get_yticklabels()] == [*MRR]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["one seed", "before training", "measured"]
-    assert next(line for line in axes.lines if line.get_label() == "before training").get_xdata() == [40, 40]
-    assert figure.get_suptitle() == "runs"
 
 
 def test_an_evaluation_on_the_dev_set_is_a_row_and_rows_with_other_numbers_of_seeds_have_no_best(

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.losses.contrastive import ContrastiveLoss
@@ -42,6 +43,7 @@ from tests.conftest import SENTENCES
 from tests.losses import formulas
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
+COPIES = torch.tensor([[0, 0, view, 0, row % 2] for row, view in enumerate((1, 0, 0, 1, 0))]).bool()
 OFFICIAL = None  # in place of a formula: tests/fidelity compares the loss with its official code
 PAIR, TRIPLET = default_roles(2), default_roles(3)
 LABELS = {
@@ -61,12 +63,14 @@ class Case(NamedTuple):
     labels: str | None = None
     queue: int = 0
     plain: bool = True  # whether it is defined for plain tensors
+    copies: Tensor | None = None  # which views repeat an earlier one
 
 
 CASES = {
     "contrastive": Case(
         lambda _: ContrastiveLoss(0.3, 0.5, hardness=0.7), formulas.contrastive, default_roles(4), queue=3
     ),
+    "contrastive, hard negatives of others": Case(lambda _: ContrastiveLoss(0.3, 0.0), formulas.contrastive, TRIPLET),
     "contrastive, trainable temperature": Case(
         lambda _: ContrastiveLoss(0.3, 0.5, trainable_temperature=True), formulas.contrastive, TRIPLET
     ),
@@ -97,6 +101,13 @@ CASES = {
         lambda _: ContrastiveLoss(0.3, 0.5, mask_positives=False, symmetric=True, same_role=True, hardness=0.5),
         formulas.contrastive,
         (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
+    ),
+    "contrastive, copies": Case(
+        lambda _: ContrastiveLoss(0.3, symmetric=True, same_role=True, hardness=0.5),
+        formulas.contrastive,
+        (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE),
+        plain=False,
+        copies=COPIES,
     ),
     "matryoshka": Case(lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), OFFICIAL, TRIPLET),
     "inner layer": Case(
@@ -207,4 +218,8 @@ def given_vectors(encoder, case, rows=4):
     shape, dtype = (rows, len(case.roles), encoder.dim), encoder.backbone.dtype
     embeddings, pooled = (torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(2))
     queue = torch.randn(case.queue, encoder.dim, dtype=dtype) if case.queue else None
-    return {"embeddings": embeddings, "pooled": pooled, "queue": queue}
+    return {"embeddings": embeddings, "pooled": pooled, "queue": queue, "copies": copies_of(case, slice(rows))}
+
+
+def copies_of(case, rows):
+    return None if case.copies is None else case.copies[rows]

@@ -62,9 +62,9 @@ def contrastive(loss, encoder, batch, own_score=None):
             score = similarity(x[i, query], x[j, view], kind)
             nearer = margin is not None and score > own + margin
             repeated = copies[j, view] or (sentences and repeats(i, j, view))
-            if (i == j and view in left_out) or repeated or nearer:
-                continue
             weight = loss.hard_negative_weight if i == j else 1
+            if (i == j and view in left_out) or repeated or nearer or not weight:
+                continue
             yield score / temperature + math.log(weight)
         for key in queue:
             score = similarity(x[i, query], key, kind)

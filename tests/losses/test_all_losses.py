@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -19,9 +20,15 @@ from simcse_pl.losses.loss import EmbeddedBatch, Loss
 from simcse_pl.losses.mlm import NOT_CHOSEN, TokenMaskingLoss
 from simcse_pl.methods.angle import AngleLoss
 from simcse_pl.methods.cosent import CoSENTLoss
+from simcse_pl.methods.cse_sfp import SinglePassLoss
+from simcse_pl.methods.denosent import NoisyReconstruction
 from simcse_pl.methods.diffcse import ReplacedTokenDetection
 from simcse_pl.methods.distillation import ListwiseDistillation, MarginMSE
-from simcse_pl.methods.matryoshka import MatryoshkaLoss
+from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
+from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
+from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
+from simcse_pl.methods.tsdae import DenoisingAutoEncoder
+from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
@@ -36,6 +43,7 @@ from tests.losses.cases import (
     Case,
     attached,
     batch_of,
+    copies_of,
     given_vectors,
     load,
 )
@@ -178,6 +186,7 @@ def results_of(rows, folder, teacher, seed=0, chunk_size=None):
         batch = batch_of(encoder, case.roles, case.labels, rows=5, queue=queue, chunk_size=chunk_size)
         batch.inputs = {key: tensor[rows] for key, tensor in batch.inputs.items()}
         batch.labels, batch.rows = None if batch.labels is None else batch.labels[rows], batch.rows[rows]
+        batch.copies = copies_of(case, rows)
         batch.counts = (3, 2) if dist.is_initialized() else (5,)
         torch.manual_seed(seed)  # what ranks share must be that of the first
         trained = [x for x in (*encoder.parameters(), *loss.parameters()) if x.requires_grad]
@@ -347,3 +356,56 @@ def test_a_head_may_change_the_width_unless_a_state_takes_the_place_of_an_embedd
         return
     attached(case.make(teacher), encoder)(batch_of(encoder, case.roles, case.labels)).backward()
     assert encoder.embedding_dim == 16 and encoder.projection[0].weight.grad.isfinite().all()
+
+
+def of_matryoshka(**options):
+    return partial(MatryoshkaLoss, **{"objective": ContrastiveLoss()} | options)
+
+
+ENDING = ", it can be summarized as"  # of the template of SinglePassLoss
+MISFITS = [
+    (partial(NoisyReconstruction, head="new"), "gpt2", {}, "^GPT2Model has no embedding layer"),
+    (partial(NoisyReconstruction, head="new", heads=5), "bert", {}, "^heads=5: "),
+    (NoisyReconstruction, "bert", {}, "option head=new initializes a new one$"),
+    (
+        DenoisingAutoEncoder,
+        "distilbert",
+        {},
+        "^DistilBertModel has no cross-attention: choose BERT, RoBERTa or ELECTRA$",
+    ),
+    (DenoisingAutoEncoder, "bert", {}, "option head=new initializes a new one$"),
+    (SentenceMaskedLanguageModeling, "bert", {}, "^frozen_layers=6: the model has 3 layers$"),
+    (WhitenedContrastiveLoss, "bert", {}, "^groups=128: choose a divisor of 32, the width of vectors"),
+    (partial(NegativesWithoutDropout, same_role=True), "bert", {}, "^same_role: "),
+    (SinglePassLoss, "bert", {"head": "transform", "template": f"{{sentence}}{ENDING}"}, "^this loss pools two tokens"),
+    (
+        SinglePassLoss,
+        "bert",
+        {"pooling": "ditto_1_2", "template": f"{{sentence}}{ENDING}"},
+        "^this loss pools two tokens",
+    ),
+    (of_matryoshka(dims=[8]), "bert", {}, r"^dims=\[8\]: the other dimensions would not be trained"),
+    (of_matryoshka(dims=[768, 32]), "bert", {}, r"^dims=\[768, 32\]: the embeddings have 32 dimensions"),
+    (
+        of_matryoshka(),
+        "bert",
+        {"head": "mlp_train_only"},
+        "^model.head=mlp_train_only: the vectors of the saved encoder",
+    ),
+    (of_matryoshka(objective=WhitenedContrastiveLoss(groups=4)), "bert", {}, "needs whole embeddings"),
+    (partial(InnerLayer, NegativesWithoutDropout()), "bert", {}, "embeds sentences itself, by the last layer"),
+    (partial(InnerLayer, ContrastiveLoss()), "bert", {"pooling": "layers_1_2"}, "^model.pooling=layers_1_2: inner"),
+    (
+        partial(InnerLayer, ContrastiveLoss()),
+        "bert",
+        {"pooling": "layers_1_2+cls"},
+        r"^model.pooling=layers_1_2\+cls: inner",
+    ),
+    (partial(InnerLayer, AngleLoss()), "bert", {"head": "none"}, None),  # which takes whole embeddings alone
+]
+
+
+@pytest.mark.parametrize(("make", "architecture", "options", "message"), MISFITS)
+def test_an_encoder_that_does_not_suit_a_loss_is_an_error(make, architecture, options, message, make_model):
+    with pytest.raises(UserError, match=message) if message else nullcontext():
+        make().attach(load(make_model(architecture), **{"pooling": "mean"} | options))

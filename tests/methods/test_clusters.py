@@ -1,15 +1,12 @@
-"""Clusters of rows: those of k-means, computed once, of the rows that are trained on; a run by them resumes."""
+"""Clusters of rows: those of k-means, computed once, of the rows that are trained on."""
 
 import numpy as np
-import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.methods.clusters import Clusters
 from simcse_pl.models.encoder import SentenceEncoder
 from tests.conftest import SENTENCES
-from tests.support.helpers import composed
-from tests.support.runs import assert_resumed_to_the_bit, fit
 
 
 def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(write, tokenizer, teacher, monkeypatch):
@@ -29,12 +26,3 @@ def test_similar_anchors_are_a_cluster_and_the_cache_keeps_them(write, tokenizer
 def test_fewer_rows_than_clusters_are_a_cluster_each(write, tokenizer, teacher):
     rows = TrainingSet(write(*((text, text) for text in SENTENCES[:3])), header=False).read(tokenizer, 16)
     assert sorted(Clusters(teacher, clusters=100)(rows)) == [0, 1, 2]
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_run_by_clusters_resumes_to_the_bit(make_model, teacher, sentences, pairs, tmp_path):
-    sampler = ["data/sampler=clusters", f"data.sampler.encoder={teacher}", "data.sampler.clusters=2"]
-    files = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.test=null"]
-    run = ["trainer=cpu", "trainer.max_steps=5", "data.batch_size=3", "model=bert", f"model.name={make_model('bert')}"]
-    config = composed(*sampler, *files, *run)
-    assert_resumed_to_the_bit(config, *fit(config), tmp_path)

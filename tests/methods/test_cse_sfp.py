@@ -41,13 +41,6 @@ def test_a_template_without_the_ending_is_an_error(folder):
         SinglePassLoss().attach(load(folder, template=FIRST, **OPTIONS))
 
 
-@pytest.mark.parametrize("option", [{"head": "transform"}, {"template_bias": "always"}, {"pooling": "ditto_1_2"}])
-def test_vectors_that_two_tokens_of_a_pass_cannot_give_are_an_error(option, make_model):
-    encoder = load(make_model("bert"), **{"pooling": "cls", "head": "none", "template": FIRST + ENDING, **option})
-    with pytest.raises(UserError, match="^this loss pools two tokens of one pass"):
-        SinglePassLoss().attach(encoder)
-
-
 def test_rows_of_several_sentences_are_an_error(folder, tmp_path):
     (tmp_path / "pairs.tsv").write_text("A man sleeps.\tA man.\nIt rains.\tRain.\n")
     options = ["method=cse_sfp", "data=text", f"data.train={tmp_path}/pairs.tsv", "model=checkpoint", "trainer=cpu"]

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from simcse_pl.methods.denosent import NoisyReconstruction
-from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
 
 
@@ -28,17 +27,3 @@ def test_the_decoder_is_new(make_masked_language_model):
     assert {name.split(".")[0] for name in loss.state_dict()} == {"decoder", "head"}
     linear = [part for part in loss.decoder.modules() if type(part) is torch.nn.Linear]
     assert all(part.weight.detach().std() == pytest.approx(0.02, rel=0.1) and not part.bias.any() for part in linear)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "options", "message"),
-    [
-        ("gpt2", {}, "^GPT2Model has no embedding layer"),
-        ("bert", {"heads": 5}, "^heads=5: "),
-        ("bert", {"head": "pretrained"}, "option head=new initializes a new one$"),
-    ],
-)
-def test_an_encoder_or_options_that_do_not_fit_are_errors(architecture, options, message, make_model):
-    encoder = load(make_model(architecture), pooling="mean")
-    with pytest.raises(UserError, match=message):
-        NoisyReconstruction(**{"head": "new"} | options).attach(encoder)

@@ -3,7 +3,6 @@
 import pytest
 
 from simcse_pl.methods.infocse import SentenceMaskedLanguageModeling
-from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, load
 
 
@@ -18,5 +17,3 @@ def test_the_frozen_layers_are_neither_trained_nor_saved(frozen_dropout, make_ma
     assert not any(weight.requires_grad for weight in frozen.parameters())
     embeddings = encoder.backbone.get_input_embeddings().weight
     assert not any(weight is embeddings for weight in loss.parameters()), "the decoder is a copy"
-    with pytest.raises(UserError, match="^frozen_layers=6: the model has 3 layers$"):
-        SentenceMaskedLanguageModeling().attach(encoder)

@@ -4,11 +4,7 @@ import pytest
 import torch
 
 from simcse_pl.losses.contrastive import ContrastiveLoss, contrastive_loss
-from simcse_pl.methods.angle import AngleLoss
-from simcse_pl.methods.cse_sfp import SinglePassLoss
 from simcse_pl.methods.matryoshka import InnerLayer, MatryoshkaLoss
-from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
-from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
 
@@ -24,20 +20,6 @@ def test_the_numbers_of_dimensions_fit_the_encoder(given, truncate_dim, dims, ma
     assert loss.contrasts and loss.weights == dict.fromkeys(dims, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("objective", "dims", "head", "message"),
-    [
-        (ContrastiveLoss(), [8], "mlp", r"^dims=\[8\]: the other dimensions would not be trained"),
-        (ContrastiveLoss(), [768, 32], "mlp", r"^dims=\[768, 32\]: the embeddings have 32 dimensions"),
-        (ContrastiveLoss(), None, "mlp_train_only", "^model.head=mlp_train_only: the vectors of the saved encoder"),
-        (WhitenedContrastiveLoss(groups=4), None, "mlp", "^objective: WhitenedContrastiveLoss needs whole embeddings"),
-    ],
-)
-def test_what_would_not_be_trained_is_an_error(objective, dims, head, message, make_model):
-    with pytest.raises(UserError, match=message):
-        MatryoshkaLoss(objective, dims).attach(load(make_model("bert"), head=head))
-
-
 def test_each_number_of_dimensions_has_a_weight(make_model):
     with pytest.raises(UserError, match=r"^weights=\[1\]: give one for each of dims=\[32, 8\]"):
         MatryoshkaLoss(ContrastiveLoss(), [32, 8], [1])
@@ -45,29 +27,11 @@ def test_each_number_of_dimensions_has_a_weight(make_model):
         MatryoshkaLoss(ContrastiveLoss(), [8, 8], [1, 2])
 
 
-@pytest.mark.parametrize("objective", [NegativesWithoutDropout(), SinglePassLoss()])
-def test_an_inner_objective_that_embeds_the_last_layer_is_an_error(objective, make_model):
-    objective.attach = lambda encoder: None
-    with pytest.raises(UserError, match="embeds sentences itself, by the last layer"):
-        InnerLayer(objective).attach(load(make_model("bert")))
-
-
-def test_an_inner_layer_takes_a_loss_of_whole_embeddings(make_model):
-    InnerLayer(AngleLoss()).attach(load(make_model("bert"), head="none"))
-
-
 def test_an_inner_layer_needs_one_encoder(make_model):
     encoder, other = load(make_model("bert")), load(make_model("bert"))
     loss, batch = attached(InnerLayer(ContrastiveLoss()), encoder), batch_of(encoder)
     with pytest.raises(UserError, match="set encoders=one"):
         loss(batch.replaced(positive_encoder=other))
-
-
-def test_inner_layers_need_a_pooling_of_layers_that_they_have(make_model):
-    with pytest.raises(UserError, match="^model.pooling=layers_1_2: inner layers do not have its layers"):
-        InnerLayer(ContrastiveLoss()).attach(load(make_model("bert"), pooling="layers_1_2"))
-    with pytest.raises(UserError, match=r"^model.pooling=layers_1_2\+cls: inner layers"):
-        InnerLayer(ContrastiveLoss()).attach(load(make_model("bert"), pooling="layers_1_2+cls"))
 
 
 @pytest.mark.parametrize(("architecture", "pooling"), [("bert", "first_last"), ("roberta", "mean"), ("mpnet", "cls")])

@@ -7,13 +7,7 @@ from torch.nn.functional import cross_entropy
 from simcse_pl.methods.simcse_pp import NegativesWithoutDropout
 from simcse_pl.models.backbone import recompute_layers
 from simcse_pl.speed.dropout import use_fast_dropout
-from simcse_pl.utils.errors import UserError
 from tests.losses.cases import batch_of, load
-
-
-def test_a_sum_over_anchors_too_is_an_error(make_model):
-    with pytest.raises(UserError, match="^same_role: "):
-        NegativesWithoutDropout(same_role=True).attach(load(make_model("bert")))
 
 
 @pytest.mark.parametrize("how", ["at once", "in chunks", "recomputed"])

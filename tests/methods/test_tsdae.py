@@ -49,20 +49,6 @@ def test_recomputed_layers_and_other_attention_have_the_same_gradient(
     torch.testing.assert_close(results(architecture, make_masked_language_model, **options), expected)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "message"),
-    [
-        ("distilbert", "^DistilBertModel has no cross-attention: choose BERT, RoBERTa or ELECTRA$"),
-        ("gpt2", "^GPT2Model has no cross-attention"),
-        ("bert", "option head=new initializes a new one$"),
-    ],
-)
-def test_an_encoder_that_cannot_be_a_decoder_is_an_error(architecture, message, make_model):
-    encoder = load(make_model(architecture), pooling="mean")
-    with pytest.raises(UserError, match=message):
-        DenoisingAutoEncoder().attach(encoder)
-
-
 def test_flash_attention_which_reads_no_causal_mask_is_an_error(make_masked_language_model):
     encoder = load(make_masked_language_model("bert"))
     encoder.backbone.config._attn_implementation_internal = "flash_attention_2"  # transformers checks for a GPU

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss, group_whitening
-from simcse_pl.utils.errors import UserError
-from tests.losses.cases import load
+from simcse_pl.methods.whitenedcse import group_whitening
 
 
 @pytest.mark.parametrize("vectors", [torch.randn(7, 6), torch.cat([torch.eye(6), -torch.eye(6)])])
@@ -24,8 +22,3 @@ def test_fewer_rows_than_dimensions_are_finite_and_0_where_rows_do_not_differ(ro
     values = torch.linalg.eigvalsh(found.double().mT @ found.double() / rows)
     expected = torch.tensor([0.0] * (7 - rows) + [1.0] * (rows - 1)).double()
     torch.testing.assert_close(values, expected, atol=1e-3, rtol=0)
-
-
-def test_the_groups_have_the_same_size(make_model):
-    with pytest.raises(UserError, match="^groups=128: choose a divisor of 32, the width of vectors"):
-        WhitenedContrastiveLoss().attach(load(make_model("bert")))

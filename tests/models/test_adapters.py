@@ -170,26 +170,20 @@ def test_an_adapter_that_is_not_loaded_as_it_was_saved_is_an_error(config, what,
 
 
 @pytest.mark.parametrize(
-    ("architecture", "kind"), [("llama", "tokens"), ("llama", "modules"), ("bert", "biases"), ("bert", "some biases")]
+    ("architecture", "kind"),
+    [("llama", "lora"), ("llama", "tokens"), ("llama", "modules"), ("bert", "biases"), ("bert", "some biases")],
 )
 def test_what_is_trained_beside_an_adapter_is_in_each_file(architecture, kind, make_model, tmp_path):
     encoder = changed(make_model(architecture), kind)
     save_checkpoint(encoder, tmp_path / "last.ckpt")
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
+    assert {name.removeprefix("encoder.backbone.") for name in state} == adapter_parameters(encoder.backbone)
     vectors = encoder.encode(SENTENCES)
     close(SentenceEncoder.from_pretrained(tmp_path / "last.ckpt").encode(SENTENCES), vectors, 0)
     merge_adapter(encoder.backbone)
     encoder.save_pretrained(tmp_path / "merged")
     close(SentenceEncoder.from_pretrained(tmp_path / "merged").encode(SENTENCES), vectors)
     close(library_vectors(tmp_path / "merged"), vectors)
-
-
-def test_a_checkpoint_has_the_adapter_and_not_its_base(make_model, tmp_path):
-    encoder = changed(make_model("llama"), num_layers=2, bidirectional=True)
-    save_checkpoint(encoder, tmp_path / "last.ckpt")
-    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
-    assert {name.removeprefix("encoder.backbone.") for name in state} == adapter_parameters(encoder.backbone)
-    loaded = SentenceEncoder.from_pretrained(tmp_path / "last.ckpt")
-    close(loaded.encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
 def test_new_weights_beside_a_base_in_bfloat16_are_float32(make_model, tmp_path):

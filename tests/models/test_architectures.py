@@ -40,16 +40,7 @@ SHARED_LAYERS = ("albert",)  # nothing would be left to train with one of them f
 PADDING_CHANGES_VECTORS = ("convbert", "esm", "nystromformer", "yoso")
 FAST = ("albert", "bert", "convbert", "distilbert", "luke", "modernbert", "roformer", "t5")
 WITHOUT_HEAD = (
-    "bert-generation",
-    "eurobert",
-    "gemma3_text",
-    "gpt2",
-    "lilt",
-    "markuplm",
-    "splinter",
-    "t5",
-    "umt5",
-    "xlnet",
+    *("bert-generation", "eurobert", "gemma3_text", "gpt2", "lilt", "markuplm", "splinter", "t5", "umt5", "xlnet"),
 )
 UNSUPPORTED = {
     "pegasus": "is an encoder-decoder model, of which no part is supported",

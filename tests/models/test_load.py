@@ -15,9 +15,7 @@ from simcse_pl.models.settings import EncoderSettings
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.static_embeddings import StaticEmbeddings
 from simcse_pl.models.word_vectors import WordVectors
-from simcse_pl.postprocessing.linear import Whitening
-from simcse_pl.tools.merge import difference
-from simcse_pl.tools.simcse import SimCSE
+from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.support.helpers import save_checkpoint
@@ -44,14 +42,27 @@ def test_a_fingerprint_tells_configs_and_tokenizers_apart(make_model, tmp_path):
     for other in (relu, cased):
         assert not torch.equal(other.encode(SENTENCES), plain.encode(SENTENCES))
         assert fingerprint(other) != fingerprint(plain)
-        assert "configs" in difference(plain, other)
     heads = {
         name: SentenceEncoder.from_pretrained(make_model("bert"), "mean", head=name) for name in ("mlp", "linear_gelu")
     }
     heads["linear_gelu"].projection.load_state_dict(heads["mlp"].projection.state_dict())
     assert fingerprint(heads["mlp"]) != fingerprint(heads["linear_gelu"])
-    relu, plain = (SimCSE(tmp_path / name, pooling="mean").settings() for name in ("relu", "plain"))
-    assert {name for name in plain if plain[name] != relu[name]} == {"computation"}
+
+
+def test_a_fingerprint_tells_all_that_changes_the_vectors(make_model):
+    def load(**options):
+        return SentenceEncoder.from_pretrained(make_model("bert"), **{"pooling": "mean", "max_length": 20} | options)
+
+    changed, postprocess = load(), RemoveComponents(1).fit(load().encode(SENTENCES))
+    changed.backbone.encoder.layer[2].output.dense.bias.data[0] += 1e-3
+    template = {"template": "The hall : {sentence} ."}
+    options = {"pooling": "max"}, {"max_length": 19}, {"normalize": True}, {"num_layers": 2}, template
+    more = {"template_bias": "always"}, {"final_period": True}, {"template_as_text": "always"}
+    found = [*map(fingerprint, [load(), changed, *(load(**own) for own in options)]), fingerprint(load(), postprocess)]
+    found += [fingerprint(load(**template, **own)) for own in more]
+    assert len({*found}) == 11 and found[0] == fingerprint(load())
+    assert fingerprint(load(**template, template_bias="train_only")) == found[6]
+    assert fingerprint(load(), RemoveComponents(1)) is None
 
 
 def test_a_fingerprint_tells_averaged_vectors_apart(make_model):

@@ -20,28 +20,14 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.speed import captured
 from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, quiet_trainer
-from tests.support.recorded_step import RecordedStep
+from tests.support.recorded_step import RecordedGraph
 
 STEPS = 12
 
 
-class Recorded:
-    """A graph of the CPU, whose first replay is the recording."""
-
-    def __init__(self, function, pool):
-        self._recorded, self._replays = RecordedStep(), 0
-        self.results = self._recorded.record(function)
-
-    def replay(self):
-        if self._replays:
-            with torch.autocast("cpu", enabled=False):  # the recorded operations are below autocast
-                self._recorded.replay()
-        self._replays += 1
-
-
 class Capture(pl.Callback):
     def on_fit_start(self, trainer, module):
-        module.captured = captured.CapturedSteps(module, Recorded)
+        module.captured = captured.CapturedSteps(module, RecordedGraph)
         self.graphs = module.captured._graphs
 
 

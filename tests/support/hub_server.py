@@ -31,7 +31,7 @@ class _Requests(BaseHTTPRequestHandler):
         elif path.startswith("/api/"):
             self._api(path)
         else:
-            self._file(path, cut=fault == "cut")
+            self._file(path)
 
     do_HEAD = do_GET = do_POST = _answer  # noqa: N815 - the names that http.server calls
 
@@ -43,7 +43,7 @@ class _Requests(BaseHTTPRequestHandler):
         else:
             self._send(404, b"{}", **{"X-Error-Code": "EntryNotFound" if "/tree/" in name else "RepoNotFound"})
 
-    def _file(self, path: str, cut: bool) -> None:
+    def _file(self, path: str) -> None:
         repository, _, file = path.removeprefix("/datasets/").strip("/").partition("/resolve/")
         folder = self.server.repositories.get(repository)
         place = folder / file.partition("/")[2] if folder else None
@@ -53,16 +53,15 @@ class _Requests(BaseHTTPRequestHandler):
             return
         content = place.read_bytes()
         etag = f'"{hashlib.sha256(content).hexdigest()}"'
-        self._send(200, content, cut, ETag=etag, **{"X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"})
+        self._send(200, content, ETag=etag, **{"X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"})
 
-    def _send(self, status: int, content: bytes, cut: bool = False, **headers: str) -> None:
+    def _send(self, status: int, content: bytes, **headers: str) -> None:
         self.send_response(status)
         for name, value in {"Content-Length": str(len(content)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content[: len(content) // 2] if cut else content)
-            self.close_connection = cut
+            self.wfile.write(content)
 
     def log_message(self, *arguments: Any) -> None:
         pass
@@ -73,7 +72,7 @@ class Hub(ThreadingHTTPServer):
 
     Attributes:
         repositories: folders by repository name.
-        fault: the answer to a request: a status; `cut` for half a file; the correct answer if empty. `dead` is no
+        fault: the answer to a request: a status; the correct answer if empty. `dead` is no
             answer to the first request about a model, and a closed connection for all others, which takes no time.
         where: the part of a path that has the fault.
         asked: path and authorization of each request.

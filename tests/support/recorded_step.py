@@ -77,3 +77,17 @@ def _check(func: Any, args: Any, kwargs: Any) -> None:
             raise NotRecordable(f"{func} with a boolean index has a shape that depends on values")
     elif (torch.Tag.dynamic_output_shape in func.tags or name in _OF_VALUES) and kwargs.get("output_size") is None:
         raise NotRecordable(f"{func} has a shape that depends on values, or reads them")
+
+
+class RecordedGraph:
+    """A graph of the CPU, whose first replay is the recording."""
+
+    def __init__(self, function, pool):
+        self._recorded, self._replays = RecordedStep(), 0
+        self.results = self._recorded.record(function)
+
+    def replay(self):
+        if self._replays:
+            with torch.autocast("cpu", enabled=False):  # the recorded operations are below autocast
+                self._recorded.replay()
+        self._replays += 1
