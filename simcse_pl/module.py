@@ -192,12 +192,12 @@ class SimCSEModule(EncoderModule):
         super().setup(stage)
         if stage != "fit":
             return
-        data = self.sentence_data
-        if self._prepared is None or (data and data.rows is not self._prepared):
-            embedded = self.prepare(data.rows if data else None)
-            if data and not self.positive_encoder:
+        rows = self.sentence_data.rows if self.sentence_data else {}
+        if self._prepared is None or (rows and rows is not self._prepared):
+            embedded = self.prepare(rows)
+            if not self.positive_encoder:
                 try:
-                    check_views_differ(self.encoder, [rows for name, rows in data.rows.items() if name in embedded])
+                    check_views_differ(self.encoder, [rows[name] for name in embedded if name in rows])
                 except UserError as error:  # without dropout on purpose, or a model that has none
                     log.warning(error)
         if self.half_weights:

@@ -13,7 +13,6 @@ from benchmarks.methods import with_local_networks
 from simcse_pl.config import CONF
 from simcse_pl.lab.published import methods_file
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.sentence_transformers_format import MODULES_FILE
 from tests.conftest import ROOT, SENTENCES
 from tests.support.helpers import composed
 from tests.support.runs import assert_resumed_to_the_bit, build, fit
@@ -102,13 +101,14 @@ def test_the_saved_encoder_has_the_same_vectors_here_and_in_sentence_transformer
     vectors = encoder.encode(SENTENCES)
     loaded = SentenceEncoder.from_pretrained(tmp_path / "encoder")
     torch.testing.assert_close(loaded.encode(SENTENCES), vectors, atol=1e-6, rtol=0)
-    if not (tmp_path / "encoder" / MODULES_FILE).exists():
-        (message,) = caplog.messages
-        assert message.endswith("only simcse_pl loads it") and "\n" not in message
-        return
-    assert not caplog.messages
     from sentence_transformers import SentenceTransformer
 
+    if caplog.messages:
+        (message,) = caplog.messages
+        assert message.endswith("only simcse_pl loads it") and "\n" not in message
+        with pytest.raises(ValueError, match="only_SimCSE_loads_this_encoder"):
+            SentenceTransformer(str(tmp_path / "encoder"), device="cpu")
+        return
     theirs = SentenceTransformer(str(tmp_path / "encoder"), device="cpu").encode(SENTENCES, show_progress_bar=False)
     torch.testing.assert_close(torch.as_tensor(theirs), vectors, atol=1e-5, rtol=0)
 

@@ -171,6 +171,8 @@ class FrozenEncoder(Frozen):
 class TaughtLoss(Loss):
     """A loss with frozen encoders, which are attributes of it or in a ModuleList."""
 
+    runs_networks = True
+
     def attach(self, encoder: SentenceEncoder) -> None:
         """Find out which of the frozen encoders can read the encoder's token ids."""
         for part in self.modules():

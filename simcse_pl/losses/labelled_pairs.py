@@ -81,8 +81,6 @@ class SoftmaxLoss(Loss):
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         assert batch.labels is not None
-        with torch.autocast(batch.embeddings.device.type, enabled=False):  # it would multiply in half precision
-            first, second = at_least_float32(batch.embeddings).unbind(dim=1)
-            features = torch.cat([first, second, (first - second).abs()], dim=-1)
-            scores = features @ at_least_float32(self.classifier.weight).T
-            return F.cross_entropy(scores, batch.labels)
+        first, second = batch.embeddings.unbind(dim=1)
+        features = torch.cat([first, second, (first - second).abs()], dim=-1)
+        return F.cross_entropy(features @ at_least_float32(self.classifier.weight).T, batch.labels)

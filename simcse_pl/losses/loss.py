@@ -4,6 +4,7 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.heads import is_kept
 from simcse_pl.utils.distributed import BatchSplit, all_gather_with_grad, split_batch, split_of
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Batch, Checked, LabelKind, Role, RowKind, candidates, default_roles
 
 
@@ -50,7 +52,8 @@ class EmbeddedBatch:
         embedded: whether the rows have been embedded.
         pooled: the vectors before the projection head, [batch, views, hidden]; the same tensor if no head applies.
             They and `embeddings` exist if the rows have been embedded.
-        embeddings: the embeddings after the projection head, [batch, views, dim].
+        embeddings: the embeddings after the projection head, [batch, views, dim], in float32 if they were in half
+            precision.
     """
 
     encoder: SentenceEncoder
@@ -96,6 +99,7 @@ class EmbeddedBatch:
         batch.embedded = self.embedded or not attributes.keys().isdisjoint(("embeddings", "pooled"))
         if "embeddings" in attributes:
             vars(batch).pop("gathered", None)
+            attributes["embeddings"] = at_least_float32(attributes["embeddings"])
         vars(batch).update(attributes)
         return batch
 
@@ -105,12 +109,19 @@ class EmbeddedBatch:
         self.embedded = True
         if other is None:
             self.pooled = encoder.pool_views(self.inputs, self.chunk_size, self.shared_dropout)
-            self.embeddings = encoder.project(self.pooled, self.split)
+            self.embeddings = at_least_float32(encoder.project(self.pooled, self.split))
             return
         anchors = encoder.pool_views({name: x[:, :1] for name, x in self.inputs.items()}, self.chunk_size)
         others = other.pool_views({name: x[:, 1:] for name, x in self.inputs.items()}, self.chunk_size)
         self.pooled = torch.cat([anchors, others], dim=1)
-        self.embeddings = torch.cat([encoder.project(anchors, self.split), other.project(others, self.split)], dim=1)
+        projected = [encoder.project(anchors, self.split), other.project(others, self.split)]
+        self.embeddings = at_least_float32(torch.cat(projected, dim=1))
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the rows."""
+        rows: Tensor = next(iter(self.inputs.values())) if self.inputs else self.embeddings
+        return rows.device
 
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
@@ -159,6 +170,8 @@ class EmbeddedBatch:
 
     def log(self, name: str, value: Tensor) -> None:
         """Let the mean of a scalar over devices be logged as train/NAME, if this step is logged."""
+        if value.dim():
+            raise UserError(f"batch.log({name!r}): it has {[*value.shape]} values: log a scalar")
         self.curves[f"train/{name}"] = value.detach()
 
 
@@ -221,6 +234,7 @@ class Loss(Checked, nn.Module, ABC):
         embeds: whether the loss reads the embeddings of the batch, so that a call embeds it unless an earlier one has.
         mean_of_rows: whether `forward` returns the mean over this device's rows, which a call weighs by their number.
         contrasts: whether the other rows of a batch are negatives.
+        runs_networks: whether `forward` runs networks, in the precision of training. Otherwise it computes in float32.
         truncatable: whether the loss depends on the embeddings alone, so that it is defined for their first
             dimensions too (see MatryoshkaLoss).
         needs: what rows must have; None for nothing.
@@ -235,6 +249,7 @@ class Loss(Checked, nn.Module, ABC):
     embeds: ClassVar[bool] = True
     mean_of_rows: ClassVar[bool] = True
     contrasts: ClassVar[bool] = False
+    runs_networks: ClassVar[bool] = False
     truncatable: ClassVar[bool] = False
     capturable: ClassVar[bool] = True
     needs: Needs | None = None
@@ -286,7 +301,11 @@ class Loss(Checked, nn.Module, ABC):
         if self.embeds and not batch.embedded:
             batch.embed()
         self._check_labels(batch)
-        loss: Tensor = super().__call__(batch)
+        # otherwise autocast would multiply in half precision
+        with nullcontext() if self.runs_networks else torch.autocast(batch.device.type, enabled=False):
+            loss = super().__call__(batch)
+        if not isinstance(loss, Tensor):
+            raise UserError(f"{type(self).__name__}.forward returned {loss!r}: return a tensor, the mean over rows")
         if loss.dim():
             raise UserError(f"{type(self).__name__}.forward returned {[*loss.shape]} values: return their mean")
         return loss * batch.split.weight if self.mean_of_rows else loss

@@ -47,6 +47,7 @@ class TokenMaskingLoss(Loss):
             `begins_word`, which the data module's `segment` makes, or else of the tokenizer.
     """
 
+    runs_networks = True
     mask_token: str | None = None  # for a tokenizer without one
     special_ids: Tensor
     begins_word: Tensor  # of the tokenizer, [vocabulary]

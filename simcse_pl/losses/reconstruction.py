@@ -30,6 +30,7 @@ class SentenceReconstruction(Loss):
     """
 
     mean_of_rows = False  # but of tokens
+    runs_networks = True
     needs = Needs(positives=1)
     predicts_next: ClassVar[bool] = False
 

@@ -31,7 +31,7 @@ class SinglePassLoss(ContrastiveLoss):
         contrast: the arguments of ContrastiveLoss.
     """
 
-    embeds = False
+    embeds, runs_networks = False, True
     truncatable = False
 
     def __init__(self, ending: str = ", it can be summarized as", **contrast: Any) -> None:

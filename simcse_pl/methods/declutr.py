@@ -88,6 +88,7 @@ class DeCLUTRLoss(ContrastiveLoss):
 
     embeds = False  # it masks the anchors before it embeds the batch
     mean_of_rows = False  # one term is a mean over tokens
+    runs_networks = True
     truncatable = False
     needs = Needs(negatives=False)
 

@@ -17,7 +17,6 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.gradient_cache import apply_in_chunks
 from simcse_pl.utils.distributed import from_first_rank, world_size
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import at_least_float32
 from simcse_pl.utils.types import Batch, RowKind
 
 # A first part of these models is a model: the output of each layer is normalized, not only that of the last one.
@@ -41,6 +40,7 @@ class MatryoshkaLoss(Loss):
     """
 
     mean_of_rows = False  # the objective's calls are weighed
+    runs_networks = True  # the objective may
 
     def __init__(
         self,
@@ -118,6 +118,7 @@ class InnerLayer(Loss):
     """
 
     mean_of_rows = False  # the objective's call is weighed
+    runs_networks = True
 
     def __init__(
         self,
@@ -163,6 +164,6 @@ class InnerLayer(Loss):
         embeddings = batch.encoder.project(pooled, batch.split)
         inner = batch.replaced(embeddings=embeddings, pooled=pooled, queue=None, curves={})
         loss = self.objective.weight * self.objective(inner)
-        to, of = (at_least_float32(x) / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
+        to, of = (x / self.temperature for x in (batch.embeddings.detach(), inner.embeddings))
         divergence = F.kl_div(of.log_softmax(-1), to.log_softmax(-1), reduction="none", log_target=True).sum(-1).mean()
         return loss + self.kl_weight * self.temperature * batch.split.weight * divergence

@@ -43,6 +43,7 @@ class PeerNetwork(Loss):
         temperature: t; set it to the objective's.
     """
 
+    runs_networks = True
     needs = Needs(labels="any")
     peer: SentenceEncoder
     pooler: nn.Module

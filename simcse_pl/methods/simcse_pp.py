@@ -81,6 +81,7 @@ class NegativesWithoutDropout(ContrastiveLoss):
     The gradient includes that of g. The options of ContrastiveLoss apply: a mask leaves out pairs i, j.
     """
 
+    runs_networks = True
     truncatable = False
     needs = Needs(positives=1, negatives=False)
 

@@ -87,6 +87,7 @@ class WhitenedContrastiveLoss(Loss):
 
     contrasts = True
     capturable = False  # `eigh` waits for a GPU
+    runs_networks = True
     needs = Needs(negatives=False)
 
     def __init__(

@@ -22,6 +22,7 @@ from simcse_pl.models.sentence_transformers_format import (
     MODULES_FILE,
     read_object,
     read_sentence_transformers,
+    refuse_other_libraries,
     unsupported_option,
     write_modules,
 )
@@ -49,7 +50,7 @@ log = logging.getLogger(__name__)
 
 _EITHER = ("config.json", *WHOLE, ADAPTER_FILE, ADAPTER_WEIGHTS)  # a whole backbone, or an adapter
 TRAINING_FILE = "training.json"  # how the weights were trained (see tools/model_card.py); other weights remove it
-_REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, TRAINING_FILE, *POSTPROCESS_FILES, *_EITHER)
+_REPLACED = (HEAD_FILE, POOLING_FILE, MODULES_FILE, MODEL_FILE, TRAINING_FILE, *POSTPROCESS_FILES, *_EITHER)
 
 
 def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, spec: EncoderSpec) -> None:
@@ -66,6 +67,7 @@ def write_saved(folder: str | Path, backbone: Backbone, templates: Templates, sp
             spec.postprocess.save(new)
         if option := unsupported_option(spec.settings, templates, backbone, spec.postprocess):
             log.warning("%s: sentence-transformers has no such module, only simcse_pl loads it", option)
+            refuse_other_libraries(new)
         else:
             write_modules(spec, templates, backbone.config, new)
         _write_settings(new, spec.settings, backbone)

@@ -63,6 +63,7 @@ def _path(activation: type[nn.Module]) -> str:
     return f"{activation.__module__}.{activation.__name__}"
 
 
+REFUSED = "simcse_pl.only_SimCSE_loads_this_encoder"  # no such class: messages of sentence-transformers name it
 _ACTIVATIONS = {_path(nn.Identity): ""} | {_path(kind): f"_{name}" for name, kind in ACTIVATIONS.items()}
 
 
@@ -254,6 +255,11 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / MODEL_FILE, model)
     write_json(folder / MODULES_FILE, entries)
+
+
+def refuse_other_libraries(folder: Path) -> None:
+    """Write modules at which sentence-transformers stops: without any, it takes the mean of the last layer."""
+    write_json(folder / MODULES_FILE, [{"idx": 0, "name": "0", "path": "", "type": REFUSED}])
 
 
 def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:

@@ -238,13 +238,44 @@ def test_a_batch_is_given_alone(more, encoder):
         Own()(*([] if more else [encoder]), batch_of(encoder), **more)
 
 
-def test_a_loss_of_each_row_is_an_error(encoder):
-    class Each(Loss):
-        def forward(self, batch):
-            return batch.embeddings[:, 0, 0]
+class Returned(Loss):
+    """Returns what a function makes of the batch."""
 
-    with pytest.raises(UserError, match=r"^Each.forward returned \[4\] values: return their mean$"):
-        Each()(batch_of(encoder))
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, batch):
+        return self.function(batch)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda batch: batch.embeddings[:, 0, 0], r"^Returned.forward returned \[4\] values: return their mean$"),
+        (lambda batch: None, "^Returned.forward returned None: return a tensor"),
+        (lambda batch: batch.log("x", batch.embeddings[:, 0, 0]), r"^batch.log\('x'\): it has \[4\] values"),
+    ],
+)
+def test_a_loss_and_its_curves_are_scalars(function, message, encoder):
+    with pytest.raises(UserError, match=message):
+        Returned(function)(batch_of(encoder))
+
+
+@pytest.mark.parametrize("runs_networks", [False, True])
+def test_only_networks_multiply_in_the_precision_of_training(runs_networks, make_model, monkeypatch):
+    products = []
+
+    def sum_of_products(batch):
+        products.append(batch.embeddings[:, 0] @ batch.embeddings[:, 1].T)
+        return products[0].sum()
+
+    monkeypatch.setattr(Returned, "runs_networks", runs_networks)
+    with torch.autocast("cpu", torch.bfloat16):
+        batch = batch_of(load(make_model("bert"), pooling="cls", head="mlp"))
+        Returned(sum_of_products)(batch)
+    assert batch.embeddings.dtype == torch.float32
+    assert products[0].dtype == (torch.bfloat16 if runs_networks else torch.float32)
 
 
 def test_a_loss_of_version_0_3_is_an_error_that_says_what_to_write():

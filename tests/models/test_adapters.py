@@ -17,7 +17,7 @@ from simcse_pl.methods.tsdae import DenoisingAutoEncoder
 from simcse_pl.models.adapters import adapter_parameters, merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.models.sentence_transformers_format import MODULES_FILE
+from simcse_pl.models.sentence_transformers_format import MODULES_FILE, REFUSED
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.losses.cases import batch_of
@@ -73,7 +73,7 @@ def test_a_saved_adapter_has_equal_vectors_everywhere(architecture, kind, make_m
     loaded = SentenceEncoder.from_pretrained(tmp_path)
     close(loaded.encode(SENTENCES), vectors, 0)
     if kind == "dora":  # transformers does not read its magnitudes
-        assert not (tmp_path / MODULES_FILE).exists()
+        assert REFUSED in (tmp_path / MODULES_FILE).read_text()
     else:
         close(library_vectors(tmp_path), vectors)
     theirs = peft.PeftModel.from_pretrained(AutoModel.from_pretrained(make_model(architecture)), str(tmp_path))
@@ -147,7 +147,7 @@ def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_
     encoder = changed(make_model("qwen3"), bidirectional=True, num_layers=2)
     vectors = encoder.encode(SENTENCES)
     encoder.save_pretrained(tmp_path / "adapter")
-    assert not (tmp_path / "adapter" / MODULES_FILE).exists()  # other libraries would ignore both options
+    assert REFUSED in (tmp_path / "adapter" / MODULES_FILE).read_text()  # other libraries would ignore both options
     encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
     merge_adapter(encoder.backbone)
     assert not has_adapter(encoder.backbone)

@@ -222,10 +222,12 @@ def test_the_library_has_the_vectors_of_each_prompt(architecture, as_text, templ
         ("bert", "A man: {sentence}", {"head": "transform"}),
     ],
 )
-def test_what_the_library_lacks_is_not_written_for_it(architecture, template, options, make_model, tmp_path):
+def test_the_library_refuses_what_it_lacks(architecture, template, options, make_model, tmp_path):
+    (tmp_path / "config_sentence_transformers.json").write_text('{"__version__": {}}')  # of the library's own encoder
     encoder = SentenceEncoder.from_pretrained(make_model(architecture), "mean", template=template, **options)
     encoder.save_pretrained(tmp_path)
-    assert not (tmp_path / "modules.json").exists()
+    with pytest.raises(ValueError, match="only_SimCSE_loads_this_encoder"):
+        SentenceTransformer(str(tmp_path))
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path).encode(TEXTS), encoder.encode(TEXTS))
 
 
