@@ -6,7 +6,7 @@ library itself is not needed: it would take seconds to import, and the default e
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
@@ -198,16 +198,17 @@ def unsupported_option(
     assert settings.pooling is not None
     names, plain = settings.pooling.split("+"), False
     if len(names) > 1:
-        plain = names == [name for name in _SWITCHES if name in names]
+        plain = {*names} <= {*_SWITCHES}
     elif not is_dotted(settings.pooling):
         pooling = find_pooling(settings.pooling, backbone.config)
         averaged = pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens
         plain = settings.pooling == "pooler" or (type(pooling) is Pooling and pooling.mask_of is None and averaged)
-    template = templates.texts[0] if templates.texts else None
+    template = templates.texts[0] if templates.texts else ""
+    is_prefix = template.partition(SENTENCE)[2] == "" and settings.template_as_text != "always"
     no_prefix = [name for name, prefix in templates.prefixes.items() if prefix is None]
     beyond = {
         f"pooling={settings.pooling}": not plain,
-        f"template={template!r}": None in no_prefix,
+        f"template={template!r}{' without template_as_text=always' if is_prefix else ''}": None in no_prefix,
         f"prompts={settings.prompts}": len(no_prefix) > (None in no_prefix),
         "template_bias=always": settings.template_bias == "always",
         "final_period=true": settings.final_period,
@@ -282,9 +283,7 @@ def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
         if pooling.layer_weights is not None and spec.pooling_weights:
             options["layer_start"], layer_weights = pooling.layers[0], spec.pooling_weights["layer_weights"]
         modules.append(("WeightedLayerPooling", options, {"layer_weights": layer_weights}))
-    reductions = [part.over_tokens for part in parts]
-    switches = {switch: POOLINGS[name]().over_tokens in reductions for name, switch in _SWITCHES.items()}
-    modules.append(("Pooling", {"word_embedding_dimension": dim, **switches}, {}))
+    modules.append(("Pooling", _pooling_options([part.over_tokens for part in parts], dim), {}))
     width = len(parts) * dim
     if settings.pooling == "pooler":
         assert spec.pooling_weights is not None
@@ -312,6 +311,16 @@ def _modules(spec: EncoderSpec, config: PreTrainedConfig) -> list[Module]:
     if settings.normalize:
         modules.append(("Normalize", {}, {}))
     return modules
+
+
+def _pooling_options(reductions: Sequence[Any], dim: int) -> dict[str, Any]:
+    """Return the options of a module Pooling; if they have an order of their own, only version 5.4 or later has it."""
+    names = {POOLINGS[name]().over_tokens: name for name in _SWITCHES}
+    given = [names[reduction] for reduction in reductions]
+    if given != [name for name in _SWITCHES if name in given]:
+        library_names = {name: library for library, name in _NAMES.items()}
+        return {"embedding_dimension": dim, "pooling_mode": [library_names.get(name, name) for name in given]}
+    return {"word_embedding_dimension": dim} | {switch: name in given for name, switch in _SWITCHES.items()}
 
 
 def _dense(activation: type[nn.Module], weight: Tensor, bias: Tensor | None) -> Module:

@@ -36,7 +36,9 @@ _MASK = re.compile(r"\[MASK\]|<mask>")
 _NO_LIMIT = 2**31 - 1  # tokens
 _JOINED = 8  # a template and a sentence have at most so many more tokens as one text than apart
 _BATCHES_SORTED_TOGETHER = 128  # the tokens of all sentences at once would take much memory
-_EXAMPLES = ["", "a", "A man", "1998", "été", "你好", *(f"{mark}a" for mark in string.punctuation)]
+_MARKS = f"{string.punctuation}\n–—…“”‘’„«»¿¡。，、：；！？（）《》【】「」『』～·"
+# beginnings of sentences, some of which a tokenizer may join with the end of a prompt
+_EXAMPLES = ["", "A man", "the", "'s", "1998", "été", "你好", *string.ascii_lowercase, *(f"{mark}a" for mark in _MARKS)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +302,8 @@ class Templates:
         as_text = [i for i in as_text if in_training or not templates[i].is_prefix]
         inner = [[*tokens[i][before : len(tokens[i]) - after]] for i in as_text]
         decode = functools.partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
-        texts = [str(decode(ids)).lstrip().join(templates[i].texts) for ids, i in zip(inner, as_text, strict=True)]
+        decoded = (str(decode(ids)).lstrip().rstrip("\ufffd") for ids in inner)  # the last character may be cut
+        texts = [text.join(templates[i].texts) for text, i in zip(decoded, as_text, strict=True)]
         joined = tokenize(self.tokenizer, texts, _NO_LIMIT)
         limit = self.tokenizer.model_max_length + self.longest_around
         for i, ids in zip(as_text, joined, strict=True):

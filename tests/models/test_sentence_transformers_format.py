@@ -239,6 +239,7 @@ def test_the_library_refuses_what_it_lacks(architecture, template, options, make
         ("bert", {"pooling": "pooler", "head": "mlp"}, None),
         ("bert", {"pooling": "cls+mean", "truncate_dim": 40, "normalize": True}, None),
         ("bert", {"pooling": "cls+max+mean+weighted_mean+last_token", "head": "mlp"}, None),
+        ("bert", {"pooling": "last_token+mean+cls"}, None),  # another order than that of the library's switches
         ("roberta", {"pooling": "cls", "head": "mlp", "normalize": True}, None),
         ("roberta", {"pooling": "cls", "head": "mlp_train_only"}, None),
         ("bert", {"head": "mlp", "normalize": True}, Whitening()),

@@ -18,6 +18,7 @@ from simcse_pl.models.tokenization import SENTENCE_MASK, tokenize
 from simcse_pl.utils.errors import UserError
 from tests.conftest import ROOT, SENTENCES
 from tests.support.helpers import save_checkpoint
+from tests.support.tiny_models import train_decoder_tokenizer, train_tokenizers
 
 PROMPT = 'The hall : "{sentence}" means [MASK] .'
 OTHER = "A year {sentence}, anyone [MASK] or <mask>!"
@@ -73,6 +74,32 @@ def test_a_long_sentence_keeps_its_template_and_padding_has_no_effect(architectu
     assert batch["attention_mask"][1].sum() == len(short) + len(parts[0]) + len(parts[1])
     alone = torch.cat([encoder.encode([text]) for text in TEXTS])
     torch.testing.assert_close(encoder.encode(TEXTS, batch_size=3), alone, atol=1e-5, rtol=0)
+
+
+TRAINED_ON = ["他说：“今天下雨了。”", "it's the man's own", "not the man", "Query:\nnew line"] * 30
+BEGINNINGS = ["“今天下雨了。”", "'s own words", "the man", "\nnew line", "…and more", "été", ""]
+
+
+@pytest.mark.parametrize("prompt", ["query: ", "为：", "no", "Query:"])
+@pytest.mark.parametrize("kind", ["WordPiece", "Unigram", "byte-level BPE", "BPE with byte fallback", "Qwen's BPE"])
+def test_a_prompt_and_a_sentence_have_the_tokens_of_one_text(kind, prompt):
+    """Qwen's BPE has tokens of the end of a prompt and the beginning of a sentence, such as a colon and a quote."""
+    tokenizers = train_tokenizers(TRAINED_ON, 300) | {"Qwen's BPE": train_decoder_tokenizer("qwen3", TRAINED_ON)}
+    tokenizer = tokenizers[kind]
+    templates = Templates(tokenizer, prompts={"query": prompt})
+    batch = templates.batch(templates.tokens_of(BEGINNINGS, 60, "query"), prompts=["query"])
+    found = [ids[mask == 1].tolist() for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+    assert found == [tokenizer(prompt + text)["input_ids"] for text in BEGINNINGS]
+
+
+@pytest.mark.parametrize("limit", range(8, 16))
+def test_a_character_that_is_cut_is_left_out_in_training(limit, make_model):
+    """It has three bytes, each of which is a token."""
+    tokenizer = load_tokenizer(str(make_model("gpt2")))
+    templates = Templates(tokenizer, prompts={"query": "查询："}, as_text="always")
+    ids = templates.batch(tokenize(tokenizer, ["你好" * 20], limit), views=1, prompts=["query"])["input_ids"]
+    text = tokenizer.decode(ids[0])
+    assert text == ("查询：" + "你好" * 20)[: len(text)] and len(text) >= 5
 
 
 @pytest.mark.parametrize(("architecture", "as_text"), [("bert", "never"), ("roberta", "always"), ("roberta", "never")])

@@ -44,7 +44,7 @@ DECODERS: dict[str, tuple[dict[str, str], dict[str, int]]] = {
 _WITH_DECODER = {"t5": (_ROBERTA_TOKENS, {"d_ff": 64, "d_kv": 8})}
 
 
-def _train_decoder_tokenizer(architecture: str, sentences: Sequence[str]) -> PreTrainedTokenizerFast:
+def train_decoder_tokenizer(architecture: str, sentences: Sequence[str]) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     options = {"special_tokens": list(_DECODER_TOKENS.values()), "show_progress": False}
@@ -103,7 +103,7 @@ def save_model(folder: Path, architecture: str, sentences: Sequence[str], **sett
     """Save a model of an architecture, and a tokenizer trained on the sentences; `settings` are of its config."""
     special, own = (ARCHITECTURES | DECODERS | _WITH_DECODER)[architecture]
     decoder = architecture in DECODERS
-    tokenizer = _train_decoder_tokenizer(architecture, sentences) if decoder else _train_tokenizer(special, sentences)
+    tokenizer = train_decoder_tokenizer(architecture, sentences) if decoder else _train_tokenizer(special, sentences)
     ids = {name.replace("_token", "_token_id"): tokenizer.convert_tokens_to_ids(t) for name, t in special.items()}
     if not decoder:
         ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
