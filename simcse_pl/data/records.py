@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None, str]
 
 NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
-_INSPECTED = 1000  # rows, to find the columns' names
+_INSPECTED = 1000  # rows, to find the columns' names; lines, to find out whether cells are quoted
 _SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
 _SEPARATORS = (",", ";", "\t", "|", "||", "|||")
 _USUAL = {".csv": ",", ".tsv": "\t"}
@@ -54,10 +54,8 @@ def rows_of_table(
     if quoted := is_quoted(start, separator):
         records = _csv_records(path, lines, separator)
     else:
-        records = ((f"line {i}", line.split(separator)) for i, line in enumerate(lines, 1) if line.strip())
+        records = _split_records(path, lines, separator, may_be_quoted=separator == "\t")
     head = list(itertools.islice(records, _INSPECTED))
-    if quoted and any(r"\"" in cell for _, cells in head for cell in cells):
-        log.warning(r'%s: backslashes before quotation marks stay in the text: write "" in place of \"', path)
     names, with_names = _header(head, header)
     width = len(names or (head[0][1] if head else ()))
     quotes = " and quoted" if quoted and separator == "\t" else ""
@@ -114,29 +112,55 @@ def is_quoted(lines: Sequence[str], separator: str) -> bool:
     marked = [cell for cells in plain for cell in cells if cell.startswith('"')]
     if not marked:
         return False
+    widths = set()
     try:
-        rows = [row for row in csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True) if row]
-    except csv.Error:
-        return False
+        for row in csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True):
+            widths.add(len(row))
+    except csv.Error as error:
+        if len(lines) < _INSPECTED or str(error) != "unexpected end of data":  # the lines may end within a cell
+            return False
     if len(set(map(len, plain))) > 1:
-        return len(set(map(len, rows))) == 1
+        return len(widths - {0}) == 1
     return any('""' in cell[1:-1] for cell in marked) or all(
         cell.startswith('"') or as_number(cell) is not None for cells in plain for cell in cells
     )
 
 
-def _csv_records(path: Path, lines: Iterator[str], separator: str) -> Iterator[tuple[str, list[str]]]:
+def _split_records(
+    path: Path, lines: Iterator[str], separator: str, first: int = 1, may_be_quoted: bool = False
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the rows of lines, the `first` of a file and those that follow it.
+
+    If they may be quoted, the first cell that begins with a quotation mark shows it, wherever it is in the file.
+    """
+    before = ""
+    for number, line in enumerate(lines, first):
+        if may_be_quoted and separator + '"' in separator + line:
+            near = [line, *itertools.islice(lines, _INSPECTED)]
+            records = _csv_records if is_quoted([before, *near], separator) else _split_records
+            yield from records(path, itertools.chain(near, lines), separator, number)
+            return
+        if line.strip():
+            before = line
+            yield f"line {number}", line.split(separator)
+
+
+def _csv_records(path: Path, lines: Iterator[str], separator: str, first: int = 1) -> Iterator[tuple[str, list[str]]]:
     reader = csv.reader(
         (line + "\n" for line in lines), delimiter=separator, strict=True, skipinitialspace=separator != "\t"
     )
+    warned = False
     while True:
-        location = f"line {reader.line_num + 1}"
+        location = f"line {reader.line_num + first}"
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
             raise UserError(f"{path}, {location}: {error} (is a quotation mark missing, or not doubled?)") from error
+        if not warned and any(r"\"" in cell for cell in cells):
+            log.warning(r'%s: backslashes before quotation marks stay in the text: write "" in place of \"', path)
+            warned = True
         if cells:
             yield location, cells
 
@@ -183,13 +207,14 @@ def rows_of_json(path: Path, lines: Iterator[str], whole: bool, header: bool | N
     if head and not any(isinstance(values, dict | list) for _, values in head):
         raise UserError(f"{path}, {head[0][0]}: each {'item' if whole else 'line'} needs to be one JSON object")
     names, about = keys or None, f"JSON objects with the keys {', '.join(keys)}"
-    if not keys and all(isinstance(values, list) for _, values in head):
+    are_arrays = all(isinstance(values, list) for _, values in head)
+    if are_arrays:
         names, with_names = _header(head, header)
         about = f"JSON arrays, {with_names}"
 
     def cells(values: Any) -> list[Any] | str:
-        if isinstance(values, list) and not keys:
-            return values
+        if are_arrays:
+            return values if isinstance(values, list) else "not a JSON array"
         if not isinstance(values, dict):
             return "not a JSON object"
         return [values.get(key) for key in keys] + [value for key, value in values.items() if key not in keys]

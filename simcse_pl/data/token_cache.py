@@ -37,7 +37,7 @@ Block = list[tuple[Row, Label | None]]
 # The columns of Tokenize.schema, the number of sentences, how many may be truncated, and a warning or None.
 TokenizedBlock = tuple[pyarrow.RecordBatch, int, int, str | None]
 
-_FORMAT = 6  # changes with what is read, too
+_FORMAT = 7  # changes with what is read, too
 _ROWS_A_BLOCK = 4096  # of a file: _FORMAT changes with it
 _BLOCKS_ALONE = 64  # blocks that this process tokenizes before it starts others
 _MOST_PROCESSES = 16  # more would wait for the process that reads

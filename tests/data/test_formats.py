@@ -128,6 +128,7 @@ REFUSED = {
         "would be read as anchor, pos",
     ),
     "a negative in place of the positive": ("a.csv", b"text,hard_neg\na b,c d\n", "which their names contradict"),
+    "objects after arrays": ("a.jsonl", b'["a b", "c d"]\n' * 1500 + b'{"x": "e"}\n', "1501: not a JSON array"),
     "arrays and objects": ("a.jsonl", b'["a", "b"]\n{"x": "c"}\n', "line 1: not a JSON object"),
     "scores": ("a.tsv", b"A b\t4,2\nC d\t0\n", "column 1 has numbers, .* data.score_column"),
     "several marks": ("a.csv", b"A b;0.5\nC d;1,2,3\n", "line 2: .*'1,2,3'", {"score_column": 1}),
@@ -203,15 +204,28 @@ def test_what_pandas_writes_is_read_back(separator, quoting, rows, tmp_path):
         assert read_rows(tmp_path / name, ["a", "b"]) == rows
 
 
+@pytest.mark.parametrize("last", [*QUOTED, MARKS[0], AROUND[0]])
+def test_the_first_quotation_mark_may_be_far_from_the_head(last, tmp_path):
+    """And the lines that are inspected may end within a cell."""
+    rows, path = [("A dog.", "It runs")] * 1500 + [last] + QUOTED[:1] * 1000, tmp_path / "a.tsv"
+    pandas.DataFrame(rows, columns=["a", "b"]).to_csv(path, sep="\t", index=False)
+    assert read_rows(path) == rows
+    path.write_bytes(table([*rows[:1500], MARKS[0], AROUND[0], rows[0]]))
+    assert read_rows(path) == [*rows[:1500], MARKS[0], AROUND[0], rows[0]]
+    cells = [("Two full\nlines", "One line")] * 700
+    pandas.DataFrame(cells, columns=["a", "b"]).to_csv(path, sep="\t", index=False)
+    assert read_rows(path) == cells
+
+
 @pytest.mark.parametrize(("given", "separator"), [(r"\t", "\t"), (":", ":")])
 def test_a_separator_can_be_given_as_it_is_typed(given, separator, write_file):
     assert read_rows(write_file("a.csv", table(DE, separator)), layout=Layout(separator=given)) == DE
 
 
 def test_backslashes_that_pandas_wrote_before_quotation_marks_are_warned_of(tmp_path, caplog):
-    path = tmp_path / "a.csv"
-    pandas.DataFrame(QUOTED[:1], columns=["a", "b"]).to_csv(path, index=False, doublequote=False, escapechar="\\")
-    assert read_rows(path) == [(r"He said \"hi\".", "Greeting")]
+    path, rows = tmp_path / "a.csv", [("A dog.", "It runs")] * 1500 + QUOTED[:1] * 2
+    pandas.DataFrame(rows, columns=["a", "b"]).to_csv(path, index=False, doublequote=False, escapechar="\\")
+    assert read_rows(path)[1500:] == [(r"He said \"hi\".", "Greeting")] * 2
     expected = rf'{path}: backslashes before quotation marks stay in the text: write "" in place of \"'
     assert caplog.messages.count(expected) == 1
 
