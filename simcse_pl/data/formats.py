@@ -39,7 +39,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON allows it; UTF-8 and tok
 _IN_TEXT = ("\t", "||", "|||")  # what separates cells in files that end in .txt; sentences have commas and semicolons
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """How the rows of a file are written. What is None follows from the file's name and its first lines.
 

@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from simcse_pl.data.formats import DETECTED, Layout, OpenedTable
+from simcse_pl.data.formats import Layout, OpenedTable
 from simcse_pl.data.sources import Source, open_source
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Label, Names, Role
@@ -19,69 +19,16 @@ ReadLabel = Callable[[Sequence[Any]], Label | None]  # from the cells of a row
 Warn = Callable[[str], None]
 
 
-def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
-    """Read all rows of a source; the arguments and errors are those of `iterate_rows`."""
-    return [row for row, _ in iterate_rows(source, columns, **options)]
-
-
-def iterate_sentences(
-    source: Source, column: int | str | None = None, on_invalid_row: str = "error", layout: Layout = DETECTED
-) -> Iterator[str]:
-    """Open a file and return an iterator over its sentences: its lines, or one column of a table.
-
-    Args:
-        source: see `iterate_rows`; or `-`, standard input, one sentence per line.
-        column: the column's name, or its position from 0; required if there are several columns.
-        on_invalid_row, layout: see `iterate_rows`.
-
-    Raises:
-        UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
-            invalid row.
-    """
-    table = open_source(source, layout, columns=[column])
-    if column is None and table.width > 1:
-        raise UserError(f"{source} has {table.layout}: choose the one with the sentences, by the option column")
-    return (row[0] for row, _ in rows_of(table, [column or 0], on_invalid_row))
-
-
-def iterate_rows(
-    source: Source,
-    columns: Sequence[int | str] | None = None,
-    layout: Layout = DETECTED,
-    **options: Any,
-) -> LabelledRows:
-    """Open a source by `open_source` and return an iterator over its rows by `rows_of`, which takes `options`."""
-    labels = label_columns(options.get("label_column"), options.get("score_column"))
-    return rows_of(open_source(source, layout, columns=(*(columns or ()), *labels)), columns, **options)
-
-
-def label_columns(label_column: int | str | None, score_column: ScoreColumn) -> list[int | str]:
-    """Return the columns of the labels or of the scores; only one of the two is given."""
-    given = label_column if score_column is None else score_column
-    return [] if given is None else [given] if isinstance(given, int | str) else [*given]
-
-
-def rows_of(
-    table: OpenedTable,
-    columns: Sequence[int | str] | None = None,
-    on_invalid_row: str = "error",
-    label_column: int | str | None = None,
-    score_column: ScoreColumn = None,
-    label_names: Names = None,
-    labels_are_ids: bool = False,
-    prompt_column: int | str | None = None,
-    roles: Sequence[Role] = (),
-    warn: Warn = log.warning,
-    first: int | None = None,
-    any_order: bool = False,
-) -> LabelledRows:
-    """Return an iterator over the rows of sentences of a table, each with its label.
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(Layout):
+    """How rows of sentences are read from a file, each with its label.
 
     A row is a sentence, or an anchor, its positive and any hard negatives. Unicode is normalized to NFC: an accented
     letter is one character.
 
     Args:
-        table: from `open_source`.
+        format, separator, header, encoding: how the file is written; see Layout.
+        split: the split of a data set of the hub.
         columns: the columns of sentences, by name or by position from 0; None for all but the labels'.
         on_invalid_row: `error` raises an error. `drop` skips rows with empty cells, with a wrong number of columns or
             with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
@@ -89,22 +36,86 @@ def rows_of(
             invalid rows.
         label_column: the column of the classes, text or numbers, by name or by position from 0; if None, labels are
             None.
-        score_column: in place of `label_column`, the column of the scores: finite numbers, or words that are known; or
-            several columns, whose scores are a list.
+        score_column: in place of `label_column`, the column of the scores: finite numbers, or words that are known (see
+            labels.label_number); or several columns, whose scores are a list.
         label_names: the words for the labels 0, 1, ...; other labels are invalid.
-        labels_are_ids: whether the label is the text of its cell, and not a class.
         prompt_column: the column of a text that goes before the first sentence of the row; it may be empty.
-        roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
-        warn: called with a warning after the last row.
+    """
+
+    split: str = "train"
+    columns: Sequence[int | str] | None = None
+    on_invalid_row: Literal["error", "drop", "blank"] = "error"
+    label_column: int | str | None = None
+    score_column: ScoreColumn = None
+    label_names: Names = None
+    prompt_column: int | str | None = None
+
+    @property
+    def label_columns(self) -> list[int | str]:
+        """The columns of the labels or of the scores; only one of the two is given."""
+        given = self.label_column if self.score_column is None else self.score_column
+        return [] if given is None else [given] if isinstance(given, int | str) else [*given]
+
+    def open(self, source: Source) -> OpenedTable:
+        """Open a source by `open_source`."""
+        return open_source(source, self, self.split, [*(self.columns or ()), *self.label_columns, self.prompt_column])
+
+
+def read_rows(source: Source, columns: Sequence[int | str] | None = None, **options: Any) -> list[Row]:
+    """Read all rows of a source; the other arguments are those of ReadOptions, the errors those of `rows_of`."""
+    return [row for row, _ in iterate_rows(source, ReadOptions(columns=columns, **options))]
+
+
+def iterate_sentences(source: Source, column: int | str | None = None, **options: Any) -> Iterator[str]:
+    """Open a file and return an iterator over its sentences: its lines, or one column of a table.
+
+    Args:
+        source: see `open_source`; or `-`, standard input, one sentence per line.
+        column: the column's name, or its position from 0; required if there are several columns.
+        options: the other arguments of ReadOptions.
+
+    Raises:
+        UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
+            invalid row.
+    """
+    how = ReadOptions(columns=[column or 0], **options)
+    table = how.open(source)
+    if column is None and table.width > 1:
+        raise UserError(f"{source} has {table.layout}: choose the one with the sentences, by the option column")
+    return (row[0] for row, _ in rows_of(table, how))
+
+
+def iterate_rows(source: Source, options: ReadOptions, **further: Any) -> LabelledRows:
+    """Open a source and return an iterator over its rows by `rows_of`, which takes the further arguments."""
+    return rows_of(options.open(source), options, **further)
+
+
+def rows_of(
+    table: OpenedTable,
+    options: ReadOptions,
+    first: int | None = None,
+    any_order: bool = False,
+    labels_are_ids: bool = False,
+    roles: Sequence[Role] = (),
+    warn: Warn = log.warning,
+) -> LabelledRows:
+    """Return an iterator over the rows of sentences of a table, each with its label.
+
+    Args:
+        table: from `open_source`.
+        options: how the rows are read.
         first: how many columns to read if `columns` is None, from the first on; None for all.
         any_order: whether the columns' names may contradict their order if `columns` is None (see columns.check_order).
+        labels_are_ids: whether the label is the text of its cell, and not a class.
+        roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
+        warn: called with a warning after the last row.
 
     Raises:
         UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
             an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
-    given = label_columns(label_column, score_column)
-    prompt = None if prompt_column is None else position_of(table, prompt_column)
+    columns, given = options.columns, options.label_columns
+    prompt = None if options.prompt_column is None else position_of(table, options.prompt_column)
     label_positions = [position_of(table, column) for column in given]
     if columns is None and first:
         positions = [position_of(table, i) for i in range(first)]
@@ -125,16 +136,16 @@ def rows_of(
     def labels_of(cells: Sequence[Any]) -> Label:
         if labels_are_ids:
             return table.text(label_positions[0], label_text(cells[label_positions[0]]))
-        scores = score_column is not None
-        labels = [read_label(table, column, cells[column], scores, label_names) for column in label_positions]
-        return labels[0] if isinstance(score_column, int | str | None) else labels
+        scores, names = options.score_column is not None, options.label_names
+        labels = [read_label(table, column, cells[column], scores, names) for column in label_positions]
+        return labels[0] if isinstance(options.score_column, int | str | None) else labels
 
     if prompt is not None:
         from simcse_pl.data.candidates import with_prompts
 
         anchor = positions[roles.index(Role.ANCHOR) if Role.ANCHOR in roles else 0]
         table = replace(table, records=with_prompts(table.records, prompt, anchor))
-    rows = valid_rows(table, positions, labels_of if given else None, on_invalid_row, warn, roles)
+    rows = valid_rows(table, positions, labels_of if given else None, options.on_invalid_row, warn, roles)
     if table.width == 1:
         return rows
     from simcse_pl.data.columns import with_sentences

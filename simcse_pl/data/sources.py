@@ -45,7 +45,8 @@ def open_source(
         from simcse_pl.data.hub_datasets import load_hub_dataset, table_of
 
         return table_of(load_hub_dataset(found, split).flatten(), str(source))  # the field b of a is the column a.b
-    layout = with_header(layout, columns)
+    if layout.header is None and any(isinstance(column, str) for column in columns):
+        layout = replace(layout, header=True)
     first, *others = found
     table = open_table(first, layout)
     if table.layout != TEXT and FORMATS.get(file_ending(first)) not in ("json", "parquet"):
@@ -66,12 +67,6 @@ def _records_of(paths: Sequence[Path], layout: Layout, columns: tuple[int, list[
             first = f"column names {', '.join(names)}" if names else f"{width} column{'s' * (width > 1)} without names"
             raise UserError(f"{path} has {table.layout}, but the first file has {first}")
         yield from ((f"{path.name}, {location}", cells) for location, cells in table.records)
-
-
-def with_header(layout: Layout, columns: Iterable[int | str | None]) -> Layout:
-    """Return a layout with a header if a column is chosen by its name, unless the layout says otherwise."""
-    named = layout.header is None and any(isinstance(column, str) for column in columns)
-    return replace(layout, header=True) if named else layout
 
 
 def content_hash(source: Source, split: str = "train") -> str:

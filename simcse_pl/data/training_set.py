@@ -3,9 +3,9 @@
 import itertools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,18 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.collator import TrainingRows, ViewCollator
-from simcse_pl.data.formats import Format, Layout
-from simcse_pl.data.rows import LabelledRows, ScoreColumn, Warn, label_columns, rows_of
+from simcse_pl.data.rows import LabelledRows, ReadOptions, Warn, rows_of
 from simcse_pl.data.sampler import Rows
-from simcse_pl.data.sources import content_hash, open_source, with_header
+from simcse_pl.data.sources import content_hash
 from simcse_pl.data.token_cache import TokenCache, Tokenize, open_token_cache
 from simcse_pl.data.view import Dropout, Segmenter, View
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import MaxLength
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.types import LabelKind, Names, Role, candidates, default_roles
+from simcse_pl.utils.types import LabelKind, Role, candidates, default_roles
 
 log = logging.getLogger(__name__)
 
-_READING = ("columns", "on_invalid_row", "label_column", "score_column", "label_names")
 _LABELS_SHOWN = 10
 _ROWS_TRIED = 128
 
@@ -42,25 +40,20 @@ class BatchViews:
 
 
 @dataclass(frozen=True)
-class TrainingSet:
+class TrainingSet(ReadOptions):
     """Where rows of sentences to train on are, how they are read, and the views that are made from their anchors.
 
     If a view needs the next sentences, the last row of each document is left out.
 
+    With a `label_column`, batches have int64 `labels`, numbers of classes: in the order of `label_names`, or in
+    alphabetical order. With a `score_column`, they have float32 `labels`, [batch]. A list has a column for each
+    positive and hard negative, in their order; labels are then [batch, columns].
+
     Args:
         train: the data (see sources.open_source).
-        columns, on_invalid_row: how to read it (see rows.rows_of). With `negatives`, None is query, pos and neg.
-        format, separator, header, encoding: how the file is written (see formats.Layout).
-        split: the split of a data set of the hub.
-        label_column: the column of the classes, by name or by position from 0; batches then have int64 `labels`.
-        score_column: in place of `label_column`, the column of the scores; batches then have float32 `labels`, [batch].
-            A list has a column for each positive and hard negative, in their order; labels are then [batch, columns].
-        label_names: the words for the labels 0, 1, ... in this column; None for any classes, numbered in alphabetical
-            order, and for scores as numbers or words that are known (see labels.label_number).
-        prompt_column: the column of a text that goes before the anchor and counts towards max_length; None for none.
         negatives: the number of hard negatives of a row in a batch. They are drawn anew in each epoch from those of the
             row, whose cells may be lists or empty. If a row has too few, a batch has copies, which a contrastive loss
-            leaves out. None takes one sentence from each column.
+            leaves out. Without `columns`, these are query, pos and neg. None takes one sentence from each column.
         positives: the number of positives, drawn like the hard negatives if `negatives` is given.
         roles: the role of each column, the anchor first; None for anchor, positive, then hard negatives.
         prompts: the name of each column's prompt, one of the encoder's `prompts`, or None for its template or none;
@@ -84,17 +77,7 @@ class TrainingSet:
     """
 
     train: str | Path | Sequence[str]
-    columns: Sequence[int | str] | None = None
-    on_invalid_row: Literal["error", "drop", "blank"] = "error"
-    format: Format | None = None
-    separator: str | None = None
-    header: bool | None = None
-    encoding: str | None = None
-    split: str = "train"
-    label_column: int | str | None = None
-    score_column: ScoreColumn = None
-    label_names: Names = None
-    prompt_column: int | str | None = None
+    _: KW_ONLY
     negatives: NonNegativeInt | None = None
     positives: PositiveInt = 1
     roles: Sequence[Role] | None = None
@@ -198,23 +181,19 @@ class TrainingSet:
 
     def _open(self, tokenize: Tokenize) -> TokenCache:
         """Return all rows with their tokens."""
-        options = {name: getattr(self, name) for name in _READING}
-        if self.prompt_column is not None:
-            options["prompt_column"] = self.prompt_column
-        if self.roles is not None:
-            options["any_order"] = True
+        options: ReadOptions = self
+        roles: tuple[Role, ...] = ()
         if self.negatives is not None:
             from simcse_pl.data.candidates import COLUMNS
 
-            names = options["columns"] = self.columns or COLUMNS
-            roles = options["roles"] = tuple(map(Role, self.roles or default_roles(len(names))))
-            if self.labels or self.documents or Role.OTHER in roles or len(roles) != len(names):
+            columns = self.columns or COLUMNS
+            roles = tuple(map(Role, self.roles or default_roles(len(columns))))
+            if self.labels or self.documents or Role.OTHER in roles or len(roles) != len(columns):
                 needed = "an anchor, positives and hard negatives only, a role for each of data.columns, and no labels"
                 raise UserError(f"data.negatives={self.negatives}: such rows have {needed}")
-        named = *label_columns(self.label_column, self.score_column), self.prompt_column, *(options["columns"] or ())
-        layout = with_header(Layout(self.format, self.separator, self.header, self.encoding), named)
+            options = replace(self, columns=columns)
         before = content_hash(self.train, self.split)  # first, so that a file that is replaced meanwhile is noticed
-        table = open_source(self.train, layout, self.split)
+        table, any_order = options.open(self.train), self.roles is not None
 
         def read(warn: Warn) -> LabelledRows:
             if self.documents:
@@ -222,11 +201,12 @@ class TrainingSet:
 
                 yield from documents_of(table, self.on_invalid_row, warn)
             else:
-                yield from rows_of(table, **options, warn=warn)
+                yield from rows_of(table, options, any_order=any_order, roles=roles, warn=warn)
             if content_hash(self.train, self.split) != before:
                 raise UserError(f"{self.train} changed while it was read: start again")
 
-        key = before, table.layout, layout.encoding, self.documents, *options.values()
+        how = [getattr(options, field.name) for field in fields(ReadOptions)]
+        key = before, table.layout, self.documents, any_order, roles, how
         return open_token_cache(read, key, tokenize, self.tokenizing_processes, before)
 
     def _batch_views(self, width: int) -> BatchViews:
@@ -251,7 +231,7 @@ class TrainingSet:
         if len(roles) == 1:
             roles, columns = default_roles(2), [0, 0]
         needed = len(candidates(roles))
-        if self.labels == "score_lists" and len(label_columns(None, self.score_column)) != needed:
+        if self.labels == "score_lists" and len(self.label_columns) != needed:
             raise UserError(f"data.score_column: it needs a column for each of {needed} positives and hard negatives")
         return BatchViews(views, width, roles, tuple(columns))
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from simcse_pl.data.formats import Layout, OpenedTable
-from simcse_pl.data.rows import LabelledRows, rows_of
+from simcse_pl.data.rows import LabelledRows, ReadOptions, rows_of
 from simcse_pl.data.sources import open_source
 from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
@@ -68,8 +68,9 @@ class EvaluationFile(Layout):
             if score and (named[2] == "ids" or (named[2] != "labels" and "labels" in named)):
                 scores = f"the scores would be column {table.name(2)}"
                 raise UserError(f"{self.file}: {scores}: name three by the option columns")
-        options: dict[str, Any] = {"score_column": columns[2], "label_names": self.label_names} if score else {}
-        return rows_of(table, self.columns and self.columns[:2], first=2, **options)
+        sentences, score_column = self.columns and self.columns[:2], columns[2] if score else None
+        options = ReadOptions(columns=sentences, score_column=score_column, label_names=self.label_names)
+        return rows_of(table, options, first=2)
 
     def rows(self, negatives: bool = True) -> LabelledRows:
         """Return an iterator over rows of sentences. Their number may differ; a sentence that is missing is ''.
@@ -84,7 +85,7 @@ class EvaluationFile(Layout):
         records = list(table.records)
         width = max([table.width, *(len(cells) for _, cells in records)])
         table = _resized(replace(table, records=iter(records)), width)
-        return rows_of(table, self.columns, on_invalid_row="blank", warn=log.debug)
+        return rows_of(table, ReadOptions(columns=self.columns, on_invalid_row="blank"), warn=log.debug)
 
 
 def _resized(table: OpenedTable, width: int) -> OpenedTable:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from simcse_pl.data.formats import Format, Layout
-from simcse_pl.data.rows import iterate_rows, iterate_sentences
+from simcse_pl.data.rows import ReadOptions, iterate_rows, iterate_sentences
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
@@ -104,12 +104,13 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
 def layout(arguments: argparse.Namespace) -> Layout:
     """Return how the file of a command is written, as far as the arguments say."""
     header = None if arguments.header is None else arguments.header == "true"
-    return Layout(arguments.format, arguments.separator, header, arguments.encoding)
+    how = {"format": arguments.format, "separator": arguments.separator, "encoding": arguments.encoding}
+    return Layout(header=header, **how)
 
 
 def read_sentences(file: str, arguments: argparse.Namespace) -> Iterator[str]:
     """Yield the sentences of a file, with the arguments of `add_column`."""
-    return iterate_sentences(file, arguments.column, layout=layout(arguments))
+    return iterate_sentences(file, arguments.column, **vars(layout(arguments)))
 
 
 def add_id(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +129,8 @@ def read_with_ids(file: str, arguments: argparse.Namespace) -> tuple[Sequence[st
     elif arguments.column is None:
         raise UserError("--id: give the column of the sentences, too, by --column")
     else:
-        rows = iterate_rows(file, [arguments.column], layout(arguments), label_column=arguments.id, labels_are_ids=True)
+        how = ReadOptions(columns=[arguments.column], label_column=arguments.id, **vars(layout(arguments)))
+        rows = iterate_rows(file, how, labels_are_ids=True)
         sentences, ids = zip(*((sentence, given) for (sentence,), given in rows), strict=True)
     return sentences, dict(zip(reversed(sentences), reversed(ids), strict=True))
 

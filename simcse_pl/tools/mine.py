@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcse_pl.data.rows import iterate_sentences, read_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows, iterate_sentences
 from simcse_pl.tools.common import add_columns, add_encoder, column, layout, load_simcse
 from simcse_pl.tools.conversion import ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import CrossEncoder, rescore
@@ -233,9 +233,9 @@ def run(arguments: argparse.Namespace) -> None:
             raise UserError(f"--{option.replace('_', '-')}: it needs --{needed}")
     arguments.candidates = max(arguments.candidates, arguments.negatives) if arguments.rescore else 0
     options = MiningOptions(**{field.name: getattr(arguments, field.name) for field in fields(MiningOptions)})
-    reading: Any = {"on_invalid_row": arguments.on_invalid_row, "layout": layout(arguments)}
-    rows = read_rows(arguments.pairs, arguments.columns, first=2, **reading)
-    pairs, corpus = [(row[0], row[1]) for row in rows], None
+    reading: Any = {"on_invalid_row": arguments.on_invalid_row, **vars(layout(arguments))}
+    rows = iterate_rows(arguments.pairs, ReadOptions(columns=arguments.columns, **reading), first=2)
+    pairs, corpus = [(row[0], row[1]) for row, _ in rows], None
     if arguments.corpus:
         with prefixed("--corpus", "--corpus-column NAME"):
             corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **reading))

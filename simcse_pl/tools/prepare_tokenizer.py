@@ -2,7 +2,7 @@
 
 import argparse
 
-from simcse_pl.data.rows import iterate_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows
 from simcse_pl.models.sources import load_config, load_tokenizer, resolve
 from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.tools.common import new_folder
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     out = new_folder(arguments.out)
     old, config = load_tokenizer(arguments.model), load_config(resolve(arguments.model))
-    sentences = (sentence for row, _ in iterate_rows(arguments.text) for sentence in row)
+    sentences = (sentence for row, _ in iterate_rows(arguments.text, ReadOptions()) for sentence in row)
     new = old.train_new_from_iterator(sentences, arguments.vocabulary)
     config.vocab_size = len(new)
     for name in ("pad", "bos", "eos", "cls", "sep"):

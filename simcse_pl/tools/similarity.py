@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from simcse_pl.data.rows import iterate_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows
 from simcse_pl.tools.common import add_columns, add_encoder, chunks_with_progress, json_line, layout, load_simcse
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import cosine_similarity
@@ -23,7 +23,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.sentences:
         print(f"{simcse.similarity(*arguments.sentences):.4f}")
         return
-    rows = (row for row, _ in iterate_rows(arguments.pairs, arguments.columns, layout(arguments), first=2))
+    how = ReadOptions(columns=arguments.columns, **vars(layout(arguments)))
+    rows = (row for row, _ in iterate_rows(arguments.pairs, how, first=2))
     for chunk in chunks_with_progress(rows, "comparing"):
         first, second = (simcse.encode(list(side), normalize_to_unit=False) for side in zip(*chunk, strict=True))
         for pair, similarity in zip(chunk, cosine_similarity(first, second).tolist(), strict=True):

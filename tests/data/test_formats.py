@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 from simcse_pl.data.formats import Layout, open_table
-from simcse_pl.data.rows import iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows, iterate_sentences, read_rows
 from simcse_pl.data.sources import open_source
 from simcse_pl.utils import files
 from simcse_pl.utils.errors import UserError
@@ -94,7 +94,7 @@ def test_the_encoding_that_an_error_names_reads_the_file(encoding, write_file):
     named = re.search("if it is ([^,]+),", str(error.value))[1]
     zipped = write_file("a.tsv.gz", gzip.compress(path.read_bytes()))
     for way, file in ((named, path), (encoding, path), (named, zipped)):
-        assert read_rows(file, layout=Layout(encoding=way)) == rows
+        assert read_rows(file, encoding=way) == rows
 
 
 REFUSED = {
@@ -156,7 +156,7 @@ REFUSED = {
 def test_files_are_refused_with_what_to_do(case, write_file):
     name, content, message, *options = REFUSED[case]
     with pytest.raises(UserError, match=message):
-        list(iterate_rows(write_file(name, content), **dict(*options)))
+        list(iterate_rows(write_file(name, content), ReadOptions(**dict(*options))))
 
 
 @pytest.mark.parametrize("encoding", [None, "utf-8", "latin-1"])
@@ -164,7 +164,7 @@ def test_a_line_that_would_fill_the_memory_is_not_read(encoding, write_file, mon
     monkeypatch.setattr(files, "_LONGEST", 10_000_000)
     path = write_file("a.txt.gz", gzip.compress(b"a b\n" + b"\xc3\xa9" * 10_000_000 + b"\n", 1))
     with pytest.raises(UserError, match="a.txt.gz, line 2: it has over 10 MB: give shorter lines"):
-        read_rows(path, layout=Layout(encoding=encoding))
+        read_rows(path, encoding=encoding)
 
 
 def test_a_cell_that_would_fill_the_memory_is_not_read(write_file):
@@ -180,7 +180,7 @@ def test_a_cell_that_would_fill_the_memory_is_not_read(write_file):
 @pytest.mark.parametrize("encoding", [None, "utf-8", "utf-8-sig"])
 def test_a_byte_order_mark_is_no_part_of_the_first_name(encoding, write_file):
     path = write_file("a.csv", b"\xef\xbb\xbftext,b\nA dog.,x\n")
-    assert read_rows(path, ["text"], layout=Layout(encoding=encoding)) == [("A dog.",)]
+    assert read_rows(path, ["text"], encoding=encoding) == [("A dog.",)]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(encoding, write_file):
 )
 def test_decimals_and_thousands_have_commas_or_points(cells, scores, write_file):
     path = write_file("a.csv", table([("A, b", cells[0]), ("C", cells[1])], ";"))
-    assert [float(score) for _, score in iterate_rows(path, score_column=1)] == list(scores)
+    assert [float(score) for _, score in iterate_rows(path, ReadOptions(score_column=1))] == list(scores)
 
 
 QUOTED = [('He said "hi".', "Greeting"), ('"Yes."', "A\tyes"), ("Two\nlines", "One")]
@@ -219,7 +219,7 @@ def test_the_first_quotation_mark_may_be_far_from_the_head(last, tmp_path):
 
 @pytest.mark.parametrize(("given", "separator"), [(r"\t", "\t"), (":", ":")])
 def test_a_separator_can_be_given_as_it_is_typed(given, separator, write_file):
-    assert read_rows(write_file("a.csv", table(DE, separator)), layout=Layout(separator=given)) == DE
+    assert read_rows(write_file("a.csv", table(DE, separator)), separator=given) == DE
 
 
 def test_backslashes_that_pandas_wrote_before_quotation_marks_are_warned_of(tmp_path, caplog):

@@ -7,7 +7,7 @@ import pytest
 
 from simcse_pl.data import hub_datasets
 from simcse_pl.data.labels import label_text
-from simcse_pl.data.rows import iterate_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.evaluation.ranking import BinaryPairs
 from simcse_pl.utils.errors import UserError
@@ -36,7 +36,7 @@ def write_file(tmp_path):
 @pytest.mark.parametrize(("labels", "scores", "classes"), KNOWN)
 def test_words_are_numbers(labels, scores, classes, write_file):
     path = write_file(labels)
-    assert [score for _, score in iterate_rows(path, score_column="y")] == list(scores)
+    assert [score for _, score in iterate_rows(path, ReadOptions(score_column="y"))] == list(scores)
     for kind, expected in ((ScoredPairs, scores), (BinaryPairs, classes)):
         assert [pair.score for pair in kind(path).sets["validation"][""]] == list(expected)
 
@@ -50,16 +50,16 @@ def test_words_are_numbers(labels, scores, classes, write_file):
     ],
 )
 def test_one_class_has_one_name(labels, classes, write_file):
-    assert [name for _, name in iterate_rows(write_file(labels), label_column="y")] == classes
+    assert [name for _, name in iterate_rows(write_file(labels), ReadOptions(label_column="y"))] == classes
 
 
 def test_words_of_ones_own(write_file):
     path, own = write_file(["andere", "gleiche", 0]), ["andere", "gleiche"]
     with pytest.raises(UserError, match="line 3: .*0.* not .*andere, gleiche of label_names"):
-        list(iterate_rows(path, score_column="y", label_names=own))
+        list(iterate_rows(path, ReadOptions(score_column="y", label_names=own)))
     kept = {"label_names": own, "on_invalid_row": "drop"}
-    assert [score for _, score in iterate_rows(path, score_column="y", **kept)] == [0, 1]
-    assert [name for _, name in iterate_rows(path, label_column="y", **kept)] == own
+    assert [score for _, score in iterate_rows(path, ReadOptions(score_column="y", **kept))] == [0, 1]
+    assert [name for _, name in iterate_rows(path, ReadOptions(label_column="y", **kept))] == own
     with pytest.raises(UserError, match="line 3: .* holds '0', not andere, gleiche of label_names"):
         BinaryPairs(path, label_names=own)
     file = {"file": write_file(own), "label_names": own}
@@ -69,12 +69,12 @@ def test_words_of_ones_own(write_file):
 @pytest.mark.parametrize("cell", ["maybe", "nan", "1e39", "4_5"])
 def test_a_score_that_is_neither_a_finite_number_nor_a_known_word_is_an_error(cell, write_file):
     with pytest.raises(UserError, match=f"line 2: column y holds '{cell}', not a finite number or .*label_names"):
-        list(iterate_rows(write_file(["yes", cell]), score_column="y"))
+        list(iterate_rows(write_file(["yes", cell]), ReadOptions(score_column="y")))
 
 
 def test_no_label_is_an_error(write_file):
     with pytest.raises(UserError, match="line 2: column y holds '-', not a label"):  # where annotators disagree
-        list(iterate_rows(write_file(["yes", "-"]), label_column="y"))
+        list(iterate_rows(write_file(["yes", "-"]), ReadOptions(label_column="y")))
 
 
 def test_missing_labels_are_empty():
@@ -86,5 +86,5 @@ def test_labels_of_the_hub_are_words(monkeypatch):
     rows = {"a": ["x", "y", "z"], "y": [1, 0, -1]}
     hub = datasets.Dataset.from_dict(rows, features=datasets.Features(features))
     monkeypatch.setattr(hub_datasets, "load_hub_dataset", lambda name, split: hub)
-    read = iterate_rows("hf://datasets/a/b", label_column="y", on_invalid_row="drop")
+    read = iterate_rows("hf://datasets/a/b", ReadOptions(label_column="y", on_invalid_row="drop"))
     assert [name for _, name in read] == ["neutral", "entailment"]

@@ -6,7 +6,7 @@ import pytest
 
 from simcse_pl.data.documents import documents_of
 from simcse_pl.data.formats import Layout
-from simcse_pl.data.rows import iterate_rows, iterate_sentences, read_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows, iterate_sentences, read_rows
 from simcse_pl.data.sources import open_source
 from simcse_pl.utils.errors import UserError
 
@@ -26,7 +26,10 @@ def test_sentences_that_cannot_be_seen_are_a_warning(write_file, caplog):
 def test_the_other_columns_are_sentences(write_file):
     path = write_file("d.csv", "sentence1,gold_label,sentence2\na,neutral,b\nc, entailment ,d\n")
     for column in ("gold_label", 1):
-        assert list(iterate_rows(path, label_column=column)) == [(("a", "b"), "neutral"), (("c", "d"), "entailment")]
+        assert list(iterate_rows(path, ReadOptions(label_column=column))) == [
+            (("a", "b"), "neutral"),
+            (("c", "d"), "entailment"),
+        ]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_a_column_of_ids_is_no_sentence_unless_it_is_chosen(names, ids, write_fi
 def test_names_that_are_not_those_of_ids(names, write_file):
     rows = [("A1", "B2", "C3"), ("one", "two", "three")]
     path = write_file("d.csv", f"{names}\n" + "".join(",".join(row) + "\n" for row in rows))
-    assert read_rows(path, layout=Layout(header=True)) == rows
+    assert read_rows(path, header=True) == rows
 
 
 def test_a_column_that_is_named_as_labels_is_one_of_sentences_if_it_is_chosen(write_file):

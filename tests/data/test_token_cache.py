@@ -10,8 +10,7 @@ from tokenizers.normalizers import Lowercase
 
 from simcse_pl.data import token_cache
 from simcse_pl.data.documents import with_next_sentence
-from simcse_pl.data.formats import Layout
-from simcse_pl.data.rows import iterate_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows
 from simcse_pl.data.token_cache import Tokenize, open_token_cache
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.utils import files
@@ -38,7 +37,7 @@ def source(tmp_path):
 def reader(source, calls):
     def read(warn):
         calls.append(source)
-        return iterate_rows(source, layout=Layout(header=False), warn=warn)
+        return iterate_rows(source, ReadOptions(header=False), warn=warn)
 
     return read
 
@@ -72,7 +71,7 @@ def open_and_count(source, log, tokenizer, results):
         with open(log, "a") as file:
             file.write("read\n")
         time.sleep(0.2)  # the others start
-        return iterate_rows(source, layout=Layout(header=False), warn=warn)
+        return iterate_rows(source, ReadOptions(header=False), warn=warn)
 
     results.put(contents(open_token_cache(read, ["x"], Tokenize(tokenizer, 9))))
 
