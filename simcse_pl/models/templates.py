@@ -48,25 +48,10 @@ class _Template:
     texts: Sequence[str] = ("", "")
     parts: Sequence[Tokens] = (np.empty(0, np.int64),) * 2
     as_text: TemplateAsText = "never"
-
-    @property
-    def is_prefix(self) -> bool:
-        return [*self.texts[1:]] == [""]
-
-    @property
-    def occurrences(self) -> int:
-        """How often the template has the sentence."""
-        return len(self.parts) - 1
-
-    @property
-    def length(self) -> int:
-        """The number of tokens, without those of the sentence."""
-        return sum(map(len, self.parts))
-
-    @property
-    def length_after(self) -> int:
-        """The number of tokens after the last occurrence of the sentence."""
-        return len(self.parts[-1])
+    is_prefix: bool = True
+    occurrences: int = 1  # how often the template has the sentence
+    length: int = 0  # tokens, without those of the sentence
+    length_after: int = 0  # tokens after the last occurrence of the sentence
 
     def joins(self, in_training: bool) -> bool:
         """Return whether template and sentence are tokenized as one text."""
@@ -132,7 +117,8 @@ class Templates:
         *before, last = _MASK.sub(mask or "", text).split(SENTENCE)
         parts = [*(part.rstrip() for part in before), last]
         tokens = [np.array(self.tokenizer(part, add_special_tokens=False)["input_ids"], np.int64) for part in parts]
-        return _Template([*before, last], tokens, self.as_text)
+        is_prefix, length = len(before) == 1 and not last, sum(map(len, tokens))
+        return _Template([*before, last], tokens, self.as_text, is_prefix, len(before), length, len(tokens[-1]))
 
     def _has_other_ids(self, template: _Template) -> bool:
         """Return whether a prefix and a sentence have other ids as one text than apart."""
