@@ -30,16 +30,6 @@ _ROWS_TRIED = 128
 
 
 @dataclass(frozen=True)
-class BatchViews:
-    """The views of a row in a batch; see TrainingRows, which has the same attributes."""
-
-    views: dict[Any, View]
-    width: int
-    roles: tuple[Role, ...]
-    columns: tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
 class TrainingSet(ReadOptions):
     """Where rows of sentences to train on are, how they are read, and the views that are made from their anchors.
 
@@ -152,7 +142,7 @@ class TrainingSet(ReadOptions):
         if segment and templates.reads_text(prompts):
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in a joined text")
         drawn = None if self.negatives is None else (self.positives, self.negatives)
-        batch_views = self._batch_views(1 + sum(drawn) if drawn else len(cache[0]))
+        views, width, roles, columns = self._batch_views(1 + sum(drawn) if drawn else len(cache[0]))
         numbers = self._class_numbers(cache)
         label_range = None if self.score_column is None else cache.score_range()
         chosen: Rows = range(len(cache))
@@ -162,7 +152,10 @@ class TrainingSet(ReadOptions):
 
             chosen, held_out = choose(cache, self.documents, self.hold_out, self.limit, seed)
         rows = TrainingRows(
-            **vars(batch_views),
+            views=views,
+            width=width,
+            roles=roles,
+            columns=columns,
             labels=self.labels,
             label_range=(0, len(numbers) - 1) if numbers else label_range,
             classes=len(numbers) or None,
@@ -209,8 +202,11 @@ class TrainingSet(ReadOptions):
         key = before, table.layout, self.documents, any_order, roles, how
         return open_token_cache(read, key, tokenize, self.tokenizing_processes, before)
 
-    def _batch_views(self, width: int) -> BatchViews:
-        """Return the views of a batch, for rows of `width` sentences. Dropout as the only view of pairs is left out."""
+    def _batch_views(self, width: int) -> tuple[dict[Any, View], int, tuple[Role, ...], tuple[int | None, ...]]:
+        """Return `views`, `width`, `roles` and `columns` of TrainingRows, for rows of `width` sentences.
+
+        Dropout as the only view of pairs is left out.
+        """
         views, is_drawn = self.named_views, self.negatives is not None
         roles = default_roles(width)[:width] if self.roles is None else tuple(map(Role, self.roles))
         if self.negatives is not None:
@@ -233,7 +229,7 @@ class TrainingSet(ReadOptions):
         needed = len(candidates(roles))
         if self.labels == "score_lists" and len(self.label_columns) != needed:
             raise UserError(f"data.score_column: it needs a column for each of {needed} positives and hard negatives")
-        return BatchViews(views, width, roles, tuple(columns))
+        return views, width, roles, tuple(columns)
 
     def _class_numbers(self, cache: TokenCache) -> dict[str, int]:
         """Return the number of each class by its name: in alphabetical order, or in that of `label_names`."""
