@@ -51,17 +51,11 @@ def show(what: Group | Text) -> None:
 
 
 def progress_bar(*columns: str | ProgressColumn, shown: bool = True) -> Progress:
-    """Return a rich progress bar with these columns, or with the default columns. `shown=False` never shows it."""
+    """Return a rich progress bar with these columns. `shown=False` never shows it."""
     console = Console(stderr=True)
     if shown := shown and is_terminal(console):  # a stream of its own: W&B records what is written to sys.stderr
         console.file = open(sys.stderr.fileno(), "w", encoding=sys.stderr.encoding, closefd=False)  # noqa: SIM115
     return Progress(*columns, console=console, transient=True, disable=not shown)
-
-
-def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
-    """Yield the steps, and show how many are done. Steps without a length need `total`."""
-    with progress_bar(shown=shown) as bar:
-        yield from bar.track(steps, total, description=what)
 
 
 class Rate(ProgressColumn):
@@ -76,6 +70,12 @@ def counting_bar(*columns: str, shown: bool = True) -> Progress:
     """Return a bar that shows how much is done, the rate, and the time left if the total is known; then `columns`."""
     numbers = MofNCompleteColumn(), Rate(), TimeRemainingColumn(compact=True)
     return progress_bar("{task.description}", BarColumn(), *numbers, *columns, shown=shown)
+
+
+def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bool = True) -> Iterable[T]:
+    """Yield the steps, and show how many are done. Steps without a length need `total`."""
+    with counting_bar(shown=shown) as bar:
+        yield from bar.track(steps, total, description=what)
 
 
 def positive(text: str, least: int = 1) -> int:
