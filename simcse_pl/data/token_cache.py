@@ -27,7 +27,7 @@ from simcse_pl.models.tokenization import MaxLength, length_at, tokenize, tokeni
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import cached, read_json, write_json
 from simcse_pl.utils.processes import available_cpus
-from simcse_pl.utils.terminal import counting_bar
+from simcse_pl.utils.terminal import tracked
 from simcse_pl.utils.types import Label, LabelKind, Tokens
 
 log = logging.getLogger(__name__)
@@ -206,18 +206,16 @@ def _one_thread(worker: int) -> None:
 def _write(new: Path, read: Read, make: Tokenize, processes: int | None) -> None:
     """Write the rows, then the manifest with the warnings to log at every start."""
     warnings: list[str] = []
-    rows = read(warnings.append)
+    rows = tracked(read(warnings.append), "tokenizing rows")
     blocks = iter(lambda: list(itertools.islice(rows, _ROWS_A_BLOCK)), [])
     sentences = full = 0
-    with counting_bar() as bar, pyarrow.ipc.new_file(str(new / _ROWS), make.schema) as file:
-        task = bar.add_task("tokenizing rows", total=None)
+    with pyarrow.ipc.new_file(str(new / _ROWS), make.schema) as file:
         for block, in_block, full_in_block, unknown in _tokenized(blocks, make, processes):
             sentences += in_block
             full += full_in_block
             if unknown and unknown not in warnings:
                 warnings.append(unknown)
             file.write(block)
-            bar.advance(task, block.num_rows)
     if full:
         rate = f"{full / sentences:.2%} of the sentences"
         warnings.append(f"{rate} have data.max_length={make.max_length} tokens or more; what is beyond is cut off")
