@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from simcse_pl import __version__
-from simcse_pl.utils.errors import USER_ERROR_STATUS, did_you_mean, name_columns
+from simcse_pl.utils.errors import COLUMNS, USER_ERROR_STATUS, did_you_mean
 from simcse_pl.utils.terminal import end_quietly, prepare_output, report_error
 
 HYDRA_COMMANDS = ("train", "evaluate")
@@ -110,8 +110,8 @@ class Parser(argparse.ArgumentParser):
 
     def as_typed(self, message: str) -> str:
         """Return a message with options as the user types them: `--pooling cls` for `pooling=cls`."""
-        for name, option in (("--columns", "--columns NAME NAME"), ("--column", "--column NAME")):
-            message = name_columns(message, option) if name in self._option_string_actions else message
+        if "--columns" in self._option_string_actions:
+            message = message.replace(COLUMNS, "--columns NAME NAME")
 
         def typed(found: re.Match[str]) -> str:
             name = f"--{found[1].replace('_', '-')}"

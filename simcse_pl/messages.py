@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from simcse_pl.config import walk
 from simcse_pl.option_checks import as_written
 from simcse_pl.utils.code import optional
-from simcse_pl.utils.errors import UserError, did_you_mean, exception_chain, first_line, name_columns
+from simcse_pl.utils.errors import UserError, did_you_mean, exception_chain, first_line
 from simcse_pl.utils.terminal import hydra_option
 
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
@@ -73,7 +73,6 @@ def name_in_full(message: str, config: DictConfig, class_path: str = "") -> str:
     `class_path` is where the config has the class. If it is empty, the option of this name is meant, if only one class
     and not the whole config has it.
     """
-    message = name_columns(message, f"{class_path}.column=NAME") if class_path else message
     name = (re.match(r"\w*(?=[=:])", message) or [""])[0]
     options = [path for path, _ in walk(OmegaConf.to_container(config)) if path.endswith(f"{class_path}.{name}")]
     options = [path for path in options if not path.startswith(("sweep.", "search."))]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from simcse_pl.data.formats import OpenedTable
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import COLUMNS, UserError
 from simcse_pl.utils.text import as_number
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def check_order(table: OpenedTable, positions: Sequence[int]) -> None:
     if known != sorted(known) or roles[1:2] == [_ROLES.index(NEGATIVES)]:
         raise UserError(
             f"{table.source}: the columns {', '.join(names)} would be read as anchor, positive and hard negatives, in "
-            "this order, which their names contradict: give the order by the option columns"
+            f"this order, which their names contradict: give the order by {COLUMNS}"
         )
 
 
@@ -59,6 +59,6 @@ def with_sentences(table: OpenedTable, positions: list[int], rows: "LabelledRows
             words = f"only words such as {', '.join(sorted(kinds)[:5])}"
             what = words if few else "numbers" if numbers else named or "ids"
             labels = "; in training, data.label_column is one of classes, and data.score_column one of scores"
-            advice = "name those of sentences by the option columns" + labels * (what != "ids")
+            advice = f"name those of sentences by {COLUMNS}" + labels * (what != "ids")
             raise UserError(f"{table.source}: column {name} has {what}, not sentences: {advice}")
     yield from itertools.chain(head, rows)

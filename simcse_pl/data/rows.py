@@ -81,7 +81,7 @@ def iterate_sentences(source: Source, column: int | str | None = None, **options
     how = ReadOptions(columns=[column or 0], **options)
     table = how.open(source)
     if column is None and table.width > 1:
-        raise UserError(f"{source} has {table.layout}: choose the one with the sentences, by the option column")
+        raise UserError(f"column=NAME: {source} has {table.layout}: choose the one with the sentences")
     return (row[0] for row, _ in rows_of(table, how))
 
 

@@ -18,7 +18,7 @@ from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.option_checks import check_arguments
 from simcse_pl.results import TEST, VALIDATION
-from simcse_pl.utils.errors import UserError, prefixed
+from simcse_pl.utils.errors import COLUMNS, UserError, prefixed
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns
 from simcse_pl.utils.types import Names
 
@@ -67,7 +67,7 @@ class EvaluationFile(Layout):
             named = [what_is_named(table.name(i)) for i in range(table.width)]
             if score and (named[2] == "ids" or (named[2] != "labels" and "labels" in named)):
                 scores = f"the scores would be column {table.name(2)}"
-                raise UserError(f"{self.file}: {scores}: name three by the option columns")
+                raise UserError(f"{self.file}: {scores}: name three by {COLUMNS}")
         sentences, score_column = self.columns and self.columns[:2], columns[2] if score else None
         options = ReadOptions(columns=sentences, score_column=score_column, label_names=self.label_names)
         return rows_of(table, options, first=2)
@@ -81,7 +81,7 @@ class EvaluationFile(Layout):
 
         table = open_source(self.file, self, self.split, self.columns or ())
         if not (negatives or self.columns) and any(map(NEGATIVES.fullmatch, table.header or ())):
-            raise UserError(f"{self.file} has negatives: name the query and its positives by the option columns")
+            raise UserError(f"{self.file} has negatives: name the query and its positives by {COLUMNS}")
         records = list(table.records)
         width = max([table.width, *(len(cells) for _, cells in records)])
         table = _resized(replace(table, records=iter(records)), width)

@@ -237,7 +237,7 @@ def run(arguments: argparse.Namespace) -> None:
     rows = iterate_rows(arguments.pairs, ReadOptions(columns=arguments.columns, **reading), first=2)
     pairs, corpus = [(row[0], row[1]) for row, _ in rows], None
     if arguments.corpus:
-        with prefixed("--corpus", "--corpus-column NAME"):
+        with prefixed("--corpus, --corpus-column"):
             corpus = list(iterate_sentences(arguments.corpus, arguments.corpus_column, **reading))
     simcse = load_simcse(arguments)
     encode = partial(simcse.encode, normalize_to_unit=False, progress=True)

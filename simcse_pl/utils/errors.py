@@ -1,11 +1,11 @@
 """User-facing errors. Each is printed as one line without a traceback."""
 
 import difflib
-import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 USER_ERROR_STATUS = 2  # the exit status; any other failure has 1
+COLUMNS = "the option columns"  # stands in messages for the option as the user types it
 
 
 class UserError(ValueError):
@@ -72,21 +72,16 @@ def reraise_as(what: str, users_too: bool = False) -> Iterator[None]:
         raise UserError(f"{what}: {first_line(error)}") from error
 
 
-def name_columns(message: str, option: str) -> str:
-    """Return a message with an option as the user types it, in place of `the option columns`."""
-    return re.sub("the option columns?", lambda _: option, message)
-
-
 @contextmanager
-def prefixed(option: str, columns: str = "the option columns") -> Iterator[None]:
-    """Begin the message of a UserError with a option, such as the config path of a loss, unless the option is empty.
+def prefixed(option: str, columns: str = COLUMNS) -> Iterator[None]:
+    """Begin the message of a UserError with an option, such as the config path of a loss, unless the option is empty.
 
     `columns` is how the user types the option of the columns there.
     """
     try:
         yield
     except UserError as error:
-        message = name_columns(f"{option}: {error}" if option else str(error), columns)
+        message = (f"{option}: {error}" if option else str(error)).replace(COLUMNS, columns)
         raise UserError(message) if message != str(error) else error from error.__cause__
 
 

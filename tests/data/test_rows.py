@@ -110,5 +110,7 @@ def test_sentences_are_lines_or_a_column(write_file):
     path = write_file("c.csv", 'id,caption\n1,"A dog, a cat."\n2,Rain.\n')
     for column in ("caption", 1):
         assert list(iterate_sentences(path, column)) == ["A dog, a cat.", "Rain."]
-    with pytest.raises(UserError, match="c.csv has 2 columns.*, caption: choose the one with the sentences"):
+    with pytest.raises(
+        UserError, match="^column=NAME: .*c.csv has 2 columns.*, caption: choose the one with the sentences"
+    ):
         list(iterate_sentences(path))

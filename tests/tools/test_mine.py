@@ -157,7 +157,7 @@ def test_mine_takes_no_ids_for_anchors(command, encoder, tmp_path):
     assert message in command(*given, status=2).err
     given = *given, "--columns", "question", "answer"
     message = command(*given, "--corpus", tmp_path / "pairs.csv", status=2).err
-    assert "choose the one with the sentences, by --corpus-column NAME\n" in message
+    assert message.startswith("error: --corpus, --corpus-column: column=NAME: ") and "choose the one with" in message
     assert "error: --max-length 9999: " in command(*given, "--max-length", "9999", status=2).err
     assert "--nearest: it needs --faiss" in command(*given, "--nearest", "5", status=2).err
     command(*given)
