@@ -25,7 +25,7 @@ from simcse_pl.evaluation.suite import TASK_NAMES, OwnDataTask, Suite, encode_on
 from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import save
 from simcse_pl.lab.published import named_row
-from simcse_pl.models.load import Encoder, fingerprint
+from simcse_pl.models.load import Encoder, fingerprint, load_encoder
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.results import TEST
 from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, encoder_label
@@ -35,6 +35,7 @@ from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, unit_v
 from simcse_pl.utils.terminal import show
 
 log = logging.getLogger("simcse_pl.evaluate")
+_LOADER = f"{load_encoder.__module__}.{load_encoder.__name__}"
 
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     if config.paper:
         named_row(config.paper.get("table"), config.paper.get("row"))  # raises an error if there is no such row
     options: Any = OmegaConf.to_container(config.model, resolve=True)
-    settings = {name: value for name, value in options.items() if name not in ("_target_", "name")}
+    settings = {name: value for name, value in options.items() if name != "name" and value != _LOADER}
     settings |= {"split": config.split, "bf16": config.bf16, "prompt_name": config.prompt_name}
     settings |= {"prompts": OmegaConf.to_container(config.mteb.prompts)} if config.mteb.prompts else {}
     settings["postprocess"] = after = None

@@ -19,13 +19,14 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
 
 _OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that no paper has
-# options of a run that is not the paper's; its data may be a copy
-_CHANGES_TRAINING = re.compile(
-    r"\+?((model|objective|optimizer|scheduler|module|data|trainer)\.(?!train=|num_|devices=)"
-    r"|(model/\w+|optimizer|scheduler|encoders|size)=)"
+# options that a run of the paper's may have: choices that are compared, a copy of the data, and what changes no weight
+_MAY_DIFFER = re.compile(
+    r"\+*(model|data|setting|method|objective|views|seed|val_every|log_every|test_tasks|transfer\..*|senteval_dir"
+    r"|data\.(train|test|num_workers|tokenizing_processes)|trainer(\.devices|\.num_nodes|(?==(auto|cpu|gpu|ddp|fsdp)$))"
+    r"|logger(\..*)?|run_name|resume|jobs|debug|keep_checkpoints)=.*"
 )
-# settings that no encoder of the paper has
-_NOT_THE_PAPERS = ("template", "prompts", "prompt_name", "max_length", "truncate_dim", "normalize")
+# settings that an encoder of the paper's may have; those that decide its vectors are in paper.yaml
+_MAY_BE_SET = {"pooling", "num_layers", "postprocess", "dim", "split", "bf16"}
 
 
 class PaperRow(NamedTuple):
@@ -96,11 +97,11 @@ def row_of_run(run: TrainingRun) -> dict[Literal["table", "row"], str] | None:
     row = f"{choices.get('setting')}/SimCSE-{methods_file()['models'].get(choices.get('model'))}"
     known = (
         row in paper_file()["encoders"][table]["rows"]
-        and (choices["data"], choices["setting"]) in (("wiki", "unsupervised"), ("nli", "supervised"))
+        and (choices.get("data"), choices["setting"]) in (("wiki", "unsupervised"), ("nli", "supervised"))
         and choices.get("method") in (None, *methods_file()["baselines"].values())
-        and (run.settings["objective"], choices["views"]) == ("simcse", "dropout")
+        and (run.settings["objective"], choices.get("views")) == ("simcse", "dropout")
         and not (choices.get("experiment") or run.sweep)
-        and not any(_CHANGES_TRAINING.match(option) for option in run.overrides)
+        and all(map(_MAY_DIFFER.fullmatch, run.overrides))
     )
     return {"table": table, "row": row} if known else None
 
@@ -116,7 +117,7 @@ def find_row(result: Result, protocol: Literal["sts", "transfer"], aggregation: 
         row = named_row(result.paper["table"], result.paper["row"])
         if result.paper["table"] in fitting:
             return row
-    if any(result.settings.get(option) for option in _NOT_THE_PAPERS):
+    if {name for name, value in result.settings.items() if value is not None} - _MAY_BE_SET:
         return None
     settings = {"encoder": result.encoder, **result.settings}
     known: Mapping[str, str] = next((m["rows"] for m in paper_file()["matches"] if _fits(m["when"], settings)), {})

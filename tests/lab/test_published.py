@@ -61,6 +61,7 @@ OF_THE_PAPER = {
         {"setting": "unsupervised"},
         {"data": "text"},
         {"views": "crop"},
+        {"views": None},  # a list, or null
         {"method": "promptbert"},
         {"experiment": "mine"},
     ],
@@ -73,9 +74,12 @@ def test_the_row_of_a_run_is_that_of_its_model_and_setting_if_all_else_is_the_pa
     assert row(choices=OF_THE_PAPER["choices"] | other) is None
     for further in ({"sweep": {"table": "seeds"}}, {"settings": {"objective": "simcse, mlm"}}):
         assert row(**further) is None
-    assert row(overrides=["model=bert", "data.train=copy.csv", "trainer.devices=2", "seed=1"]) == row()
+    allowed = "model=bert", "data.train=copy.csv", "trainer=ddp", "trainer.devices=2", "seed=1", "+logger.csv.flush=9"
+    assert row(overrides=[*allowed]) == row()
     options = "model.name=mine", "optimizer.lr=1", "+model.head=none", "trainer.max_steps=10", "data.limit=9"
-    for changed in (*options, "optimizer=sgd", "scheduler=linear", "model/adapter=lora", "encoders=two", "size=mini"):
+    options += "monitor=val/uniformity", "callbacks=early_stopping", "+callbacks.mine._target_=mine.Class", "size=mini"
+    groups = "optimizer=sgd", "scheduler=linear", "data/sampler=clusters", "model/adapter=lora", "trainer=mine"
+    for changed in (*options, *groups, "encoders=two"):
         assert row(overrides=["model=bert", changed]) is None
 
 
@@ -122,6 +126,10 @@ TRANSFER = {"pooling": "cls", "protocol": "transfer", "aggregation": None}
         (BERT, {"aggregation": "wmean"}, "B.3: BERT-base (first-last avg.)"),
         (BERT, {"aggregation": "mean"}, None),
         (BERT, {"num_layers": 3}, None),
+        (BERT, {"max_length": None, "bf16": True, "dim": 768}, FIRST_LAST),
+        (BERT, {"pretrained": False}, None),
+        (BERT, {"dropout": 0.5}, None),
+        (BERT, {"_target_": "mine.load"}, None),
         (f"models/{BERT}-mine", {}, None),
         (BERT, {"postprocess": WHITENING | {"fit_seed": 7}}, "5: BERT-base-whitening (unsupervised)"),
         (BERT, {"postprocess": WHITENING | {"dim": 256}}, None),
