@@ -11,16 +11,17 @@ from typing import Annotated, Any
 
 import pandas as pd
 import torch
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from simcse_pl.config import in_sweep
 from simcse_pl.loggers import read_curve_rows, write_curve_rows
-from simcse_pl.results import TEST, VALIDATION, split_and_metric
-from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, WANDB_FILE
+from simcse_pl.results import TEST, VALIDATION, TrainingRun, read_shape, split_and_metric
+from simcse_pl.run_folder import CURVES_FILE, RESOLVED_CONFIG, RESULTS_FILE, WANDB_FILE
 from simcse_pl.utils.distributed import gather_objects
-from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.errors import SweepError, UserError, reraise_as
 from simcse_pl.utils.files import atomic_open
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import hash_tensors, read_torch_file
@@ -29,16 +30,24 @@ log = logging.getLogger(__name__)
 
 BEST_CHECKPOINT, LAST_CHECKPOINT = Path("checkpoints") / "best.ckpt", Path("checkpoints") / "last.ckpt"
 
-# The groups whose options decide the weights; and options of them that do not: files and the model, whose content is
-# compared or in the checkpoint, and what only costs time or memory.
+# The groups whose options decide the weights; options of them that do not, because the content of files is compared and
+# that of the model in the checkpoint, or because they only cost time or memory; and options that decide no result.
 _DECIDING = (
     *("model", "encoders", "module", "objective", "objectives", "auxiliary", "queue", "views", "data"),
     *("optimizer", "scheduler", "seed", "segmenter", "speed", "monitor"),
 )
 _OF_TRAINER = ("precision", "gradient_clip_val", "gradient_clip_algorithm")
-_NOT_DECIDING = re.compile(
-    r"(model\.name|data\.(sets\.[^.]+\.)?(train|validation|test|num_workers|tokenizing_processes)"
-    r"|module\.(chunk_size|gradient_checkpointing|compile|cuda_graph))(\..*)?"
+_COSTS = (
+    r"data\.(sets\.[^.]+\.)?(num_workers|tokenizing_processes)"
+    r"|module\.(chunk_size|gradient_checkpointing|compile|cuda_graph)"
+)
+_NOT_DECIDING = re.compile(rf"(model\.name|data\.(sets\.[^.]+\.)?(train|validation|test)|{_COSTS})(\..*)?")
+_NOT_IN_RESULTS = re.compile(
+    rf"({_COSTS}|run_dir|run_name|resume|debug|jobs|keep_checkpoints|logger|log_every|sample|search\.folder"
+    r"|trainer\.(accelerator|devices|num_nodes|strategy|plugins|default_root_dir|log_every_n_steps|enable_\w+)"
+    r"|callbacks\.(last|preemption|curves|geometry|speed|progress)|.*\.(dirpath|senteval_dir)"
+    r"|sweep\.(?!(table|column|row)$)"
+    r"|data\.seed|trainer\.val_check_interval|callbacks\.(seeds|cpu))(\..*)?"  # copies of other options
 )
 _OTHER_TIMES = {"every_n_train_steps", "train_time_interval", "every_n_epochs", "save_on_train_epoch_end"}
 _TOKENIZER = "the content of the tokenizer"
@@ -119,11 +128,7 @@ class RunMetadata(Callback):
         self.before: dict[str, float] = {}
         deciding: dict[str, Any] = {name: (config or {}).get(name) for name in _DECIDING}
         deciding["trainer"] = {name: (config or {}).get("trainer", {}).get(name) for name in _OF_TRAINER}
-        self.trained_with = {
-            name: str(value)
-            for name, value in pd.json_normalize(deciding).iloc[0].items()
-            if not _NOT_DECIDING.fullmatch(str(name))
-        }
+        self.trained_with = _values(deciding, _NOT_DECIDING)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Add the fingerprints of the data, which are read by then, and of what else checkpoints do not have.
@@ -195,10 +200,47 @@ def _scores_of(evaluator: Any) -> str | None:
     return None
 
 
-def _check_equal(first: Mapping[str, str], second: Mapping[str, str], message: str) -> None:
-    """Raise UserError with the name and both values of the first option that differs."""
+def _values(options: Mapping[str, Any], left_out: re.Pattern[str]) -> dict[str, str]:
+    """Return the options of a resolved config by their names, such as `optimizer.lr`, without some."""
+    values = pd.json_normalize(dict(options)).iloc[0].items()
+    return {name: str(value) for name, value in values if not left_out.fullmatch(str(name))}
+
+
+def _check_equal(
+    first: Mapping[str, str], second: Mapping[str, str], message: str, kind: type[UserError] = UserError
+) -> None:
+    """Raise an error with the name and both values of the first option that differs."""
     for name, _ in sorted(first.items() ^ second.items())[:1]:
-        raise UserError(message.format(name, first.get(name), second.get(name)))
+        raise kind(message.format(name, first.get(name), second.get(name)))
+
+
+def finished_job(folder: Path, config: DictConfig) -> dict[str, Any] | None:
+    """Return the results of a job of this config if it has finished, or None.
+
+    Raises:
+        SweepError: the folder holds the results of a job with other options.
+        UserError: the results are damaged.
+    """
+    path = folder / RESULTS_FILE
+    if not path.is_file():
+        return None
+    with reraise_as(f"{path} is damaged, remove it to run the job again", users_too=True):
+        run = read_shape(TrainingRun, path)
+        trained = OmegaConf.load(folder / RESOLVED_CONFIG)
+    searched = config.copy()
+    for option, value in (run.trial or {"values": {}})["values"].items():
+        OmegaConf.update(searched, option, value)
+    now, before = map(_deciding_results, (searched, trained))
+    message = f"{folder} holds a finished job whose {{0}} is {{2}}, and not {{1}}: choose another folder"
+    _check_equal(now, before, message, SweepError)
+    return run.content()
+
+
+def _deciding_results(config: Any) -> dict[str, str]:
+    """Return the options that decide the results of a job, by name. An option of another version may be missing."""
+    options: Any = OmegaConf.to_container(config, resolve=True)
+    options["senteval_dir"] = bool(options["senteval_dir"])  # the folder may be moved
+    return {name: value for name, value in _values(options, _NOT_IN_RESULTS).items() if value != "None"}
 
 
 def resume_option(given: str | None) -> str | None:

@@ -1,11 +1,8 @@
-"""The folder of a training run: the names of its files, what describes a job, and whether it has finished."""
+"""The folder of a training run: the names of its files, and what describes a job."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from simcse_pl.results import TrainingRun, read_shape
-from simcse_pl.utils.errors import SweepError, reraise_as
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -51,28 +48,7 @@ def describe_job(config: "DictConfig", hydra: Any) -> dict[str, Any]:
     }
 
 
-def finished_job(folder: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
-    """Return the results of the job with these options if it has finished, or None.
-
-    Raises:
-        SweepError: the folder holds the results of a job with other options.
-        UserError: the results are damaged.
-    """
-    path = folder / RESULTS_FILE
-    if not path.is_file():
-        return None
-    with reraise_as(f"{path} is damaged, remove it to run the job again", users_too=True):
-        run = read_shape(TrainingRun, path)
-    options, given = deciding_options(run.overrides), deciding_options(overrides)
-    if options != given:
-        there, here = (" ".join(sorted({*a} - {*b})) or "none" for a, b in ((options, given), (given, options)))
-        raise SweepError(
-            f"{folder} holds a finished job, only there: {there}; only here: {here}: choose another folder"
-        )
-    return run.content()
-
-
-def deciding_options(options: Sequence[str], *others: str) -> list[str]:
-    """Return the options of a run, sorted, without those that do not change it, or begin with one of `others`."""
-    left_out = ("resume=", "debug=", "jobs=", *others)
-    return sorted(option for option in options if not option.lstrip("+").startswith(left_out))
+def study_name(overrides: Sequence[str]) -> str:
+    """Return the name of the study of a search, to which all trials with these options belong."""
+    left_out = ("resume=", "debug=", "jobs=", "search.trial=")
+    return " ".join(sorted(option for option in overrides if not option.lstrip("+").startswith(left_out)))

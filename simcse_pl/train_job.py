@@ -19,7 +19,14 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.checkpoints import RunMetadata, find_start, prepare_folder, remove_checkpoints, resume_option
+from simcse_pl.checkpoints import (
+    RunMetadata,
+    find_start,
+    finished_job,
+    prepare_folder,
+    remove_checkpoints,
+    resume_option,
+)
 from simcse_pl.config import walk, with_values
 from simcse_pl.data.sources import content_hash, files_of
 from simcse_pl.data.view import spaces
@@ -30,7 +37,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TEST, TrainingRun
-from simcse_pl.run_folder import RESOLVED_CONFIG, RESULTS_FILE, deciding_options, describe_job, finished_job
+from simcse_pl.run_folder import RESOLVED_CONFIG, RESULTS_FILE, describe_job, study_name
 from simcse_pl.run_table import printed_settings, run_paths, run_table
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional
@@ -62,12 +69,11 @@ def train(config: DictConfig) -> dict[str, Any]:
     """
     folder, runtime = Path(config.run_dir), HydraConfig.get()
     description = describe_job(config, runtime)
-    finished = partial(finished_job, folder, description["overrides"])
+    finished = partial(finished_job, folder, config)
     if resume_option(config.resume) == "auto" and (results := finished()) is not None:
-        before, searched = results.get("settings", {}), config.copy()
-        for option, value in (results.get("trial") or {"values": {}})["values"].items():
-            OmegaConf.update(searched, option, value)
-        if changed := [name for name, now in contents(searched).items() if before.get(name, now) != now]:
+        trained: Any = OmegaConf.load(folder / RESOLVED_CONFIG)
+        before = results.get("settings", {})
+        if changed := [name for name, now in contents(trained).items() if before.get(name, now) != now]:
             raise SweepError(f"{folder} has the results of other files ({changed[0]}): choose another folder")
         log.info("%s has run already", folder)
         if is_first_process() and not config.keep_checkpoints:
@@ -80,7 +86,7 @@ def train(config: DictConfig) -> dict[str, Any]:
         start = find_start(config.resume, folder, search)
         if is_first_process():
             prepare_folder(folder, start, search)
-        study = " ".join(deciding_options(description["overrides"], "search.trial="))
+        study = study_name(description["overrides"])
         trial: OptunaTrial | None = instantiate(config.search, job=folder.name, study=study) if search else None
         return train_here(with_values(config, trial.values) if trial else config, description, start.checkpoint, trial)
 

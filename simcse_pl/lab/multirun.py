@@ -18,10 +18,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from simcse_pl.checkpoints import finished_job
 from simcse_pl.cli import DEBUG_OPTION, readable
 from simcse_pl.config import with_row
 from simcse_pl.option_checks import check_options
-from simcse_pl.run_folder import finished_job
+from simcse_pl.run_folder import RESULTS_FILE
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal
@@ -43,17 +44,20 @@ def check_jobs(config: DictConfig) -> int:
     overrides = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
     jobs = jobs_of_sweep(overrides)
     for number, options in enumerate(jobs):
-        own = None
+        own, folder = None, Path(config.hydra.sweep.dir, str(number))
+        # Hydra would write the options of this sweep over those of a finished job
+        finished = config.hydra.job.config_name == "train" and (folder / RESULTS_FILE).is_file()
         try:
-            if not values.issuperset(options):
+            if finished or not values.issuperset(options):
                 values.update(options)
                 job = loader.load_sweep_config(config, options)
                 job.hydra.job.num, job.hydra.runtime.output_dir = 0, config.hydra.sweep.dir
                 HydraConfig.instance().set_config(job)
                 own = OmegaConf.masked_copy(job, [str(name) for name in job if name != "hydra"])
-                check_options(with_row(own))
-            if config.hydra.job.config_name == "train":  # Hydra would write the options of this sweep over those there
-                finished_job(Path(config.hydra.sweep.dir, str(number)), options)
+                own = with_row(own)
+                check_options(own)
+                if finished:
+                    finished_job(folder, own)
         except Exception as error:
             error = readable(error, config.hydra.job.config_name, own, options)
             sys.exit(report_error(error, config.debug is True, DEBUG_OPTION))

@@ -10,7 +10,9 @@ from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
 from simcse_pl.lab.multirun_report import MultirunReport
+from simcse_pl.utils.files import write_text
 from tests.lab.invented import job, make_report
+from tests.support.helpers import composed
 
 
 @pytest.fixture
@@ -61,7 +63,8 @@ def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, end, mon
 @pytest.mark.parametrize(("done", "left"), [((), ""), ((1,), ", 2 of 3 jobs left")])
 def test_a_sweep_says_how_to_continue_it_and_what_is_left(done, left, tmp_path, capsys):
     for job_number in done:
-        (tmp_path / str(job_number)).mkdir()
+        trained = OmegaConf.to_yaml(composed(f"seed={job_number + 1}"), resolve=True)
+        write_text(tmp_path / str(job_number) / "config" / "resolved.yaml", trained)
         results = {"choices": {}, "overrides": [f"seed={job_number + 1}"], "best": {}, "test": {}}
         (tmp_path / str(job_number) / "results.json").write_text(json.dumps(results))
     with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -74,4 +77,4 @@ def test_a_sweep_says_how_to_continue_it_and_what_is_left(done, left, tmp_path, 
             config.hydra.overrides.task = ["seed=4,5"]
             with pytest.raises(SystemExit):
                 MultirunReport().on_multirun_start(config)
-            assert "holds a finished job, only there: seed=2; only here: seed=5" in capsys.readouterr().err
+            assert "holds a finished job whose seed is 2, and not 5: choose another folder" in capsys.readouterr().err
