@@ -43,7 +43,7 @@ def main() -> None:
         scores["theirs"] = [float(own(theirs)["spearman_cosine"]) for own in evaluators]
 
     def ours(bf16: bool) -> None:
-        results = evaluate_suite(encode_once(partial(encoder.encode, bf16=bf16), suite.sentences()), suite)
+        results = evaluate_suite(encode_once(partial(encoder.encode, bf16=bf16)), suite)
         scores[f"ours {bf16}"] = [own.spearman for task in results.sts for own in task.subsets.values()]
 
     ways = {

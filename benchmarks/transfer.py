@@ -47,7 +47,7 @@ def main() -> None:
     task = load_transfer_task(arguments.senteval_dir, arguments.task)
     sentences = [example.sentences[0] for example in task.splits["all"]]
     encoder = SentenceEncoder.from_pretrained(PACKAGED)
-    encode = encode_once(partial(encoder.encode, progress=True), sentences)
+    encode = encode_once(partial(encoder.encode, progress=True))
     x, y = encode(sentences).numpy(), np.array([example.label for example in task.splits["all"]])
     accuracies: list[float] = []
     ways = {

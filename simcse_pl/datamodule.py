@@ -25,7 +25,7 @@ from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.processes import is_first_process
-from simcse_pl.utils.tensors import DOCUMENT, Encode, PromptedEncode
+from simcse_pl.utils.tensors import DOCUMENT, Encode
 from simcse_pl.utils.types import Batch, Tokens
 
 _EVALUATED_AT_ONCE = 256  # sentences
@@ -74,10 +74,13 @@ class EvaluationSentences:
         ranks = world_size()
         order = [index for device in range(ranks) for index in range(device, len(self), ranks)]
         row = {self._keys[index]: number for number, index in enumerate(order)}
-        return PromptedEncode(
-            lambda name: lambda sentences: vectors[[row[sentence, name] for sentence in sentences]],
-            self._templates.prompts,
-        )
+        prompts = self._templates.prompts
+
+        def encode(sentences: list[str], *, prompt_name: str | None = None) -> Tensor:
+            name = prompt_name if prompt_name in prompts else None
+            return vectors[[row[sentence, name] for sentence in sentences]]
+
+        return encode
 
 
 class SentenceDataModule(LightningDataModule):

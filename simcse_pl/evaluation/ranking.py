@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,15 +15,7 @@ from simcse_pl.evaluation.evaluators import EvaluationFile, FileEvaluator, Files
 from simcse_pl.evaluation.judgements import Judgements, RetrievalFile, judgements_of_texts
 from simcse_pl.evaluation.sts import ScoredPair
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import (
-    DOCUMENT,
-    QUERY,
-    Encode,
-    cosine_similarity,
-    encode_columns,
-    unit_vectors,
-    with_prompt,
-)
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, cosine_similarity, encode_columns, unit_vectors
 
 _COSINES = 2**26  # of queries and documents at once: 256 MB
 Metric = Annotated[str, Field(pattern=r"^(accuracy|map|mrr|ndcg|recall)(@[1-9]\d*)?$")]
@@ -93,9 +86,10 @@ class Ranking(FileEvaluator[Judgements]):
 
     def measure(self, encode: Encode, data: Judgements) -> dict[str, float]:
         """Return the mean of each metric."""
-        (queries,) = encode_columns(with_prompt(encode, QUERY), [data.queries[query] for query, _ in data.grades])
+        asked = [data.queries[query] for query, _ in data.grades]
+        (queries,) = encode_columns(partial(encode, prompt_name=QUERY), asked)
         row = {document: i for i, document in enumerate(dict.fromkeys(data.corpus.values()))}
-        documents = unit_vectors(with_prompt(encode, DOCUMENT)(list(row)))
+        documents = unit_vectors(encode(list(row), prompt_name=DOCUMENT))
         rows = torch.tensor([row[document] for document in data.corpus.values()])  # equal ones have equal cosines
         index, values = {document: i for i, document in enumerate(data.corpus)}, list[list[float]]()
         for vectors in unit_vectors(queries).split(max(1, _COSINES // len(rows))):

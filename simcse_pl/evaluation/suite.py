@@ -1,7 +1,7 @@
 """Evaluation of an encoder on a suite of tasks: read their data, then measure all of them."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from simcse_pl.utils.terminal import tracked
 
 log = logging.getLogger(__name__)
 GEOMETRY, OWN_DATA = "geometry", "own data"
+_MOST_KEPT = 2**18  # sentences whose vectors are kept
 TASK_NAMES = ("sts", "transfer", "probing", GEOMETRY, *STS_TASKS, *TRANSFER_TASKS, *PROBING_TASKS)
 
 
@@ -29,10 +30,6 @@ class Task(Protocol):
     @property
     def name(self) -> str:
         """The name in messages."""
-
-    @property
-    def sentences(self) -> Sequence[str]:
-        """The sentences that other tasks may share; empty if a call alone knows them."""
 
     def __call__(self, encode: Encode, device: str | torch.device = "cpu") -> Shape:
         """Return the results. `encode` gets distinct sentences, and `device` is that of classifiers."""
@@ -44,18 +41,6 @@ class OwnDataTask:
 
     evaluators: Mapping[str, Evaluator]
     name: str = OWN_DATA
-
-    @property
-    def sentences(self) -> list[str]:
-        """The sentences of all test sets."""
-        return [sentence for evaluator in self.evaluators.values() for sentence in evaluator.sentences(TEST)]
-
-    def with_prompt(self, name: str | None, prompts: Collection[str]) -> Iterator[str]:
-        """Yield the sentences that have a prompt, or none, with an encoder of these `prompts`."""
-        for evaluator in self.evaluators.values():
-            for prompt, sentences in evaluator.by_prompt(TEST).items():
-                if name == (prompt if prompt in prompts else None):
-                    yield from sentences
 
     def __call__(self, encode: Encode, device: object = None) -> OwnData:
         """Return the metrics of all evaluators."""
@@ -73,16 +58,6 @@ class Suite:
     def sts(self) -> list[StsTask]:
         """The STS tasks."""
         return [task for task in self.tasks if isinstance(task, StsTask)]
-
-    def sentences(self, prompt: str | None = None, prompts: Collection[str] = ()) -> list[str]:
-        """Return the distinct sentences that tasks will encode with a prompt, or none, of an encoder's `prompts`."""
-        distinct = set[str]()
-        for task in self.tasks:
-            if isinstance(task, OwnDataTask):
-                distinct.update(task.with_prompt(prompt, prompts))
-            elif prompt is None:
-                distinct.update(task.sentences)
-        return sorted(distinct)
 
 
 def load_suite(
@@ -143,7 +118,7 @@ def load_suite(
 def evaluate_suite(encode: Encode, suite: Suite, device: str | torch.device = "cpu") -> SuiteResults:
     """Measure all tasks of a suite. If one task fails with a UserError, the others are still measured.
 
-    `encode` may have a cache, and be followed by a post-processing. A task calls it once, with its distinct sentences.
+    `encode` may have a cache, and be followed by a post-processing. A task calls it with its distinct sentences.
     `device` is that of classifiers.
     """
     results, failed = [], dict(suite.failed)
@@ -155,24 +130,28 @@ def evaluate_suite(encode: Encode, suite: Suite, device: str | torch.device = "c
     return SuiteResults.collected(results, failed)
 
 
-def encode_once(encode: Encode, sentences: list[str]) -> Encode:
-    """Return an `encode` function that has the vectors of `sentences`, because several tasks share sentences.
+def encode_once(encode: Encode, prompts: Collection[str | None] = ()) -> Encode:
+    """Return an `encode` function that keeps vectors, because several tasks share sentences.
 
-    Other sentences are encoded at each call. UserError is raised if a vector is not finite.
+    `prompts` are the names of the encoder's. Sentences are encoded at each call if there would be too many to keep, as
+    of a corpus. UserError is raised if a vector is not finite.
     """
+    known: dict[tuple[str | None, str], Tensor] = {}
 
-    def checked(texts: list[str]) -> Tensor:
-        vectors = encode(texts)
-        bad = (~vectors.isfinite()).any(dim=1).nonzero()
-        if len(bad):
-            raise UserError(f"the encoder's vector of {texts[int(bad[0])]!r} is not finite")
+    def checked(sentences: list[str], name: str | None) -> Tensor:
+        vectors = encode(sentences, prompt_name=name)
+        for row in (~vectors.isfinite()).any(dim=1).nonzero():
+            raise UserError(f"the encoder's vector of {sentences[int(row)]!r} is not finite")
         return vectors
 
-    row = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
-    cache = checked(list(row)) if row else torch.empty(0)
-
-    def cached(texts: list[str]) -> Tensor:
-        return cache[[row[text] for text in texts]] if row and row.keys() >= set(texts) else checked(texts)
+    def cached(sentences: list[str], *, prompt_name: str | None = None) -> Tensor:
+        name = prompt_name if prompt_name in prompts else None
+        new = [text for text in dict.fromkeys(sentences) if (name, text) not in known]
+        if len(known) + len(new) > _MOST_KEPT:
+            return checked(sentences, name)
+        if new:
+            known.update(zip([(name, text) for text in new], checked(new, name), strict=True))
+        return torch.stack([known[name, text] for text in sentences])
 
     return cached
 
@@ -185,7 +164,7 @@ def measure_tasks(
     names = [task.name for task in tasks]
     more = [also, optional("lab.geometry.GeometryTask")(also)] if also else []
     suite = Suite(tasks + [task for task in more if task.name not in names])
-    return evaluate_suite(encode_once(encode, suite.sentences()), suite, device)
+    return evaluate_suite(encode_once(encode), suite, device)
 
 
 def task_scores(measured: SuiteResults, suite: Suite) -> dict[str, Any]:

@@ -3,10 +3,8 @@
 import logging
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from simcse_pl.results import TEST
 from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, encoder_label
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.files import write_json
-from simcse_pl.utils.tensors import Encode, PromptedEncode, hash_tensors, unit_vectors, with_prompt
+from simcse_pl.utils.tensors import Encode, hash_tensors, unit_vectors
 from simcse_pl.utils.terminal import show
 
 log = logging.getLogger("simcse_pl.evaluate")
@@ -55,7 +53,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 
     encoder, encode = load(config, postprocess)
     if postprocess and fit_on:
-        vectors = encode(fit_on, prompt_name=config.prompt_name)
+        vectors = encode(fit_on)
         postprocess.fit(vectors.to(_device())).save(folder / "postprocess")
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
@@ -64,15 +62,10 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     tasks: list[Any] = suite.tasks
     suite.tasks = [replace(task, **named) if hasattr(task, "revision") else task for task in tasks]
 
-    prompts = getattr(encoder, "prompts", None) or {}
-
-    def make(prompt_name: str | None) -> Encode:
-        """Encode the sentences of the suite once, and others at each call."""
-        known = suite.sentences(prompt_name, prompts) + ([] if prompt_name else [*chain(*released.values())])
-        once = encode_once(partial(encode, prompt_name=prompt_name or config.prompt_name), known)
-        return postprocessed(once, postprocess, _device(), encoder.normalize, released) if postprocess else once
-
-    measured, by_dim = scores(config, suite, PromptedEncode(make, prompts))
+    once = encode_once(encode, getattr(encoder, "prompts", None) or ())
+    if postprocess:
+        once = postprocessed(once, postprocess, _device(), encoder.normalize, released)
+    measured, by_dim = scores(config, suite, once)
     result = Result(**report, **dict(measured), dims=by_dim)
     report = result.model_dump()
     write_json(folder / RESULTS_FILE, report)
@@ -83,8 +76,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     return report
 
 
-def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, Callable[..., Tensor]]:
-    """Return the encoder, and its `encode` with the options of the command.
+def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, Encode]:
+    """Return the encoder, and its `encode` with the options of the command, such as the prompt of all other sentences.
 
     UserError is raised if its vectors lack dimensions of `dims` or of the post-processing.
     """
@@ -98,23 +91,23 @@ def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, 
         postprocess.check_width(encoder.dim)
     options: Any = {"batch_size": config.batch_size, "bf16": config.bf16, "progress": True}
     options["normalize"] = False if postprocess else None  # after it, as in an exported encoder
-    return encoder, partial(encoder.encode, **options)
+
+    def encode(sentences: list[str], *, prompt_name: str | None = None) -> Tensor:
+        return encoder.encode(sentences, prompt_name=prompt_name or config.prompt_name, **options)
+
+    return encoder, encode
 
 
-def scores(config: DictConfig, suite: Suite, encode: PromptedEncode) -> tuple[SuiteResults, dict[str, SuiteResults]]:
+def scores(config: DictConfig, suite: Suite, encode: Encode) -> tuple[SuiteResults, dict[str, SuiteResults]]:
     """Return the scores of the suite, and those of STS and of the user's data with the first `dims` dimensions."""
     measured = evaluate_suite(encode, suite, _device())
     small = Suite([*suite.sts, *(task for task in suite.tasks if isinstance(task, OwnDataTask))])
     return measured, {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
 
 
-def first_dimensions(encode: PromptedEncode, dim: int) -> PromptedEncode:
+def first_dimensions(encode: Encode, dim: int) -> Encode:
     """Return a function that keeps the first dimensions of the vectors of another one."""
-
-    def cut(prompt_name: str | None) -> Encode:
-        return lambda texts: with_prompt(encode, prompt_name)(texts)[:, :dim]
-
-    return PromptedEncode(cut, filter(None, encode.by_prompt))
+    return lambda sentences, *, prompt_name=None: encode(sentences, prompt_name=prompt_name)[:, :dim]
 
 
 def read_suite(config: DictConfig) -> Suite:
@@ -127,7 +120,7 @@ def read_suite(config: DictConfig) -> Suite:
     options = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **options)
     suite.tasks += read_benchmarks(config, mteb_names) if mteb_names else []
-    suite.tasks += retrieval + ([own] if own.sentences else [])
+    suite.tasks += retrieval + ([own] if any(part.sentences(TEST) for part in own.evaluators.values()) else [])
     print_failed(suite.failed)
     return suite
 
@@ -159,8 +152,9 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
     None means to fit it on the sentences of each task.
     """
     if config.fit_on in ("target", "released"):
-        tasks = (task.name for task in suite.tasks if not task.sentences)
-        unknown = ["retrieval" if name == "retrieval" else "tasks of mteb" for name in tasks]
+        corpora = {"retrieval": "retrieval", "mteb": "tasks of mteb"}
+        kinds = (task.name.partition("/")[0] for task in suite.tasks)
+        unknown = [corpora[kind] for kind in kinds if kind in corpora]
         own = (task.evaluators for task in suite.tasks if isinstance(task, OwnDataTask))
         unknown += [
             f"evaluators={name}"  # it encodes queries and documents one after the other
@@ -209,8 +203,8 @@ def postprocessed(
     """
     fit_each_call = not postprocess.fitted
 
-    def transformed(texts: list[str]) -> Tensor:
-        vectors = encode(texts).to(device)
+    def transformed(texts: list[str], *, prompt_name: str | None = None) -> Tensor:
+        vectors = encode(texts, prompt_name=prompt_name).to(device)
         if fit_each_call:
             others = (fit_on or {}).get(frozenset(texts))
             postprocess.fit(encode(others).to(device) if others else vectors)

@@ -22,11 +22,6 @@ class GeometryTask:
     pairs_of: StsTask
     name: str = "geometry"
 
-    @property
-    def sentences(self) -> list[str]:
-        """The sentences of all pairs, in order."""
-        return self.pairs_of.sentences
-
     def __call__(self, encode: Encode, device: object = None) -> Geometry:
         """Measure the vectors of all pairs. `encode` is called once, with the distinct sentences."""
         pairs = self.pairs_of.pairs

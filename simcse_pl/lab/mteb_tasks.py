@@ -14,7 +14,7 @@ from torch import Tensor
 from simcse_pl.evaluation.results import BenchmarkScores
 from simcse_pl.evaluation.suite import TASK_NAMES
 from simcse_pl.utils.errors import UserError, did_you_mean, reraise_as
-from simcse_pl.utils.tensors import Encode, with_prompt
+from simcse_pl.utils.tensors import Encode
 
 PREFIX = "mteb/"  # of the name of a task that SentEval has too
 
@@ -54,7 +54,7 @@ class _BenchmarkModel(AbsEncoder):
         if self.model_prompts:
             prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
             return self.encode_texts([prompt + text for text in texts])
-        return with_prompt(self.encode_texts, prompt_type and prompt_type.value)(texts)
+        return self.encode_texts(texts, prompt_name=prompt_type and prompt_type.value)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ class MtebTask:
     # texts before the sentences, by `query`, `document`, type of task or task; None for the prompts of `encode`
     prompts: Mapping[str, str] | None = None
     batch_size: int | None = None  # number of sentences; None for 32
-    sentences: Sequence[str] = ()  # mteb reads them when it measures the task
 
     def __call__(self, encode: Encode, device: object = None) -> BenchmarkScores:
         """Measure the task by mteb; `encode` returns the vectors [n, dim] of sentences."""

@@ -70,11 +70,6 @@ class TransferTask:
     splits: dict[str, list[Example]]
     classifier: str = SCIKIT_LEARN
 
-    @property
-    def sentences(self) -> list[str]:
-        """The sentences of all examples, in order."""
-        return [text for examples in self.splits.values() for example in examples for text in example.sentences]
-
     def __call__(self, encode: Encode, device: str | torch.device = "cpu") -> TransferScores:
         """Measure the task by SentEval's protocol for its splits.
 

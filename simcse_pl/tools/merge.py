@@ -5,13 +5,13 @@ import copy
 import math
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import pandas as pd
 import yaml
 from omegaconf import OmegaConf
 
 from simcse_pl.config import CONF
+from simcse_pl.evaluation.suite import encode_once
 from simcse_pl.models.adapters import merge_adapter
 from simcse_pl.models.backbone import has_adapter
 from simcse_pl.models.encoder import SentenceEncoder
@@ -21,7 +21,6 @@ from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.utils.code import locate
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tables import Table
-from simcse_pl.utils.tensors import PromptedEncode
 from simcse_pl.utils.terminal import real, show
 
 EVALUATORS = {file.stem: file for file in sorted((CONF / "evaluators").glob("*.yaml"))}
@@ -126,7 +125,7 @@ def run(arguments: argparse.Namespace) -> None:
         def score(encoder: SentenceEncoder) -> float:
             if not all(x.isfinite().all() for x in encoder.state_dict().values()):
                 return math.nan  # a ranking of vectors that are NaN has the best score
-            encode = PromptedEncode(lambda name: partial(encoder.encode, prompt_name=name), encoder.prompts or ())
+            encode = encode_once(encoder.encode, encoder.prompts or ())
             return factor(metric) * float(data(encode, VALIDATION)[metric])
 
         soup = greedy_soup(encoders, score)

@@ -1,6 +1,6 @@
 """Search sentences by cosine similarity, exactly and in float32."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,10 @@ from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.evaluation.results import QueryResults, RetrievalResults
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_write, finish_write, read_json, write_json
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, read_weights, unit_vectors, with_prompt
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, read_weights, unit_vectors
 from simcse_pl.utils.text import Neighbour, checked_sentences
 
+EncodeTexts = Callable[[list[str]], Tensor]  # from n texts to vectors [n, dim]
 VECTORS_FILE = "vectors.safetensors"
 SENTENCES_FILE = "sentences.json"
 IDS_FILE = "ids.json"  # in the order of the sentences; older indexes have none
@@ -46,7 +47,7 @@ class SentenceIndex:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def add(self, encode: Encode, sentences: Sequence[str], vectors: Tensor | None = None) -> int:
+    def add(self, encode: EncodeTexts, sentences: Sequence[str], vectors: Tensor | None = None) -> int:
         """Encode and append the sentences that are not in the index, each once, and return their number.
 
         `vectors` are those that `encode` gave before, [n, dim], so that only a few are encoded to compare them.
@@ -68,7 +69,7 @@ class SentenceIndex:
 
     def search(
         self,
-        encode: Encode,
+        encode: EncodeTexts,
         queries: Sequence[str],
         top_k: int = 3,
         threshold: float | None = None,
@@ -171,12 +172,12 @@ def highest(scores: Tensor, count: int, allowed: Tensor | None = None) -> Tensor
     return positions
 
 
-def _encode_to_unit(encode: Encode, sentences: list[str]) -> Tensor:
+def _encode_to_unit(encode: EncodeTexts, sentences: list[str]) -> Tensor:
     """Return [n, dim] float32 on the CPU."""
     return unit_vectors(encode(sentences).float().cpu())
 
 
-def _check_vectors(vectors: Tensor, sentences: list[str], encode: Encode) -> None:
+def _check_vectors(vectors: Tensor, sentences: list[str], encode: EncodeTexts) -> None:
     """Raise UserError unless some of the vectors, [n, dim], are near to those of the encoder."""
     positions = range(0, len(sentences), -(-len(sentences) // _COMPARED))
     if len(vectors) != len(sentences):
@@ -200,7 +201,6 @@ class RetrievalTask:
     """
 
     name = "retrieval"
-    sentences: Sequence[str] = ()  # no other task has those of a corpus
 
     def __init__(
         self, corpus: str | Path, queries: Sequence[str] | str, column: int | str | None = None, top_k: PositiveInt = 3
@@ -212,8 +212,8 @@ class RetrievalTask:
     def __call__(self, encode: Encode, device: object = None) -> RetrievalResults:
         """Return the neighbours of every query."""
         index = SentenceIndex()
-        index.add(with_prompt(encode, DOCUMENT), self._corpus)
-        nearest = index.search(with_prompt(encode, QUERY), self._queries, self._top_k, leave_out_equal=True)
+        index.add(partial(encode, prompt_name=DOCUMENT), self._corpus)
+        nearest = index.search(partial(encode, prompt_name=QUERY), self._queries, self._top_k, leave_out_equal=True)
         pairs = zip(self._queries, nearest, strict=True)
         queries = [QueryResults(query=query, neighbours=neighbours) for query, neighbours in pairs]
         return RetrievalResults(corpus=self._name, sentences=len(self._corpus), queries=queries)

@@ -3,10 +3,10 @@
 import hashlib
 import logging
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from safetensors.torch import load_file
@@ -16,31 +16,15 @@ from simcse_pl.utils.errors import UserError, reraise_as
 
 log = logging.getLogger(__name__)
 
-Encode = Callable[[list[str]], Tensor]  # from n sentences to vectors [n, dim]
 QUERY, DOCUMENT = "query", "document"  # the names of prompts that retrieval uses
 Similarity = Literal["cosine", "dot"]
 
 
-class PromptedEncode:
-    """An `encode` function of an encoder that has prompts.
+class Encode(Protocol):
+    """A function from n sentences to vectors [n, dim]."""
 
-    Args:
-        make: returns the function for sentences with the prompt of a name, or None for no prompt.
-        prompts: the names.
-    """
-
-    def __init__(self, make: Callable[[str | None], Encode], prompts: Iterable[str] = ()) -> None:
-        self.encode = make(None)
-        self.by_prompt: dict[str | None, Encode] = {name: make(name) for name in prompts}
-
-    def __call__(self, sentences: list[str]) -> Tensor:
-        """Return the vectors of sentences without a prompt."""
-        return self.encode(sentences)
-
-
-def with_prompt(encode: Encode, name: str | None) -> Encode:
-    """Return the function for sentences with a prompt, or `encode` itself if its encoder has none of this name."""
-    return encode.by_prompt.get(name, encode) if isinstance(encode, PromptedEncode) else encode
+    def __call__(self, sentences: list[str], /, *, prompt_name: str | None = None) -> Tensor:
+        """Return the vectors of sentences, with the prompt of this name if the encoder has it."""
 
 
 def checked_batch_size(given: int | None, default: int) -> int:

@@ -20,7 +20,6 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.templates import Templates
 from simcse_pl.results import TEST, VALIDATION
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import PromptedEncode, with_prompt
 from tests.conftest import SENTENCES
 from tests.support.helpers import composed
 from tests.support.helpers import random_vectors as encode
@@ -226,8 +225,7 @@ def test_queries_and_positives_have_their_prompts_in_validation(make_model, tmp_
     sentences = EvaluationSentences(retrieval.by_prompt(VALIDATION).items(), encoder.templates)
     vectors = torch.cat([encoder.eval()(batch) for batch in sentences.loader()])
     looked_up = sentences.encode(vectors.detach())
-    encode = PromptedEncode(lambda name: partial(encoder.encode, prompt_name=name), prompts)
     for name, texts in retrieval.by_prompt(VALIDATION).items():
-        found = with_prompt(looked_up, name)(texts)
+        found = looked_up(texts, prompt_name=name)
         torch.testing.assert_close(found, encoder.encode([f"{prompts[name]}{text}" for text in texts]))
-    assert retrieval(looked_up, VALIDATION) == retrieval(encode, VALIDATION)
+    assert retrieval(looked_up, VALIDATION) == retrieval(encoder.encode, VALIDATION)

@@ -38,7 +38,7 @@ def beir(tmp_path):
     return tmp_path / "set", {name: f"{text} and text" for name, text in corpus.items()}, queries, grades
 
 
-def signs(texts):
+def signs(texts, prompt_name=None):
     """Return vectors with few different cosines, all exact."""
     return random_vectors(texts, 4).sign()
 
@@ -91,7 +91,7 @@ def test_a_document_that_is_the_query_is_not_ranked(beir):
         own = json.dumps({"_id": "q0", "title": "", "metadata": {}, **first}) + "\n" if first else ""
         (folder / "corpus.jsonl").write_text(own + documents)
         near = dict.fromkeys(("it is query 0", "another", "query 0 and more"), "query 0")
-        encode = lambda texts: random_vectors([near.get(text, text) for text in texts])  # noqa: B023, E731
+        encode = lambda texts, prompt_name: random_vectors([near.get(text, text) for text in texts])  # noqa: B023, E731
         ranks.append(round(1 / Retrieval(test=str(folder))(encode, TEST)["mrr"]))
     assert ranks == [ranks[0], ranks[0], ranks[0] + 1, ranks[0] + 1]
 
@@ -172,7 +172,7 @@ def test_candidates_of_each_query_are_ranked(write):
 
 
 def test_equal_cosines_count_against_the_relevant_candidates(write):
-    def constant(texts):
+    def constant(texts, prompt_name=None):
         return torch.ones(len(texts), 3)
 
     rows = [("query", "first", 0), ("query", "relevant", 1), ("query", "also relevant", 1), ("query", "last", 0)]

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from simcse_pl.evaluation.evaluators import ScoredPairs
-from simcse_pl.evaluation.ranking import Retrieval
 from simcse_pl.evaluation.sts import StsTask, load_sample, load_sts_task
 from simcse_pl.evaluation.suite import OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
 from simcse_pl.lab.evaluate import postprocessed
@@ -40,7 +39,7 @@ def test_tasks_by_name_are_in_the_given_order_without_duplicates_and_must_be_in_
 def test_the_sample_replaces_a_missing_bundle():
     dev, test = load_sample("dev"), load_sample("test")
     assert load_suite(["sts", "geometry"], "", "dev", geometry_split="dev") == Suite([dev, GeometryTask(dev)])
-    assert load_suite(["geometry"], None).tasks[0].sentences == dev.sentences + test.sentences
+    assert load_suite(["geometry"], None).tasks[0].pairs_of.sentences == dev.sentences + test.sentences
     assert load_suite([], None) == Suite()
     with pytest.raises(UserError, match="^STS12 needs a SentEval bundle"):
         load_suite(["sts", "STS12"], None)
@@ -58,7 +57,7 @@ class Encoder:
     def __init__(self):
         self.calls = []
 
-    def __call__(self, sentences):
+    def __call__(self, sentences, *, prompt_name=None):
         self.calls.append(sentences)
         return random_vectors(sentences) + 1
 
@@ -72,7 +71,6 @@ def test_all_protocols_are_measured_with_one_encoding_per_task(bundle):
     assert first.classifier == "pytorch" and not results.failed
     assert sorted(encode.calls) == sorted(alone.calls)
     assert all(len(call) == len(set(call)) for call in encode.calls)
-    assert suite.sentences() == sorted(set().union(*encode.calls))
 
 
 def test_own_data_is_encoded_with_the_tasks_and_post_processed(tmp_path):
@@ -81,29 +79,41 @@ def test_own_data_is_encoded_with_the_tasks_and_post_processed(tmp_path):
     file.write_text("".join(f"{pair.first}\t{pair.second}\t{pair.score}\n" for pair in sample.pairs))
     suite = Suite([sample, OwnDataTask({"sts": ScoredPairs(test=str(file)), "unused": ScoredPairs()})])
     encode = Encoder()
-    plain = evaluate_suite(encode_once(encode, suite.sentences()), suite)
+    plain = evaluate_suite(encode_once(encode), suite)
     assert plain.own.data == "own.tsv" and plain.own.metrics["spearman"] == pytest.approx(plain.sts[0].all.spearman)
-    assert [len(call) for call in encode.calls] == [len(sample.sentences)]
+    assert [len(call) for call in encode.calls] == [len({*sample.sentences})]
     whitened = evaluate_suite(postprocessed(encode, Whitening()), suite)
     assert whitened.own.metrics["spearman"] == pytest.approx(whitened.sts[0].all.spearman)
     assert whitened.own.metrics["spearman"] != pytest.approx(plain.own.metrics["spearman"])
 
 
-def test_sentences_with_a_prompt_are_known_by_it_alone(tmp_path):
-    (tmp_path / "own.tsv").write_text("query\tanswer\na question\tan answer\n")
-    sts = load_sample("dev")
-    suite = Suite([sts, OwnDataTask({"own": Retrieval(test=str(tmp_path / "own.tsv"))})])
-    assert suite.sentences("query", ["query"]) == ["a question"]
-    assert suite.sentences(None, ["query"]) == sorted({*sts.sentences, "an answer"})
-    assert suite.sentences() == sorted({*sts.sentences, "an answer", "a question"})
+@pytest.mark.parametrize("prompts", [["query"], [None, "query"]])  # static embeddings have one of the name None
+def test_a_sentence_is_encoded_once_with_each_prompt(prompts, monkeypatch):
+    calls = []
+
+    def encode(sentences, *, prompt_name=None):
+        calls.append((prompt_name, sentences))
+        return random_vectors([f"{prompt_name} {sentence}" for sentence in sentences])
+
+    once = encode_once(encode, prompts)
+    first, again = once(["a", "b"]), once(["b", "c", "b"])
+    query, document = once(["b"], prompt_name="query"), once(["b"], prompt_name="document")
+    assert calls == [(None, ["a", "b"]), (None, ["c"]), ("query", ["b"])]
+    assert torch.equal(again, random_vectors(["None b", "None c", "None b"])) and torch.equal(first[1:], document)
+    assert torch.equal(query, random_vectors(["query b"]))
+    monkeypatch.setattr("simcse_pl.evaluation.suite._MOST_KEPT", 5)
+    for _ in range(2):
+        assert torch.equal(once(["a", "d", "e"])[:1], first[:1]) and calls.pop() == (None, ["a", "d", "e"])
 
 
 def test_vectors_must_be_finite():
-    def broken(sentences):
+    def broken(sentences, *, prompt_name=None):
         return torch.tensor([[1.0, float("nan") if sentence == "b" else 0.0] for sentence in sentences])
 
+    once = encode_once(broken)
+    assert len(once(["a"])) == 1
     with pytest.raises(UserError, match="the encoder's vector of 'b' is not finite"):
-        encode_once(broken, ["a"])(["c", "b"])
+        once(["c", "b"])
 
 
 FIRST, SECOND = [str(n) for n in range(40)], [str(n) for n in range(40, 80)]

@@ -11,8 +11,8 @@ from scipy.stats import spearmanr
 from torch.utils._pytree import tree_flatten_with_path
 
 import simcse_pl
-from simcse_pl.evaluation.suite import evaluate_suite, load_suite
-from simcse_pl.lab.evaluate import postprocessed, released_fitting_sets
+from simcse_pl.evaluation.suite import encode_once, evaluate_suite, load_suite
+from simcse_pl.lab.evaluate import first_dimensions, postprocessed, released_fitting_sets
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.postprocessing.post_process import load
@@ -73,9 +73,10 @@ def test_every_protocol_on_a_bundle_with_a_damaged_task(evaluate, make_model, tm
     )
     encoder = load_encoder(str(make_model("roberta")), pooling="cls", num_layers=1)
     results, suite = read_json(folder / "results.json"), load_suite(["sts", "transfer", "geometry"], bundle)
-    assert_same(results, measured(encoder.encode, suite))
-    assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(encoder.encode).model_dump()})
-    cut = measured(lambda texts: encoder.encode(texts)[:, :3], load_suite(["sts"], bundle))
+    once = encode_once(encoder.encode)
+    assert_same(results, measured(once, suite))
+    assert_same(results, {"retrieval": RetrievalTask(sentences, QUERIES, column="left")(once).model_dump()})
+    cut = measured(first_dimensions(once, 3), load_suite(["sts"], bundle))
     assert_same(results["dims"]["3"], {"sts": cut["sts"]})
     assert results["settings"].items() >= {"pooling": "cls", "num_layers": 1, "postprocess": None, "dim": 32}.items()
     assert list(results["failed"]) == ["STS13"]
@@ -101,11 +102,11 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
     both = pandas.read_csv(sentences)[["left", "right"]].to_numpy().flatten()
     fitted_on = random.Random(42).sample(list(dict.fromkeys(both)), 12)
     assert f"on 12 sentences of {sentences}" in done.stdout
-    whitening = Whitening(dim=5).fit(encoder.encode(fitted_on))
+    once, whitening = encode_once(encoder.encode), Whitening(dim=5).fit(encoder.encode(fitted_on))
     torch.testing.assert_close(load(first / "postprocess").matrix, whitening.matrix)
     results = read_json(first / "results.json")
     assert_same(results, measured(encoder.encode, load_suite(["STS-B"], bundle), whitening))
-    found = RetrievalTask(sentences, QUERIES, column="left")(postprocessed(encoder.encode, whitening))
+    found = RetrievalTask(sentences, QUERIES, column="left")(postprocessed(once, whitening))
     assert_same(results, {"retrieval": found.model_dump()})
     fit = {"fit_columns": ["left", "right"], "fit_limit": 12, "nli": str(sentences), "fit_seed": 42}
     assert results["settings"]["postprocess"] == {"name": "whitening", "fit_on": "nli", "dim": 5, **fit}

@@ -12,7 +12,6 @@ from scipy.stats import spearmanr
 from simcse_pl.evaluation.suite import Suite, evaluate_suite
 from simcse_pl.lab.mteb_tasks import MtebTask, find_tasks
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import DOCUMENT, QUERY, PromptedEncode
 from tests.support.helpers import random_vectors
 
 WORDS = [f"word{number}" for number in range(40)]
@@ -55,7 +54,7 @@ class Encoder:
     def __init__(self):
         self.seen = []
 
-    def __call__(self, texts):
+    def __call__(self, texts, prompt_name=None):
         self.seen += texts
         return random_vectors(text.rstrip("?") for text in texts)
 
@@ -91,10 +90,7 @@ def test_prompts_by_role_and_by_type_of_task(tmp_path):
 
 def test_the_encoders_prompts_are_the_default(tmp_path):
     encode = Encoder()
-    prompted = PromptedEncode(
-        lambda name: lambda texts: encode([f"{name}: {text}" for text in texts]), [QUERY, DOCUMENT]
-    )
-    measure(prompted, tmp_path, LocalRetrieval())
+    measure(lambda texts, prompt_name: encode([f"{prompt_name}: {text}" for text in texts]), tmp_path, LocalRetrieval())
     assert set(encode.seen) == {f"document: {word}" for word in WORDS} | {f"query: {word}?" for word in WORDS}
 
 

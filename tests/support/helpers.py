@@ -15,8 +15,8 @@ from simcse_pl.module import SimCSEModule
 from tests.conftest import adamw, compose_config, quiet_trainer
 
 
-def random_vectors(texts, dim=6):
-    """Return vectors [n, dim] that depend on each text alone."""
+def random_vectors(texts, dim=6, prompt_name=None):
+    """Return vectors [n, dim] that depend on each text alone, with any prompt."""
     seeds = [zlib.crc32(str(text).encode()) for text in texts]
     return torch.stack([torch.randn(dim, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
 

@@ -1,7 +1,6 @@
 """Averages of encoders, static embeddings of one, and new tokenizers."""
 
 import math
-from functools import partial
 from itertools import pairwise
 
 import pandas as pd
@@ -17,7 +16,6 @@ from simcse_pl.postprocessing.linear import RemoveComponents
 from simcse_pl.tools.common import new_folder
 from simcse_pl.tools.merge import difference, greedy_soup, merge
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.tensors import PromptedEncode
 from tests.conftest import SENTENCES
 
 
@@ -133,9 +131,8 @@ def test_a_greedy_soup_takes_the_score_of_an_evaluator_with_its_prompts(make_mod
     given = [tmp_path / "a", tmp_path / "a", tmp_path / "soup", "--evaluator", "retrieval"]
     printed = command("merge", *given, "--greedy", data).out
     retrieval = Retrieval(str(tmp_path / "dev.tsv"), corpus=str(tmp_path / "corpus.txt"), header=False)
-    encode = PromptedEncode(lambda name: partial(encoder.eval().encode, prompt_name=name), encoder.prompts)
     assert f"mrr x 100 on dev.tsv ({len(SENTENCES)} candidates)" in printed
-    assert f"{100 * retrieval(encode, 'validation')['mrr']:.2f}" in printed
+    assert f"{100 * retrieval(encoder.eval().encode, 'validation')['mrr']:.2f}" in printed
 
 
 def test_an_encoder_that_diverged_is_the_worst_of_a_greedy_soup(folders, command, tmp_path):

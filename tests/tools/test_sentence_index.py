@@ -148,7 +148,7 @@ def test_a_missing_file_is_an_error(file, encode, tmp_path):
         SentenceIndex.load(tmp_path, {})
 
 
-def on_circle(sentences):
+def on_circle(sentences, prompt_name=None):
     """Map sentences onto the circle: the angle of a sentence is its length."""
     angles = torch.tensor([len(sentence) * 0.1 for sentence in sentences])
     return torch.stack([angles.cos(), angles.sin()], dim=1) * 3
