@@ -29,10 +29,19 @@ class MeanOfTemplates(SentenceEncoder):
         >>> encoder = MeanOfTemplates.from_pretrained("facebook/opt-125m", "last_token", template=templates)
     """
 
-    def encode(self, sentences: Sequence[str], *args: Any, **options: Any) -> Tensor:
-        if options.get("prompt_name"):  # it replaces the templates
-            return super().encode(sentences, *args, **options)
-        normalize = options.pop("normalize", None)
+    def encode(
+        self,
+        sentences: Sequence[str],
+        batch_size: int | None = None,
+        progress: bool = False,
+        bf16: bool = False,
+        max_length: int | None = None,
+        normalize: bool | None = None,
+        prompt_name: str | None = None,
+    ) -> Tensor:
+        options = batch_size, progress, bf16, max_length
+        if prompt_name:  # it replaces the templates
+            return super().encode(sentences, *options, normalize, prompt_name)
         texts: Sequence[str | None] = self.templates.texts or [None]
         whole, postprocess, truncate_dim, vectors = self.templates, self.postprocess, self.truncate_dim, []
         how = whole.with_sentence_mask, whole.final_period, whole.as_text
@@ -40,7 +49,7 @@ class MeanOfTemplates(SentenceEncoder):
         try:
             for text in texts:
                 self.templates = Templates(self.tokenizer, text, *how)
-                vectors.append(super().encode(sentences, *args, **options | {"normalize": False}))
+                vectors.append(super().encode(sentences, *options, normalize=False))
         finally:
             self.templates, self.postprocess, self.truncate_dim = whole, postprocess, truncate_dim
         mean = self._postprocessed(torch.stack(vectors).mean(dim=0))

@@ -26,7 +26,11 @@ def test_vectors_are_the_means_over_all_templates(architecture, make_model):
         expected.append(sum(state[0, -1] for state in states) / 3)
     expected = torch.stack(expected)
     torch.testing.assert_close(encoder.encode(SENTENCES, 4), expected, atol=1e-5, rtol=0)
-    torch.testing.assert_close(encoder.encode(SENTENCES, normalize=True), F.normalize(expected), atol=1e-4, rtol=0)
+    for normalized in (
+        encoder.encode(SENTENCES, normalize=True),
+        encoder.encode(SENTENCES, 4, False, False, None, True),
+    ):
+        torch.testing.assert_close(normalized, F.normalize(expected), atol=1e-4, rtol=0)
     options = {"template": TEMPLATES, "template_as_text": "always", "prompts": {"query": TEMPLATES[0]}}
     prompted = MeanOfTemplates.from_pretrained(folder, "last_token", **options).encode(SENTENCES, prompt_name="query")
     alone = MeanOfTemplates.from_pretrained(folder, "last_token", **options | {"template": TEMPLATES[0]})
