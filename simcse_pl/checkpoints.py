@@ -139,7 +139,10 @@ class RunMetadata(Callback):
             return  # an earlier stage has added them
         data: Any = getattr(trainer, "datamodule", None)
         if evaluators := getattr(data, "evaluators", None):  # whose scores choose the checkpoint
-            measured = [(name, *evaluator.by_prompt(VALIDATION).items()) for name, evaluator in evaluators.items()]
+            measured = [
+                (name, *((prompt, list(sentences)) for prompt, sentences in evaluator.by_prompt(VALIDATION).items()))
+                for name, evaluator in evaluators.items()
+            ]
             self.trained_with["the content of data.validation"] = hash_tensors({}, measured)
             scored = [(name, _scores_of(evaluator)) for name, evaluator in evaluators.items()]
             self.trained_with["the scores of data.validation and data.test"] = hash_tensors({}, scored)

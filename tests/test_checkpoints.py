@@ -113,6 +113,18 @@ def write_run(folder, steps=4):
     (folder / "metrics.csv").write_text("step,train/loss\n1,0.5\n4,0.25\n5,0.125\n7,0.1\n")
 
 
+def test_all_sentences_of_an_evaluator_are_compared_also_in_an_array():
+    def record(changed):
+        sentences = np.array([f"sentence {number}" for number in range(2000)])
+        sentences[1000] = changed
+        evaluators, record = {"mine": SimpleNamespace(by_prompt=lambda split: {None: sentences})}, RunMetadata()
+        record.setup(SimpleNamespace(datamodule=SimpleNamespace(evaluators=evaluators)), torch.nn.Module(), "fit")
+        return record
+
+    with pytest.raises(UserError, match="the content of data.validation is"):
+        record("another").load_state_dict(record("one").state_dict())
+
+
 @functools.cache
 def resolved(*options):
     return OmegaConf.to_container(composed(*options), resolve=True)
