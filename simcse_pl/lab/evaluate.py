@@ -3,6 +3,7 @@
 import logging
 import random
 import sys
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import save
 from simcse_pl.lab.published import named_row
 from simcse_pl.models.load import Encoder, fingerprint, load_encoder
+from simcse_pl.models.word_vectors import AveragedVectors
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.results import TEST
 from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, encoder_label
@@ -57,7 +59,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         postprocess.fit(vectors.to(_device())).save(folder / "postprocess")
     report["settings"]["dim"] = encoder.dim
     report["fingerprint"] = fingerprint(encoder, postprocess)
-    revision = hash_tensors({}, report["fingerprint"], report["settings"])
+    known = report["fingerprint"] or uuid.uuid4().hex  # a class of another kind may have other weights each time
+    revision = hash_tensors({}, known, report["settings"])
     named = {"model": report["label"], "revision": revision}  # for the files of mteb
     tasks: list[Any] = suite.tasks
     suite.tasks = [replace(task, **named) if hasattr(task, "revision") else task for task in tasks]
@@ -79,9 +82,11 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, Encode]:
     """Return the encoder, and its `encode` with the options of the command, such as the prompt of all other sentences.
 
-    UserError is raised if its vectors lack dimensions of `dims` or of the post-processing.
+    UserError is raised if it lacks the prompt, or its vectors lack dimensions of `dims` or of the post-processing.
     """
     encoder: Encoder = instantiate(config.model)
+    if isinstance(encoder, AveragedVectors) and config.prompt_name and not encoder.prompts:  # it would ignore the name
+        raise UserError(f"prompt_name={config.prompt_name}: the encoder has no such prompt; it has none")
     if isinstance(encoder, torch.nn.Module):
         encoder.to(_device())
     if config.dims and (postprocess or max(config.dims) > encoder.dim):

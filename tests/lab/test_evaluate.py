@@ -21,6 +21,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
 from tests.conftest import SENTENCES
 from tests.lab.test_mteb_tasks import PAIRS, LocalSts
+from tests.support.helpers import random_vectors
 from tests.support.senteval_bundle import write_bundle
 
 QUERIES = ["A man plays a guitar.", "Dogs run"]
@@ -153,6 +154,36 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     own = ["tasks=[]", "evaluators=retrieval", f"data.test={tmp_path}/queries.csv", "postprocess=whitening"]
     with pytest.raises(UserError, match="fit_on=target: with evaluators=retrieval, set it to a file"):
         simcse_pl.evaluate([*given, *own])
+
+
+class OwnEncoder:
+    """An encoder of one's own class, whose weights `seed` stands for."""
+
+    dim, normalize, seed = 6, False, 0
+
+    def __init__(self, **options):
+        pass
+
+    def encode(self, sentences, **options):
+        return random_vectors([f"{self.seed} {sentence}" for sentence in sentences])
+
+
+def test_tasks_of_mteb_are_measured_again_with_an_encoder_of_another_class(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules["mteb.get_tasks"]._TASKS_REGISTRY, "LocalSts", LocalSts)
+    own = f"{__name__}.OwnEncoder"
+    given = ["encoder=mine", f"model._target_={own}", "tasks=[LocalSts]", f"hydra.run.dir={tmp_path}"]
+    first = simcse_pl.evaluate(given)
+    monkeypatch.setattr(OwnEncoder, "seed", 1)
+    again = simcse_pl.evaluate(given)
+    assert first["benchmarks"][0]["score"] != pytest.approx(again["benchmarks"][0]["score"], abs=1e-4)
+    assert first["settings"]["_target_"] == own
+
+
+def test_the_name_of_a_prompt_that_word_vectors_do_not_have_is_an_error(tmp_path):
+    (tmp_path / "vectors.txt").write_text("dog 1 2\ncat 2 1\n")
+    given = [f"encoder={tmp_path}/vectors.txt", "tasks=[geometry]", f"hydra.run.dir={tmp_path}/run"]
+    with pytest.raises(UserError, match="prompt_name=query: the encoder has no such prompt"):
+        simcse_pl.evaluate([*given, "prompt_name=query"])
 
 
 @pytest.mark.parametrize(
