@@ -39,7 +39,8 @@ class Sweep:
     `groups` has a row per group: `label`, `keys`, and for each of `scores` the mean `X`, `X std` (the sample standard
     deviation) and `X n`. Rows of the paper are in its order; of methods, SimCSE first. `trained` is False for an
     evaluation. `is_baseline` marks the group that those with the same values of `alike` are compared with: of methods
-    SimCSE, otherwise the first one or the paper's.
+    SimCSE, otherwise the first one or the paper's. `X pairs` is the number of seeds that a group has together with its
+    baseline, `X difference` the mean of their `X differences`, and `X margin` half its interval. NaN: there are none.
     """
 
     label: str  # of the folders
@@ -191,6 +192,8 @@ def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequenc
         groups = groups.sort_values([*order], key=lambda x: x.map(order[x.name].index), ignore_index=True)
     if METHOD not in options:
         groups["is_baseline"] = _is_baseline(groups, alike, paper)
+    for score in scores:
+        groups = groups.join(_differences(runs, groups, keys, alike, score), on=keys).fillna({f"{score} pairs": 0})
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
     return Sweep(
         label=", ".join(labels),
@@ -293,17 +296,14 @@ def margin(differences: pd.Series) -> float:
     return float(t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1) * differences.sem())
 
 
-def differences(sweep: Sweep, score: str) -> pd.DataFrame:
-    """Return the differences of one of `scores` between each group and its baseline, in the order of the groups.
-
-    The columns are the `mean` over the seeds of both, its `margin`, the `count`, and the list of those of the seeds.
-    Without a baseline, and for itself, all but the count are NaN.
-    """
-    keys = sweep.keys
-    means = sweep.runs[sweep.runs["seed"] != ""].groupby([*keys, "seed"], sort=False)[score].mean().reset_index()
-    means = means.merge(sweep.groups[[*keys, "is_baseline"]])
-    baseline = means.loc[means["is_baseline"], [*sweep.alike, "seed", score]]
-    pairs = means[~means["is_baseline"]].merge(baseline, on=[*sweep.alike, "seed"], suffixes=("", " of the baseline"))
+def _differences(
+    runs: pd.DataFrame, groups: pd.DataFrame, keys: list[str], alike: list[str], score: str
+) -> pd.DataFrame:
+    """Return the differences of a score between each group and its baseline, by `keys`: see Sweep.groups."""
+    means = runs[runs["seed"] != ""].groupby([*keys, "seed"], sort=False)[score].mean().reset_index()
+    means = means.merge(groups[[*keys, "is_baseline"]])
+    baseline = means.loc[means["is_baseline"], [*alike, "seed", score]]
+    pairs = means[~means["is_baseline"]].merge(baseline, on=[*alike, "seed"], suffixes=("", " of the baseline"))
     pairs["difference"] = pairs[score] - pairs[f"{score} of the baseline"]
     found = pairs.dropna(subset="difference").groupby(keys)["difference"].agg(["mean", margin, "count", list])
-    return sweep.groups[keys].merge(found.reset_index(), "left").fillna({"count": 0}).astype({"count": int})
+    return found.set_axis([f"{score} {name}" for name in ("difference", "margin", "pairs", "differences")], axis=1)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simcse_pl.lab.published import Ablation
-from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, Sweep, differences
+from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, Sweep
 from simcse_pl.lab.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.utils.text import as_number
 
@@ -66,13 +66,12 @@ def _papers(sweep: Sweep, paper: Ablation) -> pd.DataFrame:
 
 def _of_methods(sweep: Sweep) -> Figure | None:
     """Draw differences from SimCSE with their t-intervals, and published ones beside them; None without any."""
-    gains = differences(sweep, "dev").rename(columns={"margin": "error", "list": "seeds"})
-    gains = gains.assign(name=sweep.groups["label"], series="measured", published=sweep.groups["published difference"])
-    gains = gains.dropna(subset="mean")
+    drawn = {"dev difference": "mean", "dev margin": "error", "dev differences": "seeds", "label": "name"}
+    gains = sweep.groups.rename(columns=drawn).dropna(subset="mean").assign(series="measured")
     if gains.empty:
         return None
     panels = {f"difference from SimCSE on dev,\n{sweep.score_name}, {CONFIDENCE:.0%} interval": gains}
-    theirs = gains[["name"]].assign(series="published", mean=gains["published"]).dropna()
+    theirs = gains[["name"]].assign(series="published", mean=gains["published difference"]).dropna()
     if sweep.comparable and theirs["mean"].any():
         panels["published difference,\nSTS average on test"] = theirs
     figure = _panels(panels, sweep.compared)

@@ -10,7 +10,7 @@ from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.encoder_tables import failure_notes
 from simcse_pl.lab.published import Ablation, paper_file
 from simcse_pl.lab.read_runs import differing
-from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, METHOD, Sweep, differences
+from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, METHOD, Sweep
 from simcse_pl.results import scale_note
 from simcse_pl.utils.tables import Table
 from simcse_pl.utils.text import without_folders
@@ -42,7 +42,7 @@ def _columns(sweep: Sweep) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
             if not compares_methods and before.round(digits).nunique().gt(1).any():
                 yield before, before.apply(_texts, digits=digits)
             yield _means(sweep, score, digits)
-            if compares_methods or (score == "dev" and differences(sweep, score)["count"].max() > 1):
+            if compares_methods or (score == "dev" and groups["dev pairs"].max() > 1):
                 yield _differences(sweep, score, digits)
             if compares_methods and score == "dev" and sweep.comparable:
                 published = groups[["published", "published difference"]]
@@ -72,9 +72,10 @@ def _means(sweep: Sweep, score: str, digits: int) -> tuple[pd.DataFrame, pd.Data
 
 def _differences(sweep: Sweep, score: str, digits: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the differences of a score from the baselines; of methods, a star marks gains beyond their interval."""
-    gains, name = differences(sweep, score), f"difference on {score}"
-    ends = {f"{name} low": gains["mean"] - gains["margin"], f"{name} high": gains["mean"] + gains["margin"]}
-    columns = pd.DataFrame({name: gains["mean"], **ends, f"{name} n": gains["count"]})
+    name = f"difference on {score}"
+    mean, margin, pairs = (sweep.groups[f"{score} {part}"] for part in ("difference", "margin", "pairs"))
+    ends = {f"{name} low": mean - margin, f"{name} high": mean + margin}
+    columns = pd.DataFrame({name: mean, **ends, f"{name} n": pairs.astype(int)})
     low, high = (_texts(columns[end], digits) for end in ends)
     lower = sweep.results[0].mode == "min" and score != "sts"  # which has its own metric
     star = (columns[f"{name} high"] < 0 if lower else columns[f"{name} low"] > 0) & sweep.compares_methods
@@ -255,7 +256,7 @@ def _about_paper(sweep: Sweep, paper: Ablation) -> str:
 
 def _about_differences(sweep: Sweep) -> Iterator[str]:
     """Yield what the groups are compared with, and how often an interval excludes 0 by chance."""
-    if differences(sweep, "dev")["count"].max() > (0 if sweep.compares_methods else 1):
+    if sweep.groups["dev pairs"].max() > (0 if sweep.compares_methods else 1):
         compared = METHOD if sweep.compares_methods else "row" if sweep.has_rows else "label"
         baselines, chance = _or(sweep.groups[compared][sweep.groups["is_baseline"]]), 1 / (1 - CONFIDENCE)
         same = [_headings(sweep).get(name, name) for name in sweep.alike if sweep.groups[name].nunique() > 1]
@@ -268,9 +269,8 @@ def _about_differences(sweep: Sweep) -> Iterator[str]:
 
 def _about_methods(sweep: Sweep) -> Iterator[str]:
     """Yield which methods have no difference, of which model the published scores are, and which data differ."""
-    scores = sweep.groups
-    counts = differences(sweep, "dev")["count"]
-    if alone := scores["label"][(counts == 0) & ~scores["is_baseline"] & scores["trained"]].tolist():
+    groups = sweep.groups
+    if alone := groups["label"][(groups["dev pairs"] == 0) & ~groups["is_baseline"] & groups["trained"]].tolist():
         yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"
     models = _or(sweep.runs["published model"].dropna())
     if sweep.comparable and models:

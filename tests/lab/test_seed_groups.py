@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from simcse_pl.lab.seed_groups import CONFIDENCE, differences, read_sweeps
+from simcse_pl.lab.seed_groups import CONFIDENCE, read_sweeps
 from tests.lab.invented import group, job, of_seeds
 
 SIMCSE = [0.835, 0.841, 0.838, 0.829]
@@ -85,16 +85,16 @@ def test_transfer_is_the_mean_over_the_tasks_that_all_have(write_sweep):
 
 
 def by_name(groups):
-    return dict(zip(groups.groups["label"], differences(groups, "dev").itertuples(index=False), strict=True))
+    return groups.groups.set_index("label").filter(like="dev ").to_dict("index")
 
 
 def test_the_interval_is_that_of_the_paired_t_test(compare):
     found = by_name(compare(*of_seeds({"simcse": SIMCSE, **OTHERS})))
     for name, scores in OTHERS.items():
-        mean, half = found[name].mean, found[name].margin
+        mean, half = found[name]["dev difference"], found[name]["dev margin"]
         test = ttest_rel(100 * np.array(scores), 100 * np.array(SIMCSE))
         low, high = test.confidence_interval(CONFIDENCE)
-        assert found[name].count == 4
+        assert found[name]["dev pairs"] == 4
         assert [mean - half, mean + half] == pytest.approx([low, high], rel=1e-12)
         assert (abs(mean) > half) == (test.pvalue < 1 - CONFIDENCE) == (name == "esimcse")
 
@@ -102,7 +102,7 @@ def test_the_interval_is_that_of_the_paired_t_test(compare):
 def test_only_seeds_of_both_are_paired_and_a_seed_that_ran_twice_counts_once(compare):
     jobs = [("simcse", score, seed) for score, seed in ((0.80, 1), (0.90, 2), (math.nan, 3))]
     jobs += [("esimcse", score, seed) for score, seed in ((0.81, 2), (0.83, 2), (0.85, 1), (0.99, 3), (0.9, 7))]
-    assert sorted(by_name(compare(*jobs))["esimcse"].list) == pytest.approx([-8, 5])
+    assert sorted(by_name(compare(*jobs))["esimcse"]["dev differences"]) == pytest.approx([-8, 5])
 
 
 def test_a_method_is_compared_in_its_own_setting(compare):
@@ -110,5 +110,5 @@ def test_a_method_is_compared_in_its_own_setting(compare):
     jobs = [("esimcse", 0.8, 0), ("cosent", 0.7, 0, supervised), ("sup_simcse", 0.75, 0, supervised)]
     found = by_name(compare(*jobs, ("simcse", 0.78, 0)))
     assert list(found) == ["simcse", "esimcse", "sup_simcse", "cosent"]
-    means = {name: gains.mean for name, gains in found.items() if gains.count}
+    means = {name: gains["dev difference"] for name, gains in found.items() if gains["dev pairs"]}
     assert means == pytest.approx({"esimcse": 2, "cosent": -5})
