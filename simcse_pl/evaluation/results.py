@@ -18,8 +18,7 @@ PROBING_TASKS = (  # in the order of Conneau et al. (2018)
     *("Length", "WordContent", "Depth", "TopConstituents", "BigramShift"),
     *("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion"),
 )
-SCIKIT_LEARN = "scikit-learn"
-CLASSIFIERS = (SCIKIT_LEARN, "pytorch", "pytorch_fast")  # of transfer tasks
+SCIKIT_LEARN = "scikit-learn"  # the default classifier of transfer tasks
 
 
 class Correlation(Shape):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from simcse_pl.evaluation.evaluators import Evaluator, measure, source_of
-from simcse_pl.evaluation.results import CLASSIFIERS, PROBING_TASKS, SCIKIT_LEARN, TRANSFER_TASKS, OwnData, SuiteResults
+from simcse_pl.evaluation.results import PROBING_TASKS, SCIKIT_LEARN, TRANSFER_TASKS, OwnData, SuiteResults
 from simcse_pl.evaluation.sts import STS_TASKS, STS_TASKS_WITH_DEV, NotInBundleError, StsTask, load_sts_task
 from simcse_pl.results import TEST, Shape
 from simcse_pl.utils.code import optional
@@ -81,8 +81,6 @@ def load_suite(
         UserError: an option is invalid, the bundle has none of the tasks, or a task needs a bundle and `senteval_dir`
             is None.
     """
-    if classifier not in CLASSIFIERS:
-        raise UserError(f"transfer.classifier={classifier}: choose one of {', '.join(CLASSIFIERS)}")
     if unknown := [name for name in names if name not in TASK_NAMES]:
         raise UserError(f"test_tasks={unknown[0]}: no such task; choose among {', '.join(TASK_NAMES)}")
     if not senteval_dir:
