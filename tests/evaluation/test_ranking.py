@@ -102,7 +102,7 @@ def test_a_corpus_is_ranked_beside_the_positives(write, tmp_path, caplog):
     (tmp_path / "corpus.txt").write_text("\n".join(lines))
     cells = ["key,title,text", *(f"{line},{line.replace(' ', ',')}" for line in lines)]
     (tmp_path / "corpus.csv").write_text("\n".join(cells))
-    whole = Retrieval(queries, corpus=str(tmp_path / "corpus.txt"), top_k=[2])
+    whole = Retrieval(queries, corpus=str(tmp_path / "corpus.txt"), top_k=[1, 2])
     assert whole.name(VALIDATION) == "dev.tsv (6 candidates)"
     assert Retrieval({"a": queries, "b": queries}).name(VALIDATION) == "a (2 candidates), b (2 candidates)"
     cosines = {text: signs([text])[0] for text in ("a b", "e", *lines)}
@@ -111,7 +111,7 @@ def test_a_corpus_is_ranked_beside_the_positives(write, tmp_path, caplog):
         ranked = sorted({*lines} - {query}, key=lambda one: (-float(cosines[one] @ cosines[query]), lines.index(one)))
         ranks.append(min(ranked.index(one) + 1 for one in positives))
     metrics = whole(signs, VALIDATION)
-    assert metrics["mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+    assert metrics["mrr"] == pytest.approx(np.mean([1 / rank for rank in ranks])) and "ndcg@2" in metrics
     joined = {"file": str(tmp_path / "corpus.csv"), "columns": ["title", "text"]}
     assert Retrieval({"x": {"file": queries, "corpus": joined}}, top_k=[2])(signs, VALIDATION)["mrr"] == metrics["mrr"]
     assert "lacks" not in caplog.text

@@ -55,8 +55,21 @@ def trained(make_model, sentences, pairs, tmp_path, monkeypatch):
     return train
 
 
+class ScaledByProgress(Loss):
+    capturable = True
+
+    def forward(self, batch):
+        return batch.progress * batch.embeddings.mean()
+
+
+class Undeclared(Loss):
+    def forward(self, batch):
+        return batch.embeddings.mean()
+
+
 OPTIONS = {
     "simcse": {},
+    "progress": {"auxiliary": lambda: {"own": ScaledByProgress()}},
     "mlm": {"auxiliary": lambda: {"mlm": MaskedLanguageModeling(weight=0.1, head="new")}},
     "queue": {"queue": lambda: MomentumQueue(size=8)},
     "bf16": {"precision": "bf16-mixed"},
@@ -95,11 +108,6 @@ def test_a_step_that_cannot_be_captured_is_eager_unless_a_graph_is_asked_for(ask
             trained(Asked())
 
 
-class Own(Loss):
-    def forward(self, batch):
-        return batch.embeddings.mean()
-
-
 class ReadsGradients(pl.Callback):
     def on_before_optimizer_step(self, *_):
         pass
@@ -115,7 +123,7 @@ class ReadsGradients(pl.Callback):
         ({"chunk_size": 2}, "module.chunk_size"),
         ({"gradient_checkpointing": True}, "gradient_checkpointing"),
         ({"compile": "reduce-overhead"}, "graphs of its own"),
-        ({"objective": Own()}, "Own, which is not declared"),
+        ({"objective": Undeclared()}, "Undeclared, which is not declared"),
         ({}, None),
     ],
     ids=lambda value: str(value) if isinstance(value, str) else "",
