@@ -1,7 +1,7 @@
 """The private parts of Hydra, Lightning, torch, transformers, datasets and W&B that the project reads or replaces.
 
-Each has a function here that says why, and a test in tests/utils/test_private.py that fails when a version of the
-library moves it. A library is imported when it is needed, because light commands import this file.
+Each has a function here that says why, and a test fails when a version of the library moves it: one of what uses it,
+or one in tests/utils/test_private.py. A library is imported when it is needed, because light commands import this file.
 """
 
 from collections.abc import Callable, Iterable, Iterator
