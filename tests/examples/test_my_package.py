@@ -1,14 +1,13 @@
-"""The package of others adds its command and its method by entry points, as pip writes them."""
+"""The package of others adds its command and its configs by entry points, as pip writes them."""
 
 import os
 import tomllib
 from configparser import ConfigParser
 
-import pandas as pd
 import pytest
 
 from simcse_pl import SimCSE
-from tests.conftest import ROOT, SENTENCES, tiny
+from tests.conftest import ROOT, SENTENCES
 
 EXAMPLE = ROOT / "examples" / "my_package"
 
@@ -33,12 +32,6 @@ def test_its_command_is_listed_and_runs(installed, run_command, make_model, sent
     simcse.encoder.save_pretrained(tmp_path / "encoder")
     printed = run_command("-m", "simcse_pl", "spread", str(tmp_path / "encoder"), str(sentences), **installed).stdout
     assert float(printed) == pytest.approx((simcse.similarity(SENTENCES, SENTENCES) ** 2).mean(), abs=1e-4)
-
-
-def test_its_method_trains_with_its_loss(installed, train, make_model, sentences, pairs):
-    given = ["method=spread", "data=text", f"data.train={sentences}", f"data.validation={pairs}", "logger=csv"]
-    _, folder = train(*given, *tiny(make_model("bert")), "trainer.max_steps=2", **installed)
-    assert pd.read_csv(folder / "metrics.csv")["train/spread"].between(0, 1).any()
 
 
 def test_help_imports_no_torch_and_a_package_without_its_configs_is_named(installed, run_command, tmp_path):
