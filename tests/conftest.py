@@ -319,6 +319,13 @@ def tiny(folder: Path) -> list[str]:
 
 
 @pytest.fixture
+def short_run(sentences: Path, pairs: Path, make_model: Callable[..., Path]) -> list[str]:
+    """The options of a run of a tiny model on 8 sentences, for as many steps as a test wants."""
+    files = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.batch_size=4", "logger=csv"]
+    return [*files, *tiny(make_model("bert"))]
+
+
+@pytest.fixture
 def command(monkeypatch, capsys):
     """Run `simcse` in this process, and return its output and errors; status 2 prints one line."""
     from simcse_pl.__main__ import main

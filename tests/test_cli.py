@@ -337,11 +337,10 @@ def test_a_config_of_a_name_that_the_project_has_is_an_error(command, tmp_path):
     assert "the project has a config of this name" in command("train", *given, status=2).err
 
 
-def test_early_stopping_counts_validations_across_a_resumption(sentences, pairs, make_model, tmp_path):
+def test_early_stopping_counts_validations_across_a_resumption(short_run, tmp_path):
     """The weights do not move, so no validation improves the score of the first one, and a run ends after the third."""
-    given = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", "data.batch_size=2", "logger=csv"]
-    given += [*tiny(make_model("bert")), "optimizer.lr=1e-30", "val_every=1", "callbacks=early_stopping"]
-    given += ["callbacks.early_stopping.patience=2", "keep_checkpoints=true"]
+    given = [*short_run, "optimizer.lr=1e-30", "val_every=1", "callbacks=early_stopping", "keep_checkpoints=true"]
+    given += ["data.batch_size=2", "callbacks.early_stopping.patience=2"]
     first = simcse_pl.train([*given, "trainer.max_steps=2", f"hydra.run.dir={tmp_path}/first"])
     given += ["trainer.max_steps=9", f"hydra.run.dir={tmp_path}/second"]
     second = simcse_pl.train([*given, f"resume={tmp_path}/first/checkpoints/last.ckpt"])

@@ -106,9 +106,8 @@ def test_a_damaged_test_task_ends_a_run_before_it_trains(train, sentences, make_
     assert "error: test_tasks: CR: no file" in done.stderr and not (folder / "metrics.csv").exists()
 
 
-def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentences, pairs, make_model):
-    common = ["data=text", f"data.train={sentences}", f"data.validation={pairs}", *tiny(make_model("bert"))]
-    done, sweep = train("-m", "model.dropout=0.05,0.1", "logger=csv", *common, folder="sweep")
+def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, short_run):
+    done, sweep = train("-m", "model.dropout=0.05,0.1", *short_run, folder="sweep")
     lines = [line for line in done.stdout.splitlines() if line.startswith("│ ")]
     table = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
     scores = [json.loads((sweep / str(job) / "results.json").read_text())["best"]["spearman"] for job in range(2)]
@@ -116,7 +115,7 @@ def test_a_sweep_runs_every_combination_and_seeds_fix_everything(train, sentence
         assert any(row[0] == value and f"{100 * score:.2f} (1)" in row[1] for row in table), done.stdout
     assert not any((sweep / str(job) / "checkpoints").exists() for job in range(2))
 
-    _, alone = train("model.dropout=0.1", "logger=csv", *common, folder="alone")
+    _, alone = train("model.dropout=0.1", *short_run, folder="alone")
     assert [path.name for path in (alone / "checkpoints").iterdir()] == ["last.ckpt"]
     timeless = [column for column in CURVES if not column.startswith("speed")]
     curves = [pandas.read_csv(folder / "metrics.csv")[timeless] for folder in (sweep / "1", alone, sweep / "0")]
@@ -155,12 +154,9 @@ class OnceFailing(CSVLogger):
             raise InterruptedError
 
 
-def test_results_json_is_written_last_so_that_a_run_is_resumed_until_it_is_whole(
-    sentences, pairs, make_model, tmp_path
-):
-    given = [*tiny(make_model("bert")), "data=text", f"data.train={sentences}", f"data.validation={pairs}"]
-    given += ["trainer.max_steps=1", "trainer=cpu", "data.batch_size=4", f"hydra.run.dir={tmp_path}", "resume=auto"]
-    given += ["logger=csv", f"+logger.late={{_target_: {__name__}.OnceFailing, save_dir: {tmp_path}}}"]
+def test_results_json_is_written_last_so_that_a_run_is_resumed_until_it_is_whole(short_run, tmp_path):
+    given = [*short_run, "trainer.max_steps=1", "trainer=cpu", f"hydra.run.dir={tmp_path}", "resume=auto"]
+    given += [f"+logger.late={{_target_: {__name__}.OnceFailing, save_dir: {tmp_path}}}"]
     with pytest.raises(InterruptedError):
         simcse_pl.train(given)
     best = tmp_path / "checkpoints" / "best.ckpt"

@@ -4,7 +4,11 @@ import json
 
 import pytest
 import yaml
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 
+from simcse_pl.config import CONF
 from tests.lab.invented import group, job
 
 
@@ -69,3 +73,10 @@ def compare(write_sweep):
         return group(write_sweep("s", *made, table="methods", size=size))
 
     return read
+
+
+@pytest.fixture
+def multirun_config():
+    """Return the config of a sweep of train.py, before it starts."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield lambda *options: GlobalHydra.instance().hydra.compose_config("train", [*options], RunMode.MULTIRUN)

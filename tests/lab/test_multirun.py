@@ -15,17 +15,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.types import RunMode
 from safetensors.torch import load_file
 
 from simcse_pl.cli import disable_hydra_output_on_other_ranks
-from simcse_pl.config import CONF
 from simcse_pl.lab.multirun import Jobs, Share, check_jobs, share_of_job
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.files import read_json
-from tests.conftest import ROOT, environment, tiny
+from tests.conftest import ROOT, environment
 
 DDP = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
 
@@ -84,10 +80,8 @@ def start():
 
 
 @pytest.fixture
-def given(sentences, pairs, make_model):
-    """Return options of a short run."""
-    common = ["data=text", f"data.train={sentences}", "logger=csv", *tiny(make_model("bert")), "~callbacks.progress"]
-    return [*common, "data.batch_size=4", f"data.validation={pairs}"]
+def given(short_run):
+    return [*short_run, "~callbacks.progress"]
 
 
 JOB = """
@@ -147,11 +141,10 @@ UUIDS = ["GPU-1e4d", "GPU-77b0", "MIG-3c21", "MIG-9a05"]
         (["sweep=table_3_dropout", "size=mini"], ""),
     ],
 )
-def test_the_options_of_all_jobs_are_checked_before_the_first_starts(options, message, capsys):
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = GlobalHydra.instance().hydra.compose_config("train", [*options, "seed=1,2"], RunMode.MULTIRUN)
-        with pytest.raises(SystemExit) if message else contextlib.nullcontext():
-            assert check_jobs(config) == 2 * len(config.sweep.rows)
+def test_the_options_of_all_jobs_are_checked_before_the_first_starts(options, message, multirun_config, capsys):
+    config = multirun_config(*options, "seed=1,2")
+    with pytest.raises(SystemExit) if message else contextlib.nullcontext():
+        assert check_jobs(config) == 2 * len(config.sweep.rows)
     assert capsys.readouterr().err.startswith(message)
 
 

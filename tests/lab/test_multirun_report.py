@@ -3,12 +3,8 @@
 import json
 
 import pytest
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from simcse_pl.config import CONF
 from simcse_pl.lab.multirun_report import MultirunReport
 from simcse_pl.utils.files import write_text
 from tests.lab.invented import job, make_report
@@ -61,20 +57,17 @@ def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, end, mon
 
 
 @pytest.mark.parametrize(("done", "left"), [((), ""), ((1,), ", 2 of 3 jobs left")])
-def test_a_sweep_says_how_to_continue_it_and_what_is_left(done, left, tmp_path, capsys):
+def test_a_sweep_says_how_to_continue_it_and_what_is_left(done, left, multirun_config, tmp_path, capsys):
     for job_number in done:
         trained = OmegaConf.to_yaml(composed(f"seed={job_number + 1}"), resolve=True)
         write_text(tmp_path / str(job_number) / "config" / "resolved.yaml", trained)
         results = {"choices": {}, "overrides": [f"seed={job_number + 1}"], "best": {}, "test": {}}
         (tmp_path / str(job_number) / "results.json").write_text(json.dumps(results))
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        options = ["seed=1,2,3", f"hydra.sweep.dir={tmp_path}"]
-        config = GlobalHydra.instance().hydra.compose_config("train", options, RunMode.MULTIRUN)
-        MultirunReport().on_multirun_start(config)
-        again = f"to continue it, repeat the command with hydra.sweep.dir={tmp_path}"
-        assert capsys.readouterr().out == f"sweep in {tmp_path}{left}; {again}\n"
-        if done:  # by another sweep
-            config.hydra.overrides.task = ["seed=4,5"]
-            with pytest.raises(SystemExit):
-                MultirunReport().on_multirun_start(config)
-            assert "holds a finished job whose seed is 2, and not 5: choose another folder" in capsys.readouterr().err
+    config = multirun_config("seed=1,2,3", f"hydra.sweep.dir={tmp_path}")
+    MultirunReport().on_multirun_start(config)
+    assert f"sweep in {tmp_path}{left}; to continue it, " in capsys.readouterr().out
+    if done:  # by another sweep
+        config.hydra.overrides.task = ["seed=4,5"]
+        with pytest.raises(SystemExit):
+            MultirunReport().on_multirun_start(config)
+        assert "holds a finished job whose seed is 2, and not 5: choose another folder" in capsys.readouterr().err

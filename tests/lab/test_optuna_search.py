@@ -9,7 +9,6 @@ import pytest
 
 from simcse_pl.lab.optuna_search import STUDY_FILE, OptunaTrial
 from simcse_pl.utils.errors import SweepError
-from tests.conftest import tiny
 
 SPACE = {
     "optimizer": {"lr": {"low": 1e-5, "high": 1e-3, "log": True}},
@@ -79,12 +78,9 @@ def test_diverged_and_interrupted_trials_fail(tmp_path):
     assert [trial.state.name for trial in study_of(tmp_path).trials] == ["FAIL", "FAIL", "RUNNING", "COMPLETE"]
 
 
-def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, sentences, pairs, make_model):
+def test_jobs_share_a_study_and_a_bad_trial_stops_early(train, short_run):
     space = ["search.startup=1", "search.trial=0,1", "search.space.model.dropout.choices=[0.0,0.9]"]
-    done, folder = train(
-        *["-m", "sweep=search", "size=mini", *space, "logger=csv", "data=text", f"data.train={sentences}"],
-        *[f"data.validation={pairs}", "trainer.max_steps=4", "val_every=1", *tiny(make_model("bert"))],
-    )
+    done, folder = train(*["-m", "sweep=search", "size=mini", *space, *short_run, "trainer.max_steps=4", "val_every=1"])
     results = [json.loads((folder / str(job) / "results.json").read_text()) for job in range(2)]
     assert [study.n_trials for study in optuna.get_all_study_summaries(storage_of(folder))] == [2]
     for own in results:
