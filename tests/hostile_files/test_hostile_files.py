@@ -15,6 +15,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.utils.errors import UserError
+from tests.support.helpers import change_json
 
 TOUCH = "open('touched', 'w').close()\n"
 AUTO_MAP = {"AutoConfig": "configuration_evil.Evil", "AutoModel": "modeling_evil.Evil"}
@@ -62,11 +63,6 @@ def write(name, content):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def change(name, **values):
-    path = Path("model", name)
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
 def load(pooling=None):
     return SentenceEncoder.from_pretrained("model", pooling=pooling)
 
@@ -95,9 +91,9 @@ def load_modules(*modules, **files):
 def load_with_code(**config):
     for name in ("configuration_evil.py", "modeling_evil.py", "tokenization_evil.py"):
         write(f"model/{name}", TOUCH)
-    change("config.json", **config)
+    change_json(Path("model/config.json"), **config)
     tokenizer = {"AutoTokenizer": ["tokenization_evil.Evil", None]}
-    change("tokenizer_config.json", tokenizer_class="Evil", auto_map=tokenizer)
+    change_json(Path("model/tokenizer_config.json"), tokenizer_class="Evil", auto_map=tokenizer)
     load().encode(["A dog."])
 
 

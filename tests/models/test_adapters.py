@@ -1,6 +1,5 @@
 """Adapters: saved without their base, loaded by PEFT and sentence-transformers, merged, and what cannot be loaded."""
 
-import json
 import shutil
 
 import peft
@@ -21,7 +20,7 @@ from simcse_pl.models.sentence_transformers_format import MODULES_FILE, REFUSED
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.losses.cases import batch_of
-from tests.support.helpers import save_checkpoint
+from tests.support.helpers import change_json, library_vectors, save_checkpoint
 
 CONFIGS = {
     "lora": lambda: peft.LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"),
@@ -48,10 +47,6 @@ def close(vectors, expected, atol=1e-5):
     torch.testing.assert_close(torch.as_tensor(vectors), expected, atol=atol, rtol=0)
 
 
-def library_vectors(folder):
-    return SentenceTransformer(str(folder), device="cpu").encode(SENTENCES, show_progress_bar=False)
-
-
 @pytest.fixture
 def saved(make_model, tmp_path):
     """The folder of an encoder with an adapter."""
@@ -75,7 +70,7 @@ def test_a_saved_adapter_has_equal_vectors_everywhere(architecture, kind, make_m
     if kind == "dora":  # transformers does not read its magnitudes
         assert REFUSED in (tmp_path / MODULES_FILE).read_text()
     else:
-        close(library_vectors(tmp_path), vectors)
+        close(library_vectors(tmp_path, SENTENCES), vectors)
     theirs = peft.PeftModel.from_pretrained(AutoModel.from_pretrained(make_model(architecture)), str(tmp_path))
     inputs = encoder.templates.batch(encoder.templates.tokens_of(SENTENCES, 64))
     with torch.no_grad():
@@ -133,7 +128,7 @@ def test_an_adapter_of_a_model_with_a_head_is_loaded_without_that(architecture, 
     expected = model.base_model(ids).last_hidden_state[:, -1]
     close(encoder.encode(SENTENCES[:1]), expected)
     encoder.save_pretrained(tmp_path / "again")
-    close(torch.tensor(SentenceTransformer(str(tmp_path / "again"), device="cpu").encode(SENTENCES[:1])), expected)
+    close(library_vectors(tmp_path / "again", SENTENCES[:1]), expected)
 
 
 def test_an_adapter_replaces_whole_weights_of_any_format(make_model, tmp_path):
@@ -153,7 +148,7 @@ def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_
     assert not has_adapter(encoder.backbone)
     encoder.save_pretrained(tmp_path / "merged")
     close(SentenceEncoder.from_pretrained(tmp_path / "merged").encode(SENTENCES), vectors)
-    close(library_vectors(tmp_path / "merged"), vectors)
+    close(library_vectors(tmp_path / "merged", SENTENCES), vectors)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +178,7 @@ def test_what_is_trained_beside_an_adapter_is_in_each_file(architecture, kind, m
     merge_adapter(encoder.backbone)
     encoder.save_pretrained(tmp_path / "merged")
     close(SentenceEncoder.from_pretrained(tmp_path / "merged").encode(SENTENCES), vectors)
-    close(library_vectors(tmp_path / "merged"), vectors)
+    close(library_vectors(tmp_path / "merged", SENTENCES), vectors)
 
 
 def test_new_weights_beside_a_base_in_bfloat16_are_float32(make_model, tmp_path):
@@ -215,8 +210,7 @@ def test_a_relative_base_is_beside_the_adapter_or_in_the_current_folder(
     beside, saved, make_model, tmp_path, monkeypatch
 ):
     vectors = SentenceEncoder.from_pretrained(saved).encode(SENTENCES)
-    path = saved / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": "../base"}))
+    change_json(saved / "adapter_config.json", base_model_name_or_path="../base")
     shutil.copytree(make_model("llama"), tmp_path / ("base" if beside else "here/base"))
     if beside:  # the model of another project
         shutil.copytree(make_model("llama", initializer_range=0.5), tmp_path / "here" / "base")
@@ -244,8 +238,7 @@ def test_an_adapter_on_a_base_whose_weights_have_changed_is_an_error(make_model,
     ],
 )
 def test_a_damaged_config_is_one_line(change, message, saved):
-    path = saved / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    change_json(saved / "adapter_config.json", **change)
     with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(saved)
 

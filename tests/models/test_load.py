@@ -18,7 +18,7 @@ from simcse_pl.models.word_vectors import WordVectors
 from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
-from tests.support.helpers import save_checkpoint
+from tests.support.helpers import change_json, save_checkpoint
 from tests.support.tiny_models import train_tokenizers
 
 
@@ -27,9 +27,7 @@ def test_a_fingerprint_tells_configs_and_tokenizers_apart(make_model, tmp_path):
 
     def saved(name, file, **changed):
         shutil.copytree(make_model("bert"), tmp_path / name)
-        content = json.loads((tmp_path / name / file).read_text())
-        content.update(changed)
-        (tmp_path / name / file).write_text(json.dumps(content))
+        change_json(tmp_path / name / file, **changed)
         return SentenceEncoder.from_pretrained(tmp_path / name, "mean")
 
     tokenizer = json.loads((make_model("bert") / "tokenizer.json").read_text())
@@ -145,8 +143,7 @@ def test_a_tokenizer_of_another_kind_than_its_file_is_a_warning(named, make_mode
     tokenizer = train_tokenizers(SENTENCES * 3, 300)["Unigram"]
     shutil.copytree(make_model("bert"), tmp_path, dirs_exist_ok=True)
     tokenizer.save_pretrained(tmp_path)
-    path = tmp_path / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": named}))
+    change_json(tmp_path / "tokenizer_config.json", tokenizer_class=named)
     loaded = load_tokenizer(str(tmp_path))
     same = all(loaded.tokenize(text) == tokenizer.tokenize(text) for text in SENTENCES)
     assert same == (named == "PreTrainedTokenizerFast") == ("but tokenizer.json makes" not in caplog.text)
@@ -171,8 +168,7 @@ def test_a_tokenizer_of_its_named_kind_that_splits_or_ends_otherwise_is_a_warnin
         words.normalizer = normalizers.BertNormalizer()  # of the class
         named = "BertTokenizer"
     words.save(str(tmp_path / "tokenizer.json"))
-    path = tmp_path / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokenizer_class": named}))
+    change_json(tmp_path / "tokenizer_config.json", tokenizer_class=named)
     loaded = load_tokenizer(str(tmp_path))
     assert loaded("In 1998, ﬁsh")["input_ids"] != words.encode("In 1998, ﬁsh").ids
     assert f"{named} makes [" in caplog.text and "but tokenizer.json makes [" in caplog.text

@@ -47,6 +47,18 @@ def assert_same_run(folder, whole):
     assert results == whole[1] and encoder == whole[3]
 
 
+def change_json(path, **values):
+    """Replace some values of a file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def library_vectors(folder, texts, **options):
+    """Return the vectors of sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu").encode(texts, convert_to_tensor=True, **options)
+
+
 def flip_bit(path):
     """Flip a bit in the middle of a file."""
     content = bytearray(path.read_bytes())
