@@ -44,7 +44,6 @@ from tests.losses import formulas
 
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 COPIES = torch.tensor([[0, 0, view, 0, row % 2] for row, view in enumerate((1, 0, 0, 1, 0))]).bool()
-OFFICIAL = None  # in place of a formula: tests/fidelity compares the loss with its official code
 PAIR, TRIPLET = default_roles(2), default_roles(3)
 LABELS = {
     None: None,
@@ -58,7 +57,7 @@ class Case(NamedTuple):
     """How to build a loss, given the folder of another encoder, and what it computes."""
 
     make: Callable
-    formula: Callable | None
+    formula: Callable | None = None  # without one, tests/fidelity compares the loss with its official code
     roles: tuple[Role, ...] = PAIR
     labels: str | None = None
     queue: int = 0
@@ -109,7 +108,7 @@ CASES = {
         plain=False,
         copies=COPIES,
     ),
-    "matryoshka": Case(lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), OFFICIAL, TRIPLET),
+    "matryoshka": Case(lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), roles=TRIPLET),
     "inner layer": Case(
         lambda _: InnerLayer(ContrastiveLoss(0.3), kl_weight=0.7, temperature=0.5), formulas.inner_layer, plain=False
     ),
@@ -119,7 +118,7 @@ CASES = {
         lambda teacher: EmbeddingDistillation(teacher, target="anchor"), formulas.distillation, TRIPLET, plain=False
     ),
     "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
-    "margins, scores": Case(lambda _: MarginMSE(similarity="dot"), OFFICIAL, TRIPLET, labels="scores"),
+    "margins, scores": Case(lambda _: MarginMSE(similarity="dot"), roles=TRIPLET, labels="scores"),
     "listwise": Case(
         lambda teacher: ListwiseDistillation(teacher, temperature=0.3, teacher_temperature=0.2),
         formulas.listwise,
@@ -132,61 +131,57 @@ CASES = {
         (ANCHOR, NEGATIVE, OTHER, POSITIVE),
         labels="score_lists",
     ),
-    "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), OFFICIAL, plain=False),
-    "mntp": Case(lambda _: MaskedNextTokenPrediction(0.5), OFFICIAL, plain=False),
+    "mlm": Case(lambda _: MaskedLanguageModeling(probability=0.5), plain=False),
+    "mntp": Case(lambda _: MaskedNextTokenPrediction(0.5), plain=False),
     "cosine mse": Case(lambda _: CosineMSELoss(2.0), formulas.cosine_mse, labels="scores"),
     "softmax": Case(lambda _: SoftmaxLoss(), formulas.softmax_of_pairs, labels="classes"),
-    "angle": Case(lambda _: AngleLoss(0.5, 0.5, 2.0, 1.5), OFFICIAL, labels="scores"),
+    "angle": Case(lambda _: AngleLoss(0.5, 0.5, 2.0, 1.5), labels="scores"),
     "angular margin": Case(lambda _: AngularMarginLoss(20, temperature=0.3), formulas.angular_margin, TRIPLET, queue=3),
     "triplet margin": Case(
         lambda _: TripletMargin(margin=0.1), formulas.triplet_margin, (ANCHOR, OTHER, OTHER, POSITIVE, OTHER)
     ),
-    "contrastive_tension": Case(lambda _: ContrastiveTension(2), OFFICIAL),
-    "cosent": Case(lambda _: CoSENTLoss(0.5), OFFICIAL, labels="scores"),
-    "cot_bert": Case(lambda _: ContrastedPositives(0.3), OFFICIAL, default_roles(4), queue=3),
+    "contrastive_tension": Case(lambda _: ContrastiveTension(2)),
+    "cosent": Case(lambda _: CoSENTLoss(0.5), labels="scores"),
+    "cot_bert": Case(lambda _: ContrastedPositives(0.3), roles=default_roles(4), queue=3),
     "gist": Case(
         lambda teacher: GISTLoss(teacher, margin=0.1, relative_margin=True, temperature=0.3, same_role=True),
-        OFFICIAL,
-        TRIPLET,
+        roles=TRIPLET,
         plain=False,
     ),
-    "cse_sfp": Case(lambda _: SinglePassLoss("", temperature=0.3, mask_duplicates=True), OFFICIAL, plain=False),
+    "cse_sfp": Case(lambda _: SinglePassLoss("", temperature=0.3, mask_duplicates=True), plain=False),
     "gcse": Case(
         lambda teacher: GaussianDecayLoss(teacher, sigma=2.0, temperature=0.3, symmetric=True, same_role=True),
-        OFFICIAL,
-        (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE),
+        roles=(ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE),
         queue=2,
         plain=False,
     ),
-    "dclr": Case(lambda teacher: DebiasedLoss(teacher, 0.3, threshold=0.5, noise_step_size=0.3), OFFICIAL, plain=False),
+    "dclr": Case(lambda teacher: DebiasedLoss(teacher, 0.3, threshold=0.5, noise_step_size=0.3), plain=False),
     "declutr": Case(
         lambda _: DeCLUTRLoss(MaskedLanguageModeling(weight=0.5), temperature=0.3, symmetric=True, same_role=True),
-        OFFICIAL,
-        (ANCHOR, POSITIVE, POSITIVE, OTHER, OTHER, OTHER),
+        roles=(ANCHOR, POSITIVE, POSITIVE, OTHER, OTHER, OTHER),
     ),
-    "denosent": Case(lambda _: NoisyReconstruction(noise=0, dropout=0, layers=2), OFFICIAL, TRIPLET, plain=False),
-    "diffcse": Case(lambda _: ReplacedTokenDetection(), OFFICIAL, plain=False),
-    "gs_infonce": Case(lambda _: GaussianNegatives(5, 2.0, temperature=0.3), OFFICIAL, TRIPLET, queue=2),
-    "infocse": Case(lambda _: SentenceMaskedLanguageModeling(frozen_layers=2), OFFICIAL, plain=False),
-    "mixcse": Case(lambda _: MixedNegatives(0.2, temperature=0.3), OFFICIAL),
-    "mixcse, dot": Case(lambda _: MixedNegatives(0.7, similarity="dot"), OFFICIAL, TRIPLET),
-    "pcl": Case(lambda _: PeerNetwork(temperature=0.7), OFFICIAL, (ANCHOR, OTHER, POSITIVE, OTHER), plain=False),
+    "denosent": Case(lambda _: NoisyReconstruction(noise=0, dropout=0, layers=2), roles=TRIPLET, plain=False),
+    "diffcse": Case(lambda _: ReplacedTokenDetection(), plain=False),
+    "gs_infonce": Case(lambda _: GaussianNegatives(5, 2.0, temperature=0.3), roles=TRIPLET, queue=2),
+    "infocse": Case(lambda _: SentenceMaskedLanguageModeling(frozen_layers=2), plain=False),
+    "mixcse": Case(lambda _: MixedNegatives(0.2, temperature=0.3)),
+    "mixcse, dot": Case(lambda _: MixedNegatives(0.7, similarity="dot"), roles=TRIPLET),
+    "pcl": Case(lambda _: PeerNetwork(temperature=0.7), roles=(ANCHOR, OTHER, POSITIVE, OTHER), plain=False),
     "energy hinge": Case(lambda _: EnergyHinge(0.3), formulas.energy_hinge, (ANCHOR, NEGATIVE, POSITIVE, NEGATIVE)),
-    "ranking consistency": Case(lambda _: RankingConsistency(temperature=0.2), OFFICIAL),
+    "ranking consistency": Case(lambda _: RankingConsistency(temperature=0.2)),
     "list_net": Case(
         lambda teacher: RankingDistillation([str(teacher)] * 2, loss="list_net"),
         formulas.list_net,
         plain=False,
     ),
-    "list_mle": Case(lambda teacher: RankingDistillation([str(teacher)]), OFFICIAL, plain=False),
-    "simcse_pp, dimensions": Case(lambda _: DimensionContrast(temperature=2.0), OFFICIAL, (ANCHOR, POSITIVE, POSITIVE)),
-    "simcse_pp, negatives": Case(lambda _: NegativesWithoutDropout(0.3), OFFICIAL, plain=False),
-    "sncse": Case(lambda _: BidirectionalMargin(), OFFICIAL, (ANCHOR, OTHER, NEGATIVE, POSITIVE)),
-    "tsdae": Case(lambda _: DenoisingAutoEncoder(), OFFICIAL, plain=False),
+    "list_mle": Case(lambda teacher: RankingDistillation([str(teacher)]), plain=False),
+    "simcse_pp, dimensions": Case(lambda _: DimensionContrast(temperature=2.0), roles=(ANCHOR, POSITIVE, POSITIVE)),
+    "simcse_pp, negatives": Case(lambda _: NegativesWithoutDropout(0.3), plain=False),
+    "sncse": Case(lambda _: BidirectionalMargin(), roles=(ANCHOR, OTHER, NEGATIVE, POSITIVE)),
+    "tsdae": Case(lambda _: DenoisingAutoEncoder(), plain=False),
     "whitenedcse": Case(
         lambda _: WhitenedContrastiveLoss(0.3, groups=16),
-        OFFICIAL,
-        (ANCHOR, POSITIVE, OTHER, POSITIVE),
+        roles=(ANCHOR, POSITIVE, OTHER, POSITIVE),
         plain=False,
     ),
 }
