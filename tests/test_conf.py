@@ -50,18 +50,15 @@ MISSING = {  # what a choice leaves to the user
     "distillation": ["objective.teacher=folder"],
 }
 
-OTHER_VALUES = {  # than the default: those of a method, and of the whole config
-    *(
-        ("mlm", "weight"),
-        ("mlm", "anchors_only"),
-        ("mlm", "tied"),
-        ("mntp", "anchors_only"),
-        ("replaced_token_detection", "generator"),
-    ),
-    *(("ranking_distillation", "pooling"), ("synonym", "wordnet")),
-    *(("flow", "seed"), ("flow", "progress")),
-    *(("declutr", "symmetric"), ("declutr", "same_role")),
-    *(("in_batch_tension", "symmetric"), ("in_batch_tension", "trainable_temperature")),
+OTHER_VALUES = {  # than the default: arguments with those of a method, or of the whole config
+    "mlm": ("weight", "anchors_only", "tied"),
+    "mntp": ("anchors_only",),
+    "replaced_token_detection": ("generator",),
+    "ranking_distillation": ("pooling",),
+    "synonym": ("wordnet",),
+    "flow": ("seed", "progress"),
+    "declutr": ("symmetric", "same_role"),
+    "in_batch_tension": ("symmetric", "trainable_temperature"),
 }
 
 
@@ -90,7 +87,7 @@ def check_arguments(group, choice, values):
         default = defaults[name]
         if isfunction(default):
             default = {"_target_": f"{default.__module__}.{default.__name__}", "_partial_": True}
-        assert default in (Parameter.empty, value) or (choice, name) in OTHER_VALUES, name
+        assert default in (Parameter.empty, value) or name in OTHER_VALUES.get(choice, ()), name
 
 
 def defaults_of(kind):

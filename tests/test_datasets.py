@@ -88,22 +88,19 @@ def test_layers_that_the_loss_of_one_set_does_not_reach_are_known(make_model):
     assert not any(".layer.0." in name for name in parts) and all(p.requires_grad for p in module.parameters())
 
 
-def test_rows_of_a_set_that_do_not_fit_its_loss_are_an_error(module):
-    with pytest.raises(UserError, match="^data.sets.nli: objectives.nli: .* and a label in each row"):
-        module.prepare({"nli": RowKind()})
-    with pytest.raises(UserError, match="^data.sets.another: objective: .* takes no labels"):
-        module.prepare({"another": RowKind(labels="scores")})
-
-
-def test_a_loss_of_a_set_that_there_is_not_is_an_error(make_model):
-    with pytest.raises(UserError, match=r"^objectives.scores: data.sets has no scores; did you mean scored\?$"):
-        make_module(make_model("bert"), scores=ContrastiveLoss()).prepare({"nli": RowKind(), "scored": RowKind()})
-
-
-@pytest.mark.parametrize("given", [None, "cosent"])
-def test_the_loss_of_a_set_must_be_a_loss(given, module):
-    with pytest.raises(UserError, match=rf"^objectives.scored={given}: choose a loss by \+objective@"):
-        SimCSEModule(module.encoder, ContrastiveLoss(), adamw(), objectives={"scored": given})
+@pytest.mark.parametrize(
+    ("objectives", "rows", "said"),
+    [
+        ({"nli": SoftmaxLoss()}, {"nli": RowKind()}, "^data.sets.nli: objectives.nli: .* and a label in each row"),
+        ({}, {"other": RowKind(labels="scores")}, "^data.sets.other: objective: .* takes no labels"),
+        ({"scores": ContrastiveLoss()}, {"scored": RowKind()}, "^objectives.scores: data.sets .* did you mean scored"),
+        ({"scored": None}, {}, r"^objectives.scored=None: choose a loss by \+objective@"),
+        ({"scored": "cosent"}, {}, r"^objectives.scored=cosent: choose a loss by \+objective@"),
+    ],
+)
+def test_what_is_no_loss_of_a_set_or_does_not_fit_its_rows_is_an_error(objectives, rows, said, make_model):
+    with pytest.raises(UserError, match=said):
+        make_module(make_model("bert"), **objectives).prepare(rows)
 
 
 def test_a_second_training_is_prepared_for_its_own_rows(module, data, sentences, make_model):

@@ -1,7 +1,6 @@
 """ESimCSE: which subwords or words are repeated, and how often."""
 
 import random
-import string
 from collections import Counter
 
 import numpy as np
@@ -13,13 +12,19 @@ from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
 
 @pytest.mark.parametrize(
     ("formula", "inner", "most"),
-    [("paper", 2, 1), ("paper", 6, 2), ("paper", 20, 6), ("released", 2, 0), ("released", 60, 9)],
+    [
+        *(("paper", 2, 1), ("paper", 6, 2), ("paper", 20, 6), ("released", 2, 0), ("released", 60, 9)),
+        *(("words", 2, 1), ("words", 6, 2), ("words", 20, 6)),
+    ],
 )
-def test_subwords_are_repeated_in_order_and_special_tokens_are_not(formula, inner, most):
+def test_subwords_or_words_are_repeated_in_order_and_special_tokens_are_not(formula, inner, most):
     """`most` is max(2, int(rate N)), but not N, of the paper; min(10, int(rate L)) - 1 of the code, L = N + 2."""
     tokens = np.array([101, *range(inner), 102])
-    inputs = [ViewInput("", (), random.Random(i), tokens) for i in range(2000)]
-    made = [view.tolist() for view in TokenRepetition(0.32, formula)(inputs)]
+    inputs = [ViewInput(" ".join(map(str, range(inner))), (), random.Random(i), tokens) for i in range(2000)]
+    if formula == "words":
+        made = [[101, *map(int, view.split()), 102] for view in WordRepetition()(inputs)]
+    else:
+        made = [view.tolist() for view in TokenRepetition(0.32, formula)(inputs)]
     for view in made:
         assert list(dict.fromkeys(view)) == [101, *range(inner), 102]
         assert max(Counter(view).values()) <= 2 and view.count(101) == view.count(102) == 1
@@ -39,12 +44,3 @@ def test_the_models_limit_ends_the_repetitions():
             for limit in (None, 13)
         )
         assert len(view) == min(13, len(free)) and list(dict.fromkeys(view.tolist())) == tokens.tolist()
-
-
-@pytest.mark.parametrize(("length", "most"), [(2, 1), (6, 2), (20, 6)])
-def test_every_number_of_words_up_to_esimcses_is_repeated_with_equal_probability(length, most):
-    sentence = " ".join(string.ascii_letters[:length])
-    repeated = WordRepetition()([ViewInput(sentence, (), random.Random(i), ()) for i in range(2000)])
-    added = Counter(len(positive.split()) - length for positive in repeated)
-    expected = 2000 / (most + 1)
-    assert added == {count: pytest.approx(expected, abs=5 * expected**0.5) for count in range(most + 1)}

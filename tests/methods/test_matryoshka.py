@@ -20,13 +20,6 @@ def test_the_numbers_of_dimensions_fit_the_encoder(given, truncate_dim, dims, ma
     assert loss.contrasts and loss.weights == dict.fromkeys(dims, 1.0)
 
 
-def test_each_number_of_dimensions_has_a_weight(make_model):
-    with pytest.raises(UserError, match=r"^weights=\[1\]: give one for each of dims=\[32, 8\]"):
-        MatryoshkaLoss(ContrastiveLoss(), [32, 8], [1])
-    with pytest.raises(UserError, match=r"^dims=\[8, 8\]: each number of dimensions has one weight"):
-        MatryoshkaLoss(ContrastiveLoss(), [8, 8], [1, 2])
-
-
 def test_an_inner_layer_needs_one_encoder(make_model):
     encoder, other = load(make_model("bert")), load(make_model("bert"))
     loss, batch = attached(InnerLayer(ContrastiveLoss()), encoder), batch_of(encoder)

@@ -1,4 +1,4 @@
-"""Encoders whose queue would not have the vectors of training; tests/test_module.py follows a queue."""
+"""What a queue begins with; tests/test_module.py follows one."""
 
 import peft
 import pytest
@@ -10,16 +10,6 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
 from tests.losses.cases import attached
-
-
-@pytest.mark.parametrize(
-    "option", [{"template_bias": "train_only"}, {"template_bias": "padded_train_only"}, {"head": "transform"}]
-)
-def test_vectors_of_training_that_the_copy_would_not_compute_are_an_error(option, make_model):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mask", template="{sentence} [MASK]", **option)
-    ((name, value),) = option.items()
-    with pytest.raises(UserError, match=f"^it does not support model.{name}={value}: change it, or set queue=n"):
-        attached(MomentumQueue(size=4), encoder)
 
 
 def test_the_moving_average_may_start_from_random_weights(make_model):

@@ -85,12 +85,12 @@ def test_chinese_text_is_converted_to_one_script(script, text):
     assert sentences_of(text, "zh", script=script)[0] == [expected[script]]
 
 
-@pytest.mark.parametrize(("name", "processes"), [("frwiki-latest.xml", 1), ("frwiki-latest.xml.bz2", 2)])
-def test_documents_are_separate_and_in_order(tmp_path, name, processes):
+@pytest.mark.parametrize(("name", "language"), [("frwiki-latest.xml", None), ("latest.xml.bz2", "fr")])
+def test_documents_are_separate_and_in_order(tmp_path, name, language):
     pages = dump(("0", FRENCH), ("1", FRENCH), ("0", "#REDIRECTION [[Mousse]]"), ("0", ARTICLE), ("0", ""))
     (tmp_path / name).write_bytes(bz2.compress(pages) if name.endswith("bz2") else pages)
     out = tmp_path / "new folder" / "out.txt"
-    articles, stats = extract(tmp_path / name, out, processes=processes)
+    articles, stats = extract(tmp_path / name, out, language, processes=2 if language else 1)
     assert (articles, stats) == (2, {USED: 6, TOO_SHORT: 5, NOT_WHOLE: 1})
     documents = out.read_text(encoding="utf-8").split("\n\n")
     assert documents[0].splitlines() == FRENCH.replace(". Elle", ".\nElle").splitlines()
@@ -99,22 +99,16 @@ def test_documents_are_separate_and_in_order(tmp_path, name, processes):
     assert list(out.parent.iterdir()) == [out]
 
 
-def test_a_dump_is_not_its_own_output(tmp_path):
-    (tmp_path / "dump.xml").write_text("kept")
-    with pytest.raises(UserError, match="dump.xml is the dump"):
-        extract(tmp_path / "dump.xml", tmp_path / "dump.xml")
-    assert (tmp_path / "dump.xml").read_text() == "kept"
-
-
-def test_a_dump_without_a_language_in_its_name_needs_one(tmp_path):
-    (tmp_path / "dump.xml").write_bytes(dump(("0", FRENCH)))
-    with pytest.raises(UserError, match="dump.xml: its name does not begin with a language"):
-        extract(tmp_path / "dump.xml", tmp_path / "out.txt")
-    assert extract(tmp_path / "dump.xml", tmp_path / "out.txt", language="fr")[0] == 1
-
-
-def test_a_truncated_dump_leaves_no_output(tmp_path):
-    (tmp_path / "enwiki.xml.bz2").write_bytes(bz2.compress(dump(("0", FRENCH)))[:-9])
-    with pytest.raises(UserError, match="is truncated or not a Wikipedia dump"):
-        extract(tmp_path / "enwiki.xml.bz2", tmp_path / "out.txt")
-    assert [path.name for path in tmp_path.iterdir()] == ["enwiki.xml.bz2"]
+@pytest.mark.parametrize(
+    ("name", "content", "out", "said"),
+    [
+        ("dump.xml", b"kept", "dump.xml", "dump.xml is the dump"),
+        ("dump.xml", dump(("0", FRENCH)), "out.txt", "dump.xml: its name does not begin with a language"),
+        ("enwiki.xml.bz2", bz2.compress(dump(("0", FRENCH)))[:-9], "out.txt", "is truncated or not a Wikipedia dump"),
+    ],
+)
+def test_a_dump_that_cannot_be_used_is_an_error_and_leaves_no_output(name, content, out, said, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=said):
+        extract(tmp_path / name, tmp_path / out)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [content]
