@@ -11,6 +11,7 @@ from scipy.stats import spearmanr
 from torch.utils._pytree import tree_flatten_with_path
 
 import simcse_pl
+from examples.my_research.evaluator import NearestPartner
 from simcse_pl.evaluation.suite import encode_once, evaluate_suite, load_suite
 from simcse_pl.lab.evaluate import first_dimensions, postprocessed, released_fitting_sets
 from simcse_pl.models.load import load_encoder
@@ -19,7 +20,7 @@ from simcse_pl.postprocessing.post_process import load
 from simcse_pl.tools.sentence_index import RetrievalTask
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import read_json
-from tests.conftest import SENTENCES
+from tests.conftest import ROOT, SENTENCES
 from tests.lab.test_mteb_tasks import PAIRS, LocalSts
 from tests.support.helpers import random_vectors
 from tests.support.senteval_bundle import write_bundle
@@ -184,6 +185,21 @@ def test_the_name_of_a_prompt_that_word_vectors_do_not_have_is_an_error(tmp_path
     given = [f"encoder={tmp_path}/vectors.txt", "tasks=[geometry]", f"hydra.run.dir={tmp_path}/run"]
     with pytest.raises(UserError, match="prompt_name=query: the encoder has no such prompt"):
         simcse_pl.evaluate([*given, "prompt_name=query"])
+
+
+def test_an_evaluator_of_ones_own_is_measured_and_reported(command, make_model, tmp_path):
+    mine = f"{{_target_: {NearestPartner.__module__}.NearestPartner, _partial_: true}}"
+    own = [
+        "tasks=[]",
+        f"+evaluators.mine={mine}",
+        f"+evaluators.mine.test={ROOT}/examples/my_research/data/test_de.tsv",
+    ]
+    simcse_pl.evaluate([f"encoder={make_model('bert')}", "pooling=mean", *own, f"hydra.run.dir={tmp_path}/run"])
+    expected = NearestPartner(test=f"{ROOT}/examples/my_research/data/test_de.tsv")
+    score = expected(load_encoder(str(make_model("bert")), pooling="mean").encode, "test")["nearest_partner"]
+    assert read_json(tmp_path / "run" / "results.json")["own"]["metrics"] == {"nearest_partner": pytest.approx(score)}
+    command("report", tmp_path / "run", "--output", tmp_path / "report")
+    assert f" {score:.3f} |" in (tmp_path / "report" / "own_data.md").read_text()
 
 
 @pytest.mark.parametrize(
