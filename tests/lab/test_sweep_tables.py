@@ -79,16 +79,24 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
     assert (shown["0.1"], shown["0.0"]) == ("1.500 ± 0.000 (2)", "* 1.250 ± 0.000 (2)")
 
 
-def test_the_best_of_one_seed_per_row_has_no_star(write_sweep):
-    table = sweep_table(group(write_sweep("s", job(0.7, options={"a": 1}), job(0.8, options={"a": 2}))))
-    assert [*column(table, "dev").values()] == ["70.00 (1)", "80.00 (1)"] and "*" not in " ".join(table.notes)
+EQUAL = {1: [0.7, 0.71, 0.72], 2: [0.71] * 3, 3: [0.70999] * 3, 4: [0.7] * 3}  # means that are shown as equal
+SMALL = {"spearman": 0.7, "alignment": 0.00042, "uniformity": -0.5}
 
 
-def test_means_that_are_shown_as_equal_are_the_best_together(write_sweep):
-    scores = {1: [0.7, 0.71, 0.72], 2: [0.71] * 3, 3: [0.70999] * 3, 4: [0.7] * 3}  # rounding in binary differs
-    jobs = [job(dev, seed, options={"a": a}) for a, own in scores.items() for seed, dev in enumerate(own)]
-    table = sweep_table(group(write_sweep("s", *jobs)))
-    assert [cell[:7] for cell in column(table, "dev").values()] == ["* 71.00"] * 3 + ["70.00 ±"]
+@pytest.mark.parametrize(
+    ("jobs", "name", "cells"),
+    [
+        ([job(0.7, options={"a": 1}), job(0.8, options={"a": 2})], "dev", ["70.00 (1)", "80.00 (1)"]),  # of one seed
+        (
+            [job(dev, seed, options={"a": a}) for a, own in EQUAL.items() for seed, dev in enumerate(own)],
+            "dev",
+            ["* 71.00 ± 1.00 (3)", "* 71.00 ± 0.00 (3)", "* 71.00 ± 0.00 (3)", "70.00 ± 0.00 (3)"],
+        ),
+        ([job(0.7, best=SMALL, before=SMALL)], "alignment", ["0.00042"]),
+    ],
+)
+def test_the_best_of_several_seeds_have_a_star_and_small_numbers_two_digits(jobs, name, cells, write_sweep):
+    assert [*column(sweep_table(group(write_sweep("s", *jobs))), name).values()] == cells
 
 
 def test_rows_are_compared_with_the_baseline_of_the_paper_or_the_first_one_over_shared_seeds(write_sweep):
@@ -207,12 +215,6 @@ def test_the_caption_says_what_the_numbers_mean_without_folders_and_options(writ
     assert "difference: from model.dropout=0 with the same seed, mean [95% t-interval]" in explained
 
 
-def test_small_alignments_have_two_digits(write_sweep):
-    best = {"spearman": 0.7, "alignment": 0.00042, "uniformity": -0.5}
-    table = sweep_table(group(write_sweep("s", job(0.7, best=best, before=best))))
-    assert shown(table)[1][-2:] == ["0.00042", "-0.500"]
-
-
 def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep):
     other = {"validation": "sample", "monitor": "mrr", "best": {"mrr": 0.5}}
     jobs = [job(0.7, options={"a": 1}), job(0.7, options={"a": 2}, **other)]
@@ -238,9 +240,3 @@ def test_means_deviations_and_seeds_are_beside_the_papers_numbers(write_sweep):
     ]
     assert starts == [[[60, 60]], []]
     assert sweep_figure(group(write_sweep("nan", job(float("nan"))))) is None
-
-
-def test_seeds_are_in_the_legend_once_also_if_the_first_series_has_one(write_sweep):
-    runs = ((1, 1, 0), (2, 2, 0), (2, 2, 1), (3, 3, 0), (3, 3, 1), (4, 3, 0))
-    figure = sweep_figure(group(write_sweep("s", *(job(0.7, seed, options={"a": a, "b": b}) for a, b, seed in runs))))
-    assert [text.get_text() for text in figure.legends[0].get_texts()].count("one seed") == 1
