@@ -16,11 +16,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 import simcse_pl
-from simcse_pl.callbacks import GeometryCurves
 from simcse_pl.models.encoder import SentenceEncoder
-from simcse_pl.train_job import build_trainer, contents
+from simcse_pl.train_job import contents
 from tests.conftest import tiny
-from tests.support.helpers import composed
 from tests.support.offline_wandb import offline_runs
 from tests.support.senteval_bundle import write_bundle
 
@@ -165,13 +163,6 @@ def test_results_json_is_written_last_so_that_a_run_is_resumed_until_it_is_whole
     assert OnceFailing.logged == [False, False] and not best.exists()
     best.touch()  # of a run that was killed after it had written results.json
     assert simcse_pl.train(given) == whole and not best.exists()
-
-
-def test_null_leaves_out_a_callback():
-    trainer = build_trainer(composed("trainer=cpu", "callbacks.geometry=null"), [])
-    whole = build_trainer(composed("trainer=cpu"), [])
-    kinds, of_whole = ([type(callback) for callback in one.callbacks] for one in (trainer, whole))
-    assert sorted(map(str, [*kinds, GeometryCurves])) == sorted(map(str, of_whole))
 
 
 def test_the_contents_are_those_of_all_sets_and_of_the_files_that_measure(tmp_path):

@@ -152,14 +152,6 @@ def test_a_claim_is_marked_if_one_of_its_runs_is_worse_than_its_start(page, scor
     assert own.fell == (score < 0.6)
 
 
-def test_the_seeds_that_are_needed_find_the_effect_in_four_of_five_trials(page):
-    n = page.seeds_needed(effect=1.0, deviation=1.5, level=0.01)
-    trials = np.random.default_rng(0).normal(1.0, 1.5, (20_000, n))
-    statistics = trials.mean(1) / trials.std(1, ddof=1) * math.sqrt(n)
-    assert (statistics > t.ppf(0.995, n - 1)).mean() == pytest.approx(0.8, abs=0.03)
-    assert page.seeds_needed(effect=0.01, deviation=1.5, level=0.01) is None
-
-
 def test_the_page_is_what_its_records_give(page, tmp_path):
     assert page.page(findings.RECORDS, tmp_path) == page.PAGE.read_text()
 
@@ -175,12 +167,6 @@ def test_the_table_of_the_decoder_has_means_and_intervals_of_its_records(page):
     test = ttest_rel(*([dev[row][seed] for seed in sorted(dev["0.1"])] for row in ("0.1", "fixed 0.1")))
     low, high = test.confidence_interval(0.95)
     assert f"| {np.mean([*dev['fixed 0.1'].values()]):.1f} | {(low + high) / 2:+.2f} ± {(high - low) / 2:.2f} |" in line
-
-
-def test_two_records_of_a_seed_are_an_error(page):
-    records = [record(row, seed, 0.7) for row, seed in (("0.1", 0), ("0.1", 0), ("0.0", 0))]
-    with pytest.raises(SystemExit, match="table_3_dropout/0.1 or .* has two records of a seed"):
-        page.tested(page.scores(records), page.BEST, seeds=2)
 
 
 def test_the_page_has_verdicts_tables_and_figures_of_the_records(page, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten_with_path
 import simcse_pl
 from examples.my_research.evaluator import NearestPartner
 from simcse_pl.evaluation.suite import encode_once, evaluate_suite, load_suite
-from simcse_pl.lab.evaluate import first_dimensions, postprocessed, released_fitting_sets
+from simcse_pl.lab.evaluate import first_dimensions, postprocessed
 from simcse_pl.models.load import load_encoder
 from simcse_pl.postprocessing.linear import Whitening
 from simcse_pl.postprocessing.post_process import load
@@ -119,17 +119,6 @@ def test_a_postprocess_fitted_on_a_file_is_kept_and_used_again(evaluate, make_mo
     assert_same(again, {name: results[name] for name in ("sts", "retrieval")})
     assert again["settings"]["postprocess"] == {"name": "whitening", "fit_on": f"{first}/postprocess", "dim": 5}
     assert not (second / "postprocess").exists()
-
-
-def test_a_postprocess_fitted_as_released(evaluate, make_model, tmp_path):
-    bundle = write_bundle(tmp_path / "bundle")
-    given = [f"encoder={make_model('bert')}", "pooling=mean", f"senteval_dir={bundle}", "tasks=STS-B"]
-    _, folder = evaluate(*given, "postprocess=whitening", "postprocess.dim=5", "fit_on=released")
-    results, suite = read_json(folder / "results.json"), load_suite(["STS-B"], bundle)
-    encode, fit_on = load_encoder(str(make_model("bert")), pooling="mean").encode, released_fitting_sets(suite, bundle)
-    expected = evaluate_suite(postprocessed(encode, Whitening(dim=5), fit_on=fit_on), suite).model_dump()
-    assert_same(results, {"sts": expected["sts"]})
-    assert results["label"].endswith("whitening (released)")
 
 
 def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
