@@ -13,14 +13,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from simcse_pl.checkpoints import (
-    LAST_CHECKPOINT,
-    RunMetadata,
-    Start,
-    _scores_of,
-    find_start,
-    prepare_folder,
-)
+from simcse_pl.checkpoints import LAST_CHECKPOINT, RunMetadata, Start, _scores_of, find_start, prepare_folder
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.distillation import EmbeddingDistillation

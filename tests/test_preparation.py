@@ -20,13 +20,7 @@ from simcse_pl.methods.matryoshka import InnerLayer
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.postprocessing.linear import Whitening
-from simcse_pl.preparation import (
-    build_optimizer,
-    build_schedule,
-    check_views_differ,
-    example_batch,
-    prepare_backbone,
-)
+from simcse_pl.preparation import build_optimizer, build_schedule, check_views_differ, example_batch, prepare_backbone
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import RowKind, default_roles
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer
@@ -47,8 +41,7 @@ def load(folder, dropout, lora_dropout=None):
 
 
 @pytest.mark.parametrize(
-    ("dropout", "lora_dropout", "equal"),
-    [(0.1, None, False), (0.0, None, True), (0.0, 0.1, False), (0.0, 0.0, True)],
+    ("dropout", "lora_dropout", "equal"), [(0.1, None, False), (0.0, None, True), (0.0, 0.1, False), (0.0, 0.0, True)]
 )
 def test_dropout_of_the_model_or_of_an_adapter_makes_views_differ(make_model, sentences, dropout, lora_dropout, equal):
     """A new adapter adds 0 to each layer, so its dropout has no effect before the first step."""

@@ -59,13 +59,7 @@ def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_p
         {"case": "y", "error": "z", "passed": False},
     ]
     (tmp_path / "losses.json").write_text(json.dumps(common | {"complete": True, "records": errors}))
-    shares = {
-        "case": "p",
-        "kernels": 1234,
-        "idle": 0.1,
-        "matrix_products": 0.6,
-        "attention": 0.2,
-    }
+    shares = {"case": "p", "kernels": 1234, "idle": 0.1, "matrix_products": 0.6, "attention": 0.2}
     (tmp_path / "profiles.json").write_text(json.dumps(common | {"complete": True, "records": [shares]}))
     text = updated(page, tmp_path)
     assert "| p | 1,234 | 10 % | 60 % | 20 % |" in text

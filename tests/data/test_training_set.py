@@ -331,8 +331,7 @@ def test_up_to_three_following_sentences_of_the_same_document(read_documents):
 
 
 @pytest.mark.parametrize(
-    ("names", "numbers"),
-    [(None, {"1": 0, "a": 1, "b": 2}), (["b", "a", 1, "d"], {"b": 0, "a": 1, "1": 2, "d": 3})],
+    ("names", "numbers"), [(None, {"1": 0, "a": 1, "b": 2}), (["b", "a", 1, "d"], {"b": 0, "a": 1, "1": 2, "d": 3})]
 )
 def test_classes_are_numbered_in_alphabetical_order_or_as_their_names_are_given(read, names, numbers):
     labels = ["b", "a", "1.0", "a", "b", "1"]

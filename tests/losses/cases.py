@@ -170,9 +170,7 @@ CASES = {
     "energy hinge": Case(lambda _: EnergyHinge(0.3), formulas.energy_hinge, (ANCHOR, NEGATIVE, POSITIVE, NEGATIVE)),
     "ranking consistency": Case(lambda _: RankingConsistency(temperature=0.2)),
     "list_net": Case(
-        lambda teacher: RankingDistillation([str(teacher)] * 2, loss="list_net"),
-        formulas.list_net,
-        plain=False,
+        lambda teacher: RankingDistillation([str(teacher)] * 2, loss="list_net"), formulas.list_net, plain=False
     ),
     "list_mle": Case(lambda teacher: RankingDistillation([str(teacher)]), plain=False),
     "simcse_pp, dimensions": Case(lambda _: DimensionContrast(temperature=2.0), roles=(ANCHOR, POSITIVE, POSITIVE)),
@@ -180,9 +178,7 @@ CASES = {
     "sncse": Case(lambda _: BidirectionalMargin(), roles=(ANCHOR, OTHER, NEGATIVE, POSITIVE)),
     "tsdae": Case(lambda _: DenoisingAutoEncoder(), plain=False),
     "whitenedcse": Case(
-        lambda _: WhitenedContrastiveLoss(0.3, groups=16),
-        roles=(ANCHOR, POSITIVE, OTHER, POSITIVE),
-        plain=False,
+        lambda _: WhitenedContrastiveLoss(0.3, groups=16), roles=(ANCHOR, POSITIVE, OTHER, POSITIVE), plain=False
     ),
 }
 

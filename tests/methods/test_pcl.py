@@ -57,8 +57,7 @@ def test_every_subword_is_deleted_and_inserted_with_equal_probability():
 
 
 @pytest.mark.parametrize(
-    ("max_length", "longest", "length"),
-    [(None, None, 15), (12, None, 12), (None, 11, 11), (11, 12, 11), (9, None, 10)],
+    ("max_length", "longest", "length"), [(None, None, 15), (12, None, 12), (None, 11, 11), (11, 12, 11), (9, None, 10)]
 )
 def test_the_lengths_end_the_insertions(max_length, longest, length):
     view, tokens = TokenInsertion(0.5, max_length), np.arange(10)

@@ -4,15 +4,7 @@ import argparse
 
 import pytest
 
-from simcse_pl.tools.options import (
-    HYDRA_COMMANDS,
-    MOST_SET,
-    entries,
-    group_files,
-    help_text,
-    run,
-    search,
-)
+from simcse_pl.tools.options import HYDRA_COMMANDS, MOST_SET, entries, group_files, help_text, run, search
 from simcse_pl.utils.errors import UserError
 
 
