@@ -1,5 +1,6 @@
 """What every loss does: its formula and gradient, half precision, few rows, ranks, plain tensors, rows."""
 
+import copy
 import importlib
 import inspect
 import pkgutil
@@ -66,18 +67,16 @@ def folder(make_masked_language_model):
 
 
 @pytest.fixture(scope="module")
-def encoder(folder):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # of the head: otherwise it depends on the tests before
-        return load(folder).double()
-
-
-@pytest.fixture(scope="module")
 def in_float32(folder):
     """An encoder as runs train it."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(0)  # of the head: otherwise it depends on the tests before
         return load(folder)
+
+
+@pytest.fixture(scope="module")
+def encoder(in_float32):
+    return copy.deepcopy(in_float32).double()
 
 
 @pytest.fixture(params=CASES)
@@ -289,12 +288,7 @@ def test_a_loss_of_version_0_3_is_an_error_that_says_what_to_write():
 
 
 WITHOUT_POSITIVE = RowKind((ANCHOR, NEGATIVE, OTHER))
-IGNORED = {
-    None: "scores",
-    "classes": None,
-    "scores": "classes",
-    "score_lists": "scores",
-}  # a label that a loss for the key does not read
+IGNORED = {None: "scores", "classes": None, "scores": "classes", "score_lists": "scores"}  # no loss for a key reads it
 
 
 def test_rows_that_a_loss_would_read_wrongly_or_ignore_are_errors(case, loss):
@@ -338,7 +332,6 @@ def test_labels_out_of_range_are_errors(loss, labels, limits, classes, message):
     ("make", "said"),
     [
         (partial(ContrastiveLoss, temperature=0), "temperature=0: it should be greater than 0"),
-        (partial(ContrastiveLoss, temperature=-1), "temperature=-1: "),
         (partial(ContrastiveLoss, temperature="0.1"), "temperature=0.1: "),
         (partial(ContrastiveLoss, similarity="euclid"), "similarity=euclid: it should be 'cosine' or 'dot'"),
         (partial(CosineMSELoss, weight=-0.5), r"weight=-0\.5: "),
@@ -351,7 +344,6 @@ def test_labels_out_of_range_are_errors(loss, labels, limits, classes, message):
             partial(MatryoshkaLoss, ContrastiveLoss(), [8, 8], [1, 2]),
             r"dims=\[8, 8\]: each number of dimensions has one",
         ),
-        (partial(MatryoshkaLoss, ContrastiveLoss(), dims=[8, -4]), r"dims=\[8, -4\]: "),
     ],
 )
 def test_arguments_of_python_are_checked_as_options_are(make, said):
