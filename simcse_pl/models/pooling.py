@@ -204,4 +204,4 @@ def name_of(pooling: str | PoolingFunction) -> str:
 
 def is_dotted(name: str) -> bool:
     """Return whether a pooling's name is the dotted name of a function or a class, or contains one."""
-    return any("." in part and all(word.isidentifier() for word in part.split(".")) for part in name.split("+"))
+    return "." in name

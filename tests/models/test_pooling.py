@@ -93,6 +93,18 @@ def test_an_unknown_name_is_an_error(name):
         find_pooling(name, SimpleNamespace(num_hidden_layers=3, num_attention_heads=4))
 
 
+def test_a_function_without_a_name_is_saved_and_given_again(make_model, tmp_path):
+    def last(states, inputs):
+        return states[-1][:, -1]
+
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling=last)
+    encoder.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="names code that is imported only if you ask for it"):
+        SentenceEncoder.from_pretrained(tmp_path)
+    loaded = SentenceEncoder.from_pretrained(tmp_path, pooling=last)
+    assert torch.equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
+
+
 def test_a_concatenation_has_the_vectors_of_its_parts_and_names_its_code(make_model, tmp_path):
     names = ["layers_1", "cls", "ditto_3_1", "max", "ditto_1_4"]
     parts = [SentenceEncoder.from_pretrained(make_model("bert"), name).encode(SENTENCES) for name in names]
