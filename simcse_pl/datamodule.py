@@ -78,6 +78,8 @@ class EvaluationSentences:
 
         def encode(sentences: list[str], *, prompt_name: str | None = None) -> Tensor:
             name = prompt_name if prompt_name in prompts else None
+            if unlisted := [sentence for sentence in sentences if (sentence, name) not in row]:
+                raise UserError(f"evaluators: one encodes {unlisted[0]!r}, which its `sentences` do not have")
             return vectors[[row[sentence, name] for sentence in sentences]]
 
         return encode
@@ -163,7 +165,8 @@ class SentenceDataModule(LightningDataModule):
                 by_prompt = (evaluator.by_prompt(split).items() for evaluator in self.evaluators.values())
                 sentences = itertools.chain.from_iterable(by_prompt)
                 self.sentences[split] = EvaluationSentences(sentences, self.templates)
-            if not len(self.sentences[VALIDATION]):
+            validates = self.trainer is None or self.trainer.limit_val_batches
+            if validates and not len(self.sentences[VALIDATION]):
                 raise UserError("data.validation or evaluators is not set: give a file, or the sources of STS-B")
         for split, split_sentences in self.sentences.items():
             if 0 < len(split_sentences) < world_size():

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,10 +79,19 @@ def test_all_ranks_validate_on_the_sentences_of_rank_0(make_data, tokenizer, mon
     other = SentenceDataModule(tokenizer, train, evaluators={"sts": None})  # may find no data
     other.setup()
     assert len(other.rows[""].chosen) == 12 and not other.sentences
-    other.trainer = SimpleNamespace(strategy=SimpleNamespace(broadcast=lambda own: own or first.evaluators))
+    broadcast = SimpleNamespace(broadcast=lambda own: own or first.evaluators)
+    other.trainer = SimpleNamespace(strategy=broadcast, limit_val_batches=1.0)
     other.setup("validate")
     assert other.evaluators == first.evaluators
     assert other.sentences[VALIDATION].sentences == first.sentences[VALIDATION].sentences
+
+
+def test_a_fit_without_validation_needs_no_evaluator(make_data, tokenizer, tmp_path):
+    train = make_data(TEXT).sets[""].train
+    for limit, raised in ((0, nullcontext()), (1.0, pytest.raises(UserError, match="data.validation or evaluators"))):
+        data = SentenceDataModule(tokenizer, train, batch_size=4, max_length=16)
+        with raised:
+            quiet_trainer(max_steps=1, limit_val_batches=limit).fit(Recorder(tmp_path), data)
 
 
 @pytest.mark.parametrize("view", [None, Dropout()])

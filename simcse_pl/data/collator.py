@@ -16,6 +16,7 @@ from simcse_pl.data.token_cache import TokenCache
 from simcse_pl.data.view import Segmenter, View
 from simcse_pl.models.templates import Templates
 from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, MaxLength, tokenize, tokenize_rows
+from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch, RowKind, Tokens
 
 Sentence = str | Tokens  # text, or its tokens
@@ -44,6 +45,8 @@ class ViewCollator:
 
     def __call__(self, rows: Sequence[tuple[Sentence, ...]]) -> Batch:
         """Return tensors [batch, views, tokens]; all rows have the same number of sentences."""
+        if isinstance(rows[0], str) or len({*map(len, rows)}) > 1:
+            raise UserError("rows: each must be a tuple of the same number of sentences, such as (text,)")
         templates = self.templates or Templates(self.tokenizer)
         if len(rows[0]) == 1 and len(self.prompts or templates.texts) > 1:
             rows = [(sentence, sentence) for (sentence,) in rows]

@@ -1,5 +1,6 @@
 """Make the views of rows, and try them on the first rows."""
 
+import itertools
 import logging
 import random
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ def add_views(
     tokenizer, templates = rows.collate.tokenizer, rows.collate.templates or Templates(rows.collate.tokenizer)
     limits = templates.special, tokenizer.model_max_length, tokenizer.mask_token_id
     made: list[Sequence[Sentence]] = []
-    for number, view in enumerate(rows.views.values()):
+    for number, (name, view) in enumerate(rows.views.items()):
         inputs = []
         for (epoch, _), position, row in zip(keys, positions, tokens, strict=True):
             seed = f"{rows.seed}-{0 if view.once else epoch}-{position}"
@@ -39,8 +40,17 @@ def add_views(
             following = next_sentences(rows.cache, position, view.num_following)
             inputs.append(ViewInput(rows.cache[position][0], following, random.Random(seed), row[0], *limits))
         sentences: Sequence[Any] = view(inputs)
-        made += zip(*sentences, strict=True) if len(view.roles) > 1 else [sentences]
+        columns = [*zip(*sentences, strict=True)] if len(view.roles) > 1 else [sentences]
+        for sentence in itertools.chain(*columns):
+            if not (isinstance(sentence, str) or _is_tokens(sentence)):
+                raise UserError(f"views.{name}: it returned {sentence!r}: return text or token ids")
+        made += columns
     return [(*row[: rows.width], *views) for row, *views in zip(tokens, *made, strict=True)]
+
+
+def _is_tokens(sentence: Any) -> bool:
+    ids = np.asarray(sentence)
+    return ids.ndim == 1 and (ids.dtype.kind in "iu" or not len(ids))
 
 
 def check_views(rows: "TrainingRows") -> None:
@@ -57,6 +67,9 @@ def check_views(rows: "TrainingRows") -> None:
         with prefixed(f"views.{name}"):
             view.check_text([rows.cache[position][0] for position in positions[:count]])
             made = rows.collate.tokens_of([[row[column]] for row in tried])
+            special = sum((rows.collate.templates or Templates(rows.collate.tokenizer)).special)
+            if (empty := sum(len(tokens) <= special for tokens in made)) > len(made) / 2:
+                raise UserError(f"it makes {empty} of {len(made)} sentences empty")
             changed = sum(not np.array_equal(*both) for both in zip(anchors, made, strict=True))
             if changed < _FEWEST_CHANGED * len(made):
                 raise UserError(

@@ -18,7 +18,7 @@ from simcse_pl.evaluation.metrics import alignment, correlations, uniformity
 from simcse_pl.evaluation.sts import SPLITS, STSB_SOURCES, ScoredPair, StsTask, load_stsb
 from simcse_pl.option_checks import check_arguments
 from simcse_pl.results import TEST, VALIDATION
-from simcse_pl.utils.errors import COLUMNS, UserError, prefixed
+from simcse_pl.utils.errors import COLUMNS, UserError, prefixed, reraise_as
 from simcse_pl.utils.tensors import Encode, cosine_similarity, encode_columns
 from simcse_pl.utils.types import Names
 
@@ -154,13 +154,22 @@ def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
+def _numbers(name: str, metrics: Any) -> dict[str, float]:
+    with reraise_as(f"evaluators.{name} returned {metrics!r}: return a number for each metric, by name"):
+        return {metric: float(value) for metric, value in metrics.items()}
+
+
 def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> dict[str, float]:
     """Return the metrics of all evaluators. If several have a metric, the evaluator's name is before it.
 
     Raises:
         UserError: two metrics have the same name nevertheless.
     """
-    measured = {name: evaluator(encode, split) for name, evaluator in evaluators.items() if evaluator.sentences(split)}
+    measured = {
+        name: _numbers(name, evaluator(encode, split))
+        for name, evaluator in evaluators.items()
+        if evaluator.sentences(split)
+    }
     # the others are measured on another split
     elsewhere = (evaluator.metrics for name, evaluator in evaluators.items() if name not in measured)
     counts = Counter(metric for metrics in (*measured.values(), *elsewhere) for metric in metrics)

