@@ -136,9 +136,14 @@ class TrainingSet(ReadOptions):
             templates.check_prompt(name)
         cache = self._open(Tokenize(tokenizer, max_length, self.labels))
         prompts = self.prompts or ()
-        if self.prompts is None and len(cache[0]) > 1 and validated:
-            prompts, names = validated, ", ".join(map(str, validated))
-            log.info("%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, names)
+        if self.prompts is None and validated:
+            names = ", ".join(map(str, validated))
+            if len(cache[0]) > 1:
+                prompts = validated
+                log.info("%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, names)
+            else:  # a sentence may be a query or a document
+                advice = "choose one by data.prompts=[NAME], or none by [null]"
+                log.warning("%s: it trains without the prompts of the validation, %s: %s", self.train, names, advice)
         if segment and templates.reads_text(prompts):
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in a joined text")
         drawn = None if self.negatives is None else (self.positives, self.negatives)

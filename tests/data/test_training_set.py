@@ -381,3 +381,11 @@ def test_columns_have_the_prompts_that_are_named(read, tokenizer, prompts, first
     assert tokenizer.convert_ids_to_tokens(ids) == (first or [tokenizer.tokenize(text)[0] for text in rows[0]])
     with pytest.raises(UserError, match="^prompt_name=querry: the encoder has no such prompt; it has query, document$"):
         read(2, prompts=["querry"], templates=templates)
+
+
+@pytest.mark.parametrize(("prompts", "warned"), [(None, True), ([None], False), (["query"], False)])
+def test_sentences_without_the_prompts_of_the_validation_are_a_warning(prompts, warned, sentences, tokenizer, caplog):
+    templates = Templates(tokenizer, prompts={"query": "dogs ", "document": "snow "})
+    rows = TrainingSet(sentences, prompts=prompts)
+    rows.read(tokenizer, 16, templates=templates, validated=["query", "document"])
+    assert any("without the prompts of the validation, query, document" in line for line in caplog.messages) == warned
