@@ -26,11 +26,7 @@ CONF = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "conf"
 
 @functools.cache
 def config_folders() -> list[str]:
-    """Return the folders with configs of installed packages, which have an entry point `simcse_pl.configs`.
-
-    Raises:
-        UserError: a package or its folder does not exist.
-    """
+    """Return the folders with configs of installed packages, which have an entry point `simcse_pl.configs`."""
     return [f"file://{_folder_of(entry.value)}" for entry in entry_points(group="simcse_pl.configs")]
 
 
@@ -45,11 +41,7 @@ def _folder_of(package: str) -> Path:
 
 
 def with_row(config: DictConfig) -> DictConfig:
-    """Return the config with the options of the job's row, or unchanged if it has no rows.
-
-    Raises:
-        UserError: the row does not exist, or has an option without a value.
-    """
+    """Return the config with the options of the job's row, or unchanged if it has no rows."""
     sweep = config.get("sweep")
     if not sweep or not sweep.get("rows"):
         return config

@@ -84,11 +84,7 @@ class EncoderModule(LightningModule):
     test_step = validation_step
 
     def vectors(self) -> Tensor:
-        """Return the embeddings of a validation or test that is about to end, of all devices: [n, dim] on the CPU.
-
-        Raises:
-            UserError: if they are not finite.
-        """
+        """Return the embeddings of a validation or test that is about to end, of all devices: [n, dim] on the CPU."""
         if self._vectors is None:
             self._vectors = all_gather_with_grad(torch.cat(self._batches))[0].cpu()
             self._batches = []

@@ -32,9 +32,6 @@ def prepare_backbone(encoder: SentenceEncoder, gradient_checkpointing: bool, fre
     """Set an encoder to training mode, with recomputed activations and frozen first layers if asked to.
 
     The arguments are those of SimCSEModule.
-
-    Raises:
-        UserError: if training would lose updates, or fail at a token.
     """
     backbone = encoder.backbone
     if encoder.postprocess:

@@ -179,11 +179,7 @@ class TrainingRun(Shape):
 
 
 def read_shape(shape: type[Content], file: Path) -> Content:
-    """Read a results.json.
-
-    Raises:
-        UserError: the file is not JSON, a value is missing or has the wrong type; the message names the first.
-    """
+    """Read a results.json."""
     try:
         return shape.model_validate(read_json(file))
     except ValidationError as error:

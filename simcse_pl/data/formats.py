@@ -90,9 +90,6 @@ def open_table(path: Path, layout: Layout = DETECTED) -> OpenedTable:
         path: ends in .txt, .csv, .tsv, .jsonl or .json, or in one of these and .gz, or in .parquet or .arrow; or `-`,
             standard input as text.
         layout: how the file is written. What it leaves open follows from the name and the first 1,000 lines.
-
-    Raises:
-        UserError: the file does not exist, has an unknown format or cannot be read (also from the iterator).
     """
     ending = file_ending(path)
     if str(path) != STANDARD:

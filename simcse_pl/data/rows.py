@@ -73,10 +73,6 @@ def iterate_sentences(source: Source, column: int | str | None = None, **options
         source: see `open_source`; or `-`, standard input, one sentence per line.
         column: the column's name, or its position from 0; required if there are several columns.
         options: the other arguments of ReadOptions.
-
-    Raises:
-        UserError: the file or the column does not exist, or no column is chosen of several; from the iterator, an
-            invalid row.
     """
     how = ReadOptions(columns=[column or 0], **options)
     table = how.open(source)
@@ -109,10 +105,6 @@ def rows_of(
         labels_are_ids: whether the label is the text of its cell, and not a class.
         roles: the role of each of `columns` if cells may be lists or empty; the rows are those of `read_candidates`.
         warn: called with a warning after the last row.
-
-    Raises:
-        UserError: a column does not exist, or there is no column of sentences beside the label's; from the iterator,
-            an invalid row (the message has the file and the line), no rows, or a column without sentences.
     """
     columns, given = options.columns, options.label_columns
     prompt = None if options.prompt_column is None else position_of(table, options.prompt_column)

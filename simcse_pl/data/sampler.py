@@ -29,9 +29,6 @@ class ContrastiveBatches:
         rows, batch_size: the number of rows, and that of a batch, over all ranks together.
         ranks, rank: the number of ranks, and the rank of this process.
         groups: [rows], the group of each row; batches are drawn from groups (see orders.grouped). None for one group.
-
-    Raises:
-        UserError: there are more ranks than rows, or than rows in a batch.
     """
 
     def __init__(

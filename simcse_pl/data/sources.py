@@ -36,9 +36,6 @@ def open_source(
         layout: how the files are written.
         split: the split of a data set on the Hub.
         columns: the columns that are chosen; if one is a name, a table has a header, unless `layout` says otherwise.
-
-    Raises:
-        UserError: the source does not exist or cannot be read; from the iterator, a file has other columns.
     """
     found = files_of(source)
     if isinstance(found, str):
@@ -96,11 +93,7 @@ def _checksum(path: Path) -> str:
 
 
 def files_of(source: Source) -> list[Path] | str:
-    """Return the paths of the files, or the name of a data set on the Hub.
-
-    Raises:
-        UserError: no file fits a pattern, or a folder has none that can be read.
-    """
+    """Return the paths of the files, or the name of a data set on the Hub."""
     if not source or not str(source).strip():  # an empty variable of the shell; a path would be the current folder
         raise UserError("the name of a file is empty: is a variable of the shell not set?")
     if not isinstance(source, str | Path):

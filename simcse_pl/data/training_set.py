@@ -61,9 +61,6 @@ class TrainingSet(ReadOptions):
         tokenizing_processes: the number of further processes that tokenize the rows at the first start; None for one
             for each CPU if there are many rows. The rows do not depend on it.
         name: its name in data.sets; None if there is one set only.
-
-    Raises:
-        UserError: a value does not fit another.
     """
 
     train: str | Path | Sequence[str]
@@ -127,9 +124,6 @@ class TrainingSet(ReadOptions):
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
             validated: the prompts in validation, which rows of several sentences have without `prompts` of their own.
-
-        Raises:
-            UserError: the data cannot be read or trained on.
         """
         templates = templates or Templates(tokenizer)
         for name in self.prompts or ():

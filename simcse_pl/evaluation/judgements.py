@@ -57,12 +57,7 @@ class RetrievalFile(EvaluationFile):
     corpus: Annotated[Any, EvaluationFile] = None
 
     def judgements(self) -> Judgements:
-        """Read the queries, the corpus and the positives.
-
-        Raises:
-            UserError: a file cannot be read, a row has no query or no positive other than the query, or no document of
-                a folder is relevant.
-        """
+        """Read the queries, the corpus and the positives."""
         if (folder := Path(str(self.file)) / "queries.jsonl").is_file():
             return _judgements_of_beir(folder.parent, "dev" if self.split == VALIDATION else self.split)
         positives: dict[str, dict[str, float]] = {}

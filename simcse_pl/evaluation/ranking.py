@@ -30,9 +30,6 @@ class BinaryPairs(LabelledPairs):
     Args:
         validation, test: a file of two sentences and a label, files by name, or None.
         reading: see FileEvaluator.
-
-    Raises:
-        UserError: a file cannot be read, a label is neither 0 nor 1, or a file has one label only.
     """
 
     labels: Mapping[float, float] = {0.0: 0.0, NEUTRAL: 0.0, 1.0: 1.0}
@@ -154,9 +151,6 @@ class Retrieval(Ranking):
         top_k: the values of k.
         metrics: further metrics, such as `map@100`.
         reading: see RetrievalFile.
-
-    Raises:
-        UserError: see RetrievalFile.judgements.
     """
 
     file_class = RetrievalFile
@@ -193,9 +187,6 @@ class Reranking(Ranking):
         validation, test: a file, files by name, or None. Each row is a query, a candidate, and its label or grade; a
             candidate with a grade above 0 is relevant.
         metrics, reading: see Ranking.
-
-    Raises:
-        UserError: a file cannot be read, or no query has both a relevant candidate and another one.
     """
 
     usual_metrics = ("map", "mrr@10", "ndcg@10")
@@ -220,9 +211,6 @@ class Triplets(Ranking):
     Args:
         validation, test: a file, files by name, or None. Each row is an anchor, a positive and one or more negatives.
         metrics, reading: see Ranking.
-
-    Raises:
-        UserError: a file cannot be read, or a row has no negative.
     """
 
     usual_metrics = ("accuracy@1",)

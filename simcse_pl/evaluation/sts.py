@@ -132,9 +132,6 @@ def load_stsb(
             fails) and `sample`, in the order of trying. The sample is the project's own pairs, not STS-B.
         senteval_dir: see `load_sts_task`.
         splits: `dev`, `test` or both.
-
-    Raises:
-        UserError: no source has the data, or a given `senteval_dir` does not have it.
     """
     load = {
         "senteval": lambda split: load_sts_task(str(senteval_dir), "STS-B", split),

@@ -76,10 +76,6 @@ def load_suite(
         split: `test`, or `dev`, which only STS-B and SICK-R have.
         classifier: classifier of the transfer tasks (see lab.transfer.TransferTask).
         geometry_split: split of STS-B for geometry: `dev`, `test`, or `all` for train, dev and test as in the paper.
-
-    Raises:
-        UserError: an option is invalid, the bundle has none of the tasks, or a task needs a bundle and `senteval_dir`
-            is None.
     """
     if unknown := [name for name in names if name not in TASK_NAMES]:
         raise UserError(f"test_tasks={unknown[0]}: no such task; choose among {', '.join(TASK_NAMES)}")

@@ -52,9 +52,6 @@ def start_run(folder: str | Path, mode: Mode = "auto", name: str | None = None, 
         mode: `online`, `offline` or `auto`. `auto` follows WANDB_MODE and `wandb offline`; without them it is online
             if the user is logged in.
         name, new: arguments of `wandb.init` for a new run, such as project, group, job_type and tags.
-
-    Raises:
-        UserError: `online` without a login, or a damaged file in the folder.
     """
     folder = Path(folder)
     resolved = _mode(mode)
@@ -208,9 +205,6 @@ def sweep_report(sweep: Sweep) -> Any:
 
     The plots have all runs of the sweep's W&B groups: the monitored metric on dev at each step, and that of the best
     checkpoint against the options that differ. They leave out jobs without a group.
-
-    Raises:
-        UserError: no job has a W&B run in a group.
     """
     from wandb_workspaces.reports import v2 as wr  # an extra
 

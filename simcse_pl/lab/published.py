@@ -75,11 +75,7 @@ def paper_file() -> Mapping[str, Any]:
 
 
 def named_row(table: str, row: str) -> PaperRow:
-    """Return a row by its names in paper.yaml, such as `BERT-base-flow` of `table_5_sts`.
-
-    Raises:
-        UserError: the table or row does not exist, or two parts have this row; the message lists the choices.
-    """
+    """Return a row by its names in paper.yaml, such as `BERT-base-flow` of `table_5_sts`."""
     tables = paper_file()["encoders"]
     content = tables.get(table, {"rows": {}})
     matching = [name for name in content["rows"] if row in (name, name.rpartition("/")[2])]

@@ -131,9 +131,6 @@ def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = 
     Args:
         folders: paths by label. With several, the label of its folder precedes a job's name.
         encoders: evaluations. Those with the metrics of the runs on their validation set become rows beside them.
-
-    Raises:
-        UserError: no job of a folder has results, or a file is damaged or was not written by train.py.
     """
     sweeps: dict[tuple[str | None, ...], tuple[SweepCell, list[tuple[str, Run]]]] = {}
     runs_alone = len(folders) > 1 and not any(map(is_sweep, folders.values()))

@@ -107,9 +107,6 @@ class MaskedLanguageModel(View):
         name: the model (see sources.resolve), with its pretrained masked-language-modelling head.
         rate: the fraction of words to replace, k %, rounded to the nearest number of words.
         segment: splits a sentence into words.
-
-    Raises:
-        UserError: the model does not exist or lacks a head.
     """
 
     def __init__(self, name: str, rate: Rate = 0.15, role: Role = Role.POSITIVE, segment: Segmenter = spaces) -> None:

@@ -94,9 +94,6 @@ def read_rules(name: str) -> Rules:
 
     Args:
         name: a language with a file in the folder negation_rules, such as `zh`, or a file of the user's.
-
-    Raises:
-        UserError: there is no such file, or a line is not valid.
     """
     files = {path.stem: path for path in sorted(Path(__file__).with_name("negation_rules").glob("*.txt"))}
     if not (path := files.get(name, Path(name))).is_file():

@@ -91,9 +91,6 @@ def load_bare_weights(model: nn.Module, file: str) -> None:
 
     In the file, their names begin with a prefix, such as `bert.` or `module.encoder.`: the one under which most of them
     are. The log names it, and the other weights of the file, such as those of a pooler.
-
-    Raises:
-        UserError: the file is damaged, or weights are missing or have another shape.
     """
     weights, state = read_weights(Path(file)), model.state_dict()
     first = next(iter(state))

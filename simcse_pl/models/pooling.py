@@ -161,9 +161,6 @@ def find_pooling(
             of a class, the class gets the backbone's config.
         config: the backbone's config.
         mask_token_id: the tokenizer's, or None.
-
-    Raises:
-        UserError: an unknown name, or a layer, a head or a function that does not exist.
     """
     if not isinstance(name, str):
         custom: CustomPooling = optional("models.other_poolings.CustomPooling")(name)

@@ -68,11 +68,7 @@ _ACTIVATIONS = {_path(nn.Identity): ""} | {_path(kind): f"_{name}" for name, kin
 
 
 def read_sentence_transformers(source: str) -> EncoderSpec | None:
-    """Read an encoder from a folder or hub repository of sentence-transformers; return None for any other.
-
-    Raises:
-        UserError: a file is damaged or missing, or SentenceEncoder does not support a module or an option.
-    """
+    """Read an encoder from a folder or hub repository of sentence-transformers; return None for any other."""
     path = find_file(source, MODULES_FILE)
     if path is None:
         return None

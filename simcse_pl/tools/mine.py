@@ -75,9 +75,6 @@ def mine(
     Returns:
         Rows of anchor, positive and negatives, in the order of the pairs, without pairs that have too few; and the
         number of candidates that each option left out, by its name. A candidate counts for the first of them.
-
-    Raises:
-        UserError: a vector is not finite.
     """
     candidates = list(dict.fromkeys(positive for _, positive in pairs) if corpus is None else dict.fromkeys(corpus))
     others = _Vectors(encode, [*candidates, *chain.from_iterable(pairs)], device)  # the candidates are the first ones

@@ -86,9 +86,6 @@ def make_rows(
         seed, columns, labels, where: the options of the command. Without `columns`, a file without column names has
             them in the order of the command. Labels may also be the words in Chinese, Japanese and Korean.
         layout: how the files are written.
-
-    Raises:
-        UserError: a file or a column does not exist.
     """
     wanted, meanings = KINDS[kind], dict(zip((*LABELS, *class_names(labels or "enc")), LABELS * 2, strict=True))
     labels_of: dict[tuple[str, str], str] = {}  # by premise and hypothesis

@@ -125,9 +125,6 @@ def extract(
 
     Returns:
         The number of articles with sentences, and the numbers of sentences by outcome.
-
-    Raises:
-        UserError: the dump does not exist, or is truncated or not a dump.
     """
     dump, out = Path(dump), Path(out)
     check_is_file(dump)

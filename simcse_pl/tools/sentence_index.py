@@ -127,11 +127,7 @@ class SentenceIndex:
 
     @classmethod
     def load(cls, folder: str | Path, settings: Mapping[str, Any]) -> "SentenceIndex":
-        """Load what `save` wrote, for an encoder whose settings, except its name, equal the saved ones.
-
-        Raises:
-            UserError: a file is missing or damaged, or the encoder or its settings differ.
-        """
+        """Load what `save` wrote, for an encoder whose settings, except its name, equal the saved ones."""
         path = Path(folder) / SETTINGS_FILE
         finish_write(folder)
         with reraise_as(f"{folder} holds no index, or a damaged one"):

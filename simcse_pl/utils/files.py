@@ -66,9 +66,6 @@ def cached_rows(rows: Iterable[str | Sequence[Any]]) -> Path:
     """Return a file of sentences, or of rows of cells, in the user's cache.
 
     Columns have the names that rows have as dictionaries, or else their positions as names.
-
-    Raises:
-        UserError: a row or a cell is of a type that no file has.
     """
     text, name = "".join(json.dumps(_named_cells(row), default=_plain_cell) + "\n" for row in rows), "rows.jsonl"
     return cached("rows", text, name, lambda new: write_text(new / name, text)) / name

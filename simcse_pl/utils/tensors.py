@@ -133,11 +133,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def read_torch_file(path: Path, mmap: bool = False) -> Any:
-    """Read a file of torch.save. Code in it is never run. With `mmap`, tensors stay on the disk until they are used.
-
-    Raises:
-        UserError: the file does not exist, is damaged, or contains more than tensors and plain values.
-    """
+    """Read a file of torch.save. Code in it is never run. With `mmap`, tensors stay on the disk until they are used."""
     try:
         if zipfile.is_zipfile(path) and zipfile.ZipFile(path).testzip():  # torch does not check the file's CRCs
             raise ValueError("a CRC is wrong")
