@@ -32,7 +32,7 @@ from omegaconf import OmegaConf
 import simcse_pl.train_job
 from simcse_pl import __version__
 from simcse_pl import cli as entry_point
-from simcse_pl.data.rows import iterate_rows
+from simcse_pl.data.rows import ReadOptions, iterate_rows, read_rows
 from simcse_pl.utils.errors import SweepError, UserError, WriteError
 from simcse_pl.utils.files import cached_rows
 from tests.conftest import tiny
@@ -248,8 +248,8 @@ def test_python_trains_and_evaluates_several_times_and_leaves_the_process_as_it_
 
 def test_rows_of_python_keep_their_columns_and_are_neither_a_path_nor_a_data_frame():
     file = cached_rows([("Yes \u2028\n", "nein", np.float32(0.5)), ["a", "b", np.int64(1)]])
-    assert [*iterate_rows(file, score_column=2)] == [(("Yes", "nein"), 0.5), (("a", "b"), 1.0)]
-    assert [*iterate_rows(cached_rows([{"a": "Yes", "b": "no"}] * 2), ["b", "a"])] == [(("no", "Yes"), None)] * 2
+    assert [*iterate_rows(file, ReadOptions(score_column=2))] == [(("Yes", "nein"), 0.5), (("a", "b"), 1.0)]
+    assert read_rows(cached_rows([{"a": "Yes", "b": "no"}] * 2), ["b", "a"]) == [("no", "Yes")] * 2
     for rows in ("sentences.txt", pd.DataFrame({"a": ["Yes"], "b": ["nein"]})):
         with pytest.raises(UserError, match="rows: give a list"):
             simcse_pl.train(rows=rows)
