@@ -51,8 +51,6 @@ _NOT_IN_RESULTS = re.compile(
 )
 _OTHER_TIMES = {"every_n_train_steps", "train_time_interval", "every_n_epochs", "save_on_train_epoch_end"}
 _TOKENIZER = "the content of the tokenizer"
-_NEW = "the scores"  # what checkpoints of version 0.4.0 do not have
-_REMOVED = {"streaming": "False", "shuffled_rows": "10000", "new_layers": "0"}  # options of 0.4.0, at their defaults
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -185,12 +183,8 @@ class RunMetadata(Callback):
 
         With `options_only`, data are not compared, because they are not read yet.
         """
-        before = {
-            name: value
-            for name, value in trained_with.items()
-            if _REMOVED.get(name.rpartition(".")[2]) != value and not (options_only and name.startswith("the "))
-        }
-        new = {name for name, value in self.trained_with.items() if value == "None" or name.startswith(_NEW)}
+        before = {name: value for name, value in trained_with.items() if not (options_only and name.startswith("the "))}
+        new = {name for name, value in self.trained_with.items() if value == "None"}
         now = {name: value for name, value in self.trained_with.items() if name not in new - before.keys()}
         message = "resume: {} is {}, and was {} when the checkpoint was written: restore it, or start another run"
         _check_equal(now, before, message)
@@ -329,7 +323,7 @@ def _step_of(checkpoint: Path) -> int:
         case {"global_step": int(step), "callbacks": {"run": {"before": dict(), "trained_with": dict()}}}:
             return step
         case _:
-            raise UserError(f"{checkpoint} is not a checkpoint to resume from: choose a last.ckpt of 0.4.0 or later")
+            raise UserError(f"{checkpoint} is not a checkpoint to resume from: choose a last.ckpt of 0.5.0 or later")
 
 
 def _cut_curves(path: Path, steps: int) -> None:

@@ -17,11 +17,7 @@ from simcse_pl.utils.terminal import hydra_option
 
 _CONFIG_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError)
 _REPLACED = (  # options of earlier versions and of other libraries, as regular expressions
-    (r"size=paper", "model=bert"),
-    (r"model=distilbert", "model=bert model.name=distilbert-base-uncased"),
     (r"setting=mlm", "experiment=mlm"),
-    (r"sweep=(\w+)_mini", r"sweep=\1 size=mini"),
-    (r"supervised_head", "model.head"),
     (r"(?:trainer\.)?accumulate_grad_batches", "module.chunk_size"),
 )
 

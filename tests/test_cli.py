@@ -282,7 +282,6 @@ MISTAKES = {  # the command's options, and what the line says
     "README.md": "README.md: to train on a file, write data=text data.train=README.md",
     "--epochs 3": "--epochs: options have no dashes: write trainer.max_epochs=3 (",
     "data.train=my.csv data.columns=[a,b]": "data.train: it replaces the sample of data=nli_sample, ",
-    "sweep=methods_mini": "; write sweep=methods size=mini (",
 }
 
 

@@ -221,11 +221,10 @@ def _without_results(sweep: Sweep) -> Iterator[str]:
 def _facts(sweep: Sweep) -> str:
     """Return what was trained, on which data, and for how long; without results of a fact, it is left out."""
     runs = sweep.results
-    data = [without_folders(run.settings.get("data", "")) or run.choices.get("data") for run in runs]  # of older ones
     facts = {
         "setting": _or(sweep.runs["setting"]) if sweep.compares_methods else "",
         "model": _or(run.choices.get("model") for run in runs),
-        "data": _or(data),
+        "data": _or(without_folders(run.settings.get("data", "")) for run in runs),
         "steps": _or(run.steps for run in runs),
         "seeds": ", ".join(sorted({*sweep.runs["seed"]} - {""}, key=lambda seed: (len(seed), seed))),
     }

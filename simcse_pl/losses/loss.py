@@ -1,7 +1,6 @@
 """A training batch as losses see it, and the base class of SimCSE's contrastive loss and of all other losses."""
 
 import copy
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -258,12 +257,6 @@ class Loss(Checked, nn.Module, ABC):
         super().__init__()
         self.weight = weight
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Raise TypeError if `forward` is not that of a batch alone."""
-        super().__init_subclass__(**options)
-        if len(inspect.signature(cls.forward).parameters) != 2:
-            raise TypeError(f"{cls.__name__}: write forward(self, batch) with batch.encoder and no batch.split.weight")
-
     def attach(self, encoder: SentenceEncoder) -> None:
         """Prepare for an encoder, once before training. It may add parameters, or raise UserError."""
 
@@ -293,11 +286,9 @@ class Loss(Checked, nn.Module, ABC):
 
     def __call__(self, *given: Any, **tensors: Any) -> Tensor:
         """Return the loss of a batch, which is embedded first, or of plain tensors (see EmbeddedBatch.of)."""
-        batch = given[-1] if given else None
+        batch = given[0] if len(given) == 1 and not tensors else None
         if not isinstance(batch, EmbeddedBatch):
             batch = EmbeddedBatch.of(*given, **tensors)
-        elif tensors or len(given) > 1:
-            raise TypeError("a loss takes a batch alone, which has the encoder: loss(batch)")
         if self.embeds and not batch.embedded:
             batch.embed()
         self._check_labels(batch)

@@ -21,7 +21,7 @@ from simcse_pl.utils.text import Neighbour, checked_sentences
 EncodeTexts = Callable[[list[str]], Tensor]  # from n texts to vectors [n, dim]
 VECTORS_FILE = "vectors.safetensors"
 SENTENCES_FILE = "sentences.json"
-IDS_FILE = "ids.json"  # in the order of the sentences; older indexes have none
+IDS_FILE = "ids.json"  # in the order of the sentences
 SETTINGS_FILE = "index.json"
 MILLION = 1_000_000  # float32 rounds the seventh decimal of a similarity
 _BLOCK = 4096  # queries and vectors that are compared at once, in about 256 MB
@@ -133,7 +133,7 @@ class SentenceIndex:
         with reraise_as(f"{folder} holds no index, or a damaged one"):
             saved, sentences = read_json(path), read_json(path.with_name(SENTENCES_FILE))
             vectors = read_weights(path.with_name(VECTORS_FILE))["vectors"]
-            ids = read_json(file) if (file := path.with_name(IDS_FILE)).exists() else [None] * len(sentences)
+            ids = read_json(path.with_name(IDS_FILE))
             index = cls(sentences, vectors, saved["prompt_name"])
         if not len(sentences) == len(vectors) == len(ids):
             numbers = f"{len(sentences)} sentences, {len(vectors)} vectors and {len(ids)} ids"

@@ -90,7 +90,8 @@ def _training(dev, test=None, validation="STS-B dev", **more):
 
     own = test if isinstance(test, dict) else scores(dev - 0.05 if test is None else test)
     stages = {"before": scores(0.6), "best": scores(dev), "test": own}
-    return {"validation": validation, "steps": 60, "best_step": 40, **stages, **more}
+    settings = {"data": "wiki"}
+    return {"validation": validation, "settings": settings, "steps": 60, "best_step": 40, **stages, **more}
 
 
 def job(dev=None, seed=0, row=None, column=None, options=None, choices=None, **more):

@@ -234,7 +234,7 @@ def test_plain_tensors_have_names():
 
 @pytest.mark.parametrize("more", [{"labels": torch.ones(4)}, {}])
 def test_a_batch_is_given_alone(more, encoder):
-    with pytest.raises(TypeError, match=r"has the encoder: loss\(batch\)$"):
+    with pytest.raises(TypeError):
         Own()(*([] if more else [encoder]), batch_of(encoder), **more)
 
 
@@ -276,15 +276,6 @@ def test_only_networks_multiply_in_the_precision_of_training(runs_networks, make
         Returned(sum_of_products)(batch)
     assert batch.embeddings.dtype == torch.float32
     assert products[0].dtype == (torch.bfloat16 if runs_networks else torch.float32)
-
-
-def test_a_loss_of_version_0_3_is_an_error_that_says_what_to_write():
-    expected = r"^Old: write forward\(self, batch\) with batch.encoder and no batch.split.weight$"
-    with pytest.raises(TypeError, match=expected):
-
-        class Old(Loss):
-            def forward(self, encoder, batch):
-                return batch.split.weight * batch.embeddings.mean()
 
 
 WITHOUT_POSITIVE = RowKind((ANCHOR, NEGATIVE, OTHER))
