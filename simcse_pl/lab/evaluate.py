@@ -5,7 +5,6 @@ import random
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor
 from simcse_pl.config import in_sweep
 from simcse_pl.data.rows import read_rows
 from simcse_pl.evaluation.evaluators import make_evaluators
-from simcse_pl.evaluation.results import Result, SuiteResults
+from simcse_pl.evaluation.results import Result
 from simcse_pl.evaluation.sts import SPLITS, STS_TASKS_WITH_DEV, load_sts_task
 from simcse_pl.evaluation.suite import TASK_NAMES, OwnDataTask, Suite, encode_once, evaluate_suite, load_suite
 from simcse_pl.lab.encoder_tables import encoder_tables
@@ -45,38 +44,36 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         raise UserError(f"{folder} holds a training run, whose results would be lost: choose another hydra.run.dir")
     if in_sweep():  # a job that fails must not leave the scores of an earlier one
         (folder / RESULTS_FILE).unlink(missing_ok=True)
+
     suite = read_suite(config)
     postprocess: PostProcess | None = instantiate(config.postprocess) or None
     if not (suite.tasks or suite.failed or postprocess):
         raise UserError("there is nothing to measure: give tasks, test_sets, or data.test for the evaluators")
     fit_on = sentences_for_fit(config, suite) if postprocess and not postprocess.fitted else None
     released = released_fitting_sets(suite, config.senteval_dir) if config.fit_on == "released" else {}
-    report = describe(config, postprocess)
+    about = describe(config, postprocess)
 
     encoder, encode = load(config, postprocess)
     if postprocess and fit_on:
-        vectors = encode(fit_on)
-        postprocess.fit(vectors.to(_device())).save(folder / "postprocess")
-    report["settings"]["dim"] = encoder.dim
-    report["fingerprint"] = fingerprint(encoder, postprocess)
-    known = report["fingerprint"] or uuid.uuid4().hex  # a class of another kind may have other weights each time
-    revision = hash_tensors({}, known, report["settings"])
-    named = {"model": report["label"], "revision": revision}  # for the files of mteb
-    tasks: list[Any] = suite.tasks
-    suite.tasks = [replace(task, **named) if hasattr(task, "revision") else task for task in tasks]
+        postprocess.fit(encode(fit_on).to(_device())).save(folder / "postprocess")
+    about["settings"]["dim"] = encoder.dim
+    about["fingerprint"] = fingerprint(encoder, postprocess)
+    tell_benchmarks(suite, about)
 
-    once = encode_once(encode, getattr(encoder, "prompts", None) or ())
+    encode = encode_once(encode, getattr(encoder, "prompts", None) or ())
     if postprocess:
-        once = postprocessed(once, postprocess, _device(), encoder.normalize, released)
-    measured, by_dim = scores(config, suite, once)
-    result = Result(**report, **dict(measured), dims=by_dim)
-    report = result.model_dump()
-    write_json(folder / RESULTS_FILE, report)
+        encode = postprocessed(encode, postprocess, _device(), encoder.normalize, released)
+    measured = evaluate_suite(encode, suite, _device())
+    small = Suite([*suite.sts, *(task for task in suite.tasks if isinstance(task, OwnDataTask))])
+    by_dim = {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
+
+    result = Result(**about, **dict(measured), dims=by_dim)
+    write_json(folder / RESULTS_FILE, result.model_dump())
     write_tables(config, folder, result)
     print_failed({task: why for task, why in measured.failed.items() if task not in suite.failed})
     if measured.failed:
         raise UserError(f"not measured: {', '.join(measured.failed)}; everything else was measured")
-    return report
+    return result.model_dump()
 
 
 def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, Encode]:
@@ -101,13 +98,6 @@ def load(config: DictConfig, postprocess: PostProcess | None) -> tuple[Encoder, 
         return encoder.encode(sentences, prompt_name=prompt_name or config.prompt_name, **options)
 
     return encoder, encode
-
-
-def scores(config: DictConfig, suite: Suite, encode: Encode) -> tuple[SuiteResults, dict[str, SuiteResults]]:
-    """Return the scores of the suite, and those of STS and of the user's data with the first `dims` dimensions."""
-    measured = evaluate_suite(encode, suite, _device())
-    small = Suite([*suite.sts, *(task for task in suite.tasks if isinstance(task, OwnDataTask))])
-    return measured, {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
 
 
 def first_dimensions(encode: Encode, dim: int) -> Encode:
@@ -145,6 +135,15 @@ def read_benchmarks(config: DictConfig, names: Sequence[str]) -> list[Any]:
     return [benchmarks.MtebTask(name, task, **fixed) for name, task in tasks.items()]
 
 
+def tell_benchmarks(suite: Suite, about: Mapping[str, Any]) -> None:
+    """Give the tasks of mteb the name of the encoder and a revision, by which mteb finds its own results again."""
+    known = about["fingerprint"] or uuid.uuid4().hex  # a class of another kind may have other weights each time
+    task: Any
+    for task in suite.tasks:
+        if hasattr(task, "revision"):
+            task.model, task.revision = about["label"], hash_tensors({}, known, about["settings"])
+
+
 def print_failed(failed: Mapping[str, str]) -> None:
     """Print one line for each task that could not be measured."""
     for task, why in failed.items():
@@ -157,9 +156,8 @@ def sentences_for_fit(config: DictConfig, suite: Suite) -> list[str] | None:
     None means to fit it on the sentences of each task.
     """
     if config.fit_on in ("target", "released"):
-        corpora = {"retrieval": "retrieval", "mteb": "tasks of mteb"}
-        kinds = (task.name.partition("/")[0] for task in suite.tasks)
-        unknown = [corpora[kind] for kind in kinds if kind in corpora]
+        kinds = [task.name.partition("/")[0] for task in suite.tasks]
+        unknown = [what for kind, what in (("retrieval", "retrieval"), ("mteb", "tasks of mteb")) if kind in kinds]
         own = (task.evaluators for task in suite.tasks if isinstance(task, OwnDataTask))
         unknown += [
             f"evaluators={name}"  # it encodes queries and documents one after the other

@@ -57,7 +57,7 @@ class _BenchmarkModel(AbsEncoder):
         return self.encode_texts(texts, prompt_name=prompt_type and prompt_type.value)
 
 
-@dataclass(frozen=True)
+@dataclass
 class MtebTask:
     """A task that mteb measures, unless the folder has its result."""
 

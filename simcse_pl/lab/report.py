@@ -7,8 +7,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from simcse_pl.evaluation.results import AGGREGATIONS, Aggregation, Result
 from simcse_pl.lab.curves import curves_figure
 from simcse_pl.lab.encoder_tables import encoder_tables
@@ -30,34 +28,38 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     Several runs and sweeps are compared in one table and one figure, unless they repeat tables of the paper. An
     evaluation is a row there if it measured the same on their validation set.
     """
+    encoders, runs, sweeps = _read(folders)
+    names = ["sweep" if sweep.table or not sweep.has_rows else "comparison" for sweep in sweeps]
+    if len(sweeps) > 1:
+        names = [f"{name}_{number}" for number, name in enumerate(names, 1)]
+    tables = encoder_tables(encoders, aggregation) + list(map(sweep_table, sweeps, names))
+    for run in runs if not sweeps else ():
+        if run.results:
+            table = run_table(run.results)
+            tables.append(replace(table, title=f"{run.label}: {table.title}"))
+    curves = curves_figure([run for run in runs if run.results])
+    drawn = zip(["curves", *names], [curves, *map(sweep_figure, sweeps)], strict=True)
+    figures = encoder_figures(encoders, runs, aggregation) | {name: figure for name, figure in drawn if figure}
+    seed_tables = {f"{name}_seeds": seed_table(sweep) for name, sweep in zip(names, sweeps, strict=True)}
+    files = save(output, tables, figures, seed_tables)
+    for table in tables:
+        show(table.printed())
+    print(f"in {output}: {', '.join(file.name for file in files)}")
+    return sweeps
+
+
+def _read(folders: Sequence[tuple[str, str]]) -> tuple[list[Result], list[Run], list[Sweep]]:
+    """Return evaluations, without what is a row of a sweep; runs; and sweeps. A run alone is none."""
     single = [(label, read(folder)) for label, folder in folders if not is_sweep(folder)]
     encoders = [one.model_copy(update={"label": label}) for label, one in single if isinstance(one, Result)]
     runs = [replace(one, label=label) for label, one in single if isinstance(one, Run)]
-    finished = {run.folder: run for run in runs if run.results}
+    finished = {run.folder for run in runs if run.results}
     trained = {label: folder for label, folder in folders if is_sweep(folder) or Path(folder) in finished}
     sweeps = read_sweeps(trained, encoders) if trained else []
     rows = {label for sweep in sweeps for label in sweep.encoders}
     encoders = [one.model_copy(update={"own": None}) if one.label in rows else one for one in encoders]
-    tables = encoder_tables(encoders, aggregation)
-    figures = encoder_figures(encoders, runs, aggregation) | {"curves": curves_figure([*finished.values()])}
-    seed_tables = dict[str, pd.DataFrame]()
-    compared = sweeps if len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1 else []
-    for number, sweep in enumerate(compared, 1):
-        name = "sweep" if sweep.table or not sweep.has_rows else "comparison"
-        if len(compared) > 1:
-            name += f"_{number}"
-        tables.append(sweep_table(sweep, name))
-        figures[name] = sweep_figure(sweep)
-        seed_tables[f"{name}_seeds"] = seed_table(sweep)
-    for run in runs if not compared else ():
-        if run.results:
-            table = run_table(run.results)
-            tables.append(replace(table, title=f"{run.label}: {table.title}"))
-    files = save(output, tables, {name: figure for name, figure in figures.items() if figure}, seed_tables)
-    for table in tables:
-        show(table.printed())
-    print(f"in {output}: {', '.join(file.name for file in files)}")
-    return compared
+    compared = len(trained) > len(finished) or sum(len(sweep.runs) for sweep in sweeps) > 1
+    return encoders, runs, sweeps if compared else []
 
 
 def report_multirun(folder: Path, jobs: list[Path], aggregation: Any) -> bool:
