@@ -62,10 +62,7 @@ def number(row):
 
 SAID = {  # what the name of a row says
     "table_1_augmentation": lambda row: {"views.rate": number(row)} if row.endswith("%") else {},
-    "table_3_dropout": lambda row: {
-        "model.dropout": number(row),
-        "module.shared_dropout_mask": row.startswith("fixed"),
-    },
+    "table_3_dropout": lambda row: {"model.dropout": number(row), "module.shared_dropout_mask": "fixed" in row},
     "table_6_pooling": lambda row: {
         "model.pooling": "first_last" if row.startswith("first") else "cls",
         "model.head": "mlp_train_only" if row.endswith("only") else "mlp" if row.endswith("with MLP") else "none",

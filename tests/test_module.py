@@ -321,13 +321,8 @@ def test_the_loss_of_held_out_rows_is_their_mean_without_dropout(encoder, tmp_pa
     rows = [(a, b) for a in SENTENCES[:7] for b in SENTENCES[:2]]
     path = tmp_path / "rows.tsv"
     path.write_text("\n".join("\t".join(row) for row in rows))
-    options = {
-        "hold_out": 0.5,
-        "batch_size": 3,
-        "max_length": 16,
-        "evaluators": {"sts": lambda **files: scored_pairs()},
-    }
-    held = SentenceDataModule(encoder.tokenizer, path, header=False, **options)
+    options = {"header": False, "hold_out": 0.5, "batch_size": 3, "max_length": 16}
+    held = SentenceDataModule(encoder.tokenizer, path, evaluators={"sts": lambda **files: scored_pairs()}, **options)
     module = SimCSEModule(encoder, ContrastiveLoss(), adamw())
     (logged,) = trainer().validate(module, held, verbose=False)
     total = 0

@@ -51,12 +51,7 @@ def test_each_benchmark_runs(benchmark, table, options, ways, run_command, tmp_p
 
 
 def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():
-    seconds = {
-        "simcse": [1.0, 2.0, 4.0],
-        "sup_simcse": [2.0, 2.0, 2.0],
-        "diffcse": [3.0, 4.0, 8.0],
-        "angle": [3.0, 1.0, 2.0],
-    }
+    seconds = {"simcse": [1, 2, 4], "sup_simcse": [2, 2, 2], "diffcse": [3, 4, 8], "angle": [3, 1, 2]}
     memory = {"simcse": 5, "sup_simcse": 4, "diffcse": 10, "angle": 6}
     settings = {name: "supervised" if name in ("sup_simcse", "angle") else "unsupervised" for name in memory}
     costs = {name: methods.Cost(0.0, own * 10**6, settings[name]) for name, own in memory.items()}

@@ -54,10 +54,8 @@ def test_the_page_shows_the_records_and_otherwise_that_nothing_is_measured(tmp_p
     speed = {"case": "c", "rows": 10, "operations": 2e12, "memory": {"b": 5e9}}
     records = [rates, speed | {"seconds": {"a": [4.0, 2.0, 8.0], "b": [1.0, 1.0, 1.0]}}]
     (tmp_path / "training.json").write_text(json.dumps(common | {"records": records}))
-    errors = [
-        {"case": "x", "errors": {"bf16": [0.1, 0.2]}, "passed": True},
-        {"case": "y", "error": "z", "passed": False},
-    ]
+    failed = {"case": "y", "error": "z", "passed": False}
+    errors = [{"case": "x", "errors": {"bf16": [0.1, 0.2]}, "passed": True}, failed]
     (tmp_path / "losses.json").write_text(json.dumps(common | {"complete": True, "records": errors}))
     shares = {"case": "p", "kernels": 1234, "idle": 0.1, "matrix_products": 0.6, "attention": 0.2}
     (tmp_path / "profiles.json").write_text(json.dumps(common | {"complete": True, "records": [shares]}))

@@ -151,16 +151,8 @@ def test_columns_are_chosen_by_name_or_position(write):
         (ScoredPairs, [SCORED[0], ("", "d", 1)], "line 2: column 0 is empty"),
         (BinaryPairs, [("a.", "b.", 1), ("c", "d", 2)], "it has the label 2, and labels should be 0 or 1"),
         (Retrieval, [("a b.", "c d.", 4), ("e f.", "g h.", 2)], "column 2 has numbers, not sentences"),
-        (
-            ScoredPairs,
-            [("s1", "s2", "year", "score"), ("a.", "b.", 1999, 3), ("c.", "d.", 2001, 4)],
-            "be column year: name",
-        ),
-        (
-            ScoredPairs,
-            [("s1", "s2", "idx", "score"), ("A b.", "C d.", 0, 5), ("E f.", "G h.", 1, 2)],
-            "be column idx: name",
-        ),
+        (ScoredPairs, [("s1", "s2", "year", "score"), ("a.", "b.", 1999, 3), ("c.", "d.", 2001, 4)], "column year: "),
+        (ScoredPairs, [("s1", "s2", "idx", "score"), ("a b.", "c d.", 0, 5), ("e f.", "g h.", 1, 2)], "column idx: "),
         (ScoredPairs, [("score", "first", "second"), (3, "a.", "b."), (4, "c.", "d.")], "would be column second: name"),
         (ScoredPairs, [("a b", "c d"), ("e", "f")], "it has 2 columns .*: name two of sentences .* .evaluators=retr"),
         (Retrieval, [("query", "positive", "negative"), ("a b.", "c d.", "e")], "has negatives: name the query and"),

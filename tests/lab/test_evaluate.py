@@ -178,14 +178,11 @@ def test_the_name_of_a_prompt_that_word_vectors_do_not_have_is_an_error(tmp_path
 
 def test_an_evaluator_of_ones_own_is_measured_and_reported(command, make_model, tmp_path):
     mine = f"{{_target_: {NearestPartner.__module__}.NearestPartner, _partial_: true}}"
-    own = [
-        "tasks=[]",
-        f"+evaluators.mine={mine}",
-        f"+evaluators.mine.test={ROOT}/examples/my_research/data/test_de.tsv",
-    ]
+    file = ROOT / "examples" / "my_research" / "data" / "test_de.tsv"
+    own = ["tasks=[]", f"+evaluators.mine={mine}", f"+evaluators.mine.test={file}"]
     simcse_pl.evaluate([f"encoder={make_model('bert')}", "pooling=mean", *own, f"hydra.run.dir={tmp_path}/run"])
-    expected = NearestPartner(test=f"{ROOT}/examples/my_research/data/test_de.tsv")
-    score = expected(load_encoder(str(make_model("bert")), pooling="mean").encode, "test")["nearest_partner"]
+    encode = load_encoder(str(make_model("bert")), pooling="mean").encode
+    score = NearestPartner(test=str(file))(encode, "test")["nearest_partner"]
     assert read_json(tmp_path / "run" / "results.json")["own"]["metrics"] == {"nearest_partner": pytest.approx(score)}
     command("report", tmp_path / "run", "--output", tmp_path / "report")
     assert f" {score:.3f} |" in (tmp_path / "report" / "own_data.md").read_text()

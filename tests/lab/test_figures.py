@@ -58,13 +58,9 @@ def test_spectra_are_lines_without_tiny_values():
 
 
 def test_similarities_have_a_panel_per_encoder_and_a_histogram_per_band():
-    similarities = {"0-1": [-0.33, 0.1, 0.1, 1.0000001], "1-2": [], "4-5": [0.91]}
-    results = [
-        make_result("a", geometry={"similarities": similarities}),
-        make_result("b"),
-        make_result("c", geometry=None),
-    ]
-    figure = similarity_densities(results)
+    own = {"similarities": {"0-1": [-0.33, 0.1, 0.1, 1.0000001], "1-2": [], "4-5": [0.91]}}
+    results = make_result("a", geometry=own), make_result("b"), make_result("c", geometry=None)
+    figure = similarity_densities([*results])
     assert [axes.get_title() for axes in figure.axes] == ["a", "b"]
     drawn = [patch.get_data() for patch in figure.axes[0].patches]
     bands = [data.values - data.baseline for data in drawn]

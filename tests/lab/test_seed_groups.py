@@ -49,11 +49,8 @@ def test_folders_with_the_same_table_and_size_are_one_sweep(write_sweep):
 
 
 def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep):
-    jobs = [
-        job(0.7, seed=seed, options={"model.dropout": rate, "logger": "csv"})
-        for seed in range(3)
-        for rate in (0.05, 0.1)
-    ]
+    rates = [{"model.dropout": rate, "logger": "csv"} for rate in (0.05, 0.1)]
+    jobs = [job(0.7, seed=seed, options=options) for seed in range(3) for options in rates]
     groups = group(write_sweep("s", *jobs))
     assert groups.options == ["model.dropout"]
     assert counts(groups) == [("model.dropout=0.05", 3), ("model.dropout=0.1", 3)]

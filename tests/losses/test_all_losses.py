@@ -327,14 +327,8 @@ def test_labels_out_of_range_are_errors(loss, labels, limits, classes, message):
         (partial(ContrastiveLoss, similarity="euclid"), "similarity=euclid: it should be 'cosine' or 'dot'"),
         (partial(CosineMSELoss, weight=-0.5), r"weight=-0\.5: "),
         (partial(MatryoshkaLoss, ContrastiveLoss(), dims=[8, 0]), r"dims=\[8, 0\]: "),
-        (
-            partial(MatryoshkaLoss, ContrastiveLoss(), [32, 8], [1]),
-            r"weights=\[1\]: give one for each of dims=\[32, 8\]",
-        ),
-        (
-            partial(MatryoshkaLoss, ContrastiveLoss(), [8, 8], [1, 2]),
-            r"dims=\[8, 8\]: each number of dimensions has one",
-        ),
+        (partial(MatryoshkaLoss, ContrastiveLoss(), [32, 8], [1]), r"weights=\[1\]: give one for each of dims="),
+        (partial(MatryoshkaLoss, ContrastiveLoss(), [8, 8], [1, 2]), r"dims=\[8, 8\]: each number of dimensions has"),
     ],
 )
 def test_arguments_of_python_are_checked_as_options_are(make, said):
@@ -405,12 +399,7 @@ MISFITS = [
     (of_matryoshka(objective=WhitenedContrastiveLoss(groups=4)), "bert", {}, "needs whole embeddings"),
     (partial(InnerLayer, NegativesWithoutDropout()), "bert", {}, "embeds sentences itself, by the last layer"),
     (partial(InnerLayer, ContrastiveLoss()), "bert", {"pooling": "layers_1_2"}, "^model.pooling=layers_1_2: inner"),
-    (
-        partial(InnerLayer, ContrastiveLoss()),
-        "bert",
-        {"pooling": "layers_1_2+cls"},
-        r"^model.pooling=layers_1_2\+cls: ",
-    ),
+    (partial(InnerLayer, ContrastiveLoss()), "bert", {"pooling": "layers_1_2+cls"}, r"^model.pooling=layers_1_2\+cls"),
     (QUEUE, "bert", MASK | {"template_bias": "train_only"}, "^it does not support model.template_bias=train_only: "),
     (QUEUE, "bert", MASK | {"template_bias": "padded_train_only"}, "support model.template_bias=padded_train_only"),
     (QUEUE, "bert", MASK | {"head": "transform"}, "^it does not support model.head=transform: change it, or set queue"),

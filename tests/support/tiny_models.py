@@ -11,13 +11,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 
 # The special tokens in the order of their ids, and the architecture's own settings.
 _BERT_TOKENS = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-_ROBERTA_TOKENS = {
-    "cls_token": "<s>",
-    "pad_token": "<pad>",
-    "sep_token": "</s>",
-    "unk_token": "<unk>",
-    "mask_token": "<mask>",
-}
+_ROBERTA_NAMES = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
+_ROBERTA_TOKENS = {f"{name}_token": token for name, token in _ROBERTA_NAMES.items()}
 _SMALL = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
 ARCHITECTURES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "bert": (_BERT_TOKENS, {"max_position_embeddings": 64}),

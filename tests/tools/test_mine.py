@@ -20,10 +20,8 @@ from tests.support.helpers import random_vectors
 from tests.support.pretend_device import DEVICE, Pretend
 
 WORDS = [f"word{number}" for number in range(40)]
-PAIRS = [(WORDS[number], WORDS[20 + number // 2]) for number in range(12)] + [
-    (WORDS[0], WORDS[30]),
-    (WORDS[25], WORDS[3]),
-]
+PLACES = *((number, 20 + number // 2) for number in range(12)), (0, 30), (25, 3)
+PAIRS = [(WORDS[first], WORDS[second]) for first, second in PLACES]
 
 
 def encode(sentences):

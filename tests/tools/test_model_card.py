@@ -32,10 +32,7 @@ def run(tmp_path):
         "seed": 3,
         "run_dir": "/home/me/outputs",
         "model": {"_target_": "simcse_pl.x", "name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},
-        "data": {
-            "train": "hf://datasets/someone/sentences/all.txt",
-            "columns": ["/data/a/b.txt", "a/b", "/home/my name/b.txt"],
-        },
+        "data": {"train": "hf://datasets/me/set/all.txt", "columns": ["/data/a/b.txt", "a/b", "/home/my name/b.txt"]},
         "optimizer": {"lr": 1e-5},
     }
     results = {"best": scores, "test": scores, "before": scores, "validation": "STS-B", "steps": 10, "best_step": 9}
@@ -45,9 +42,7 @@ def run(tmp_path):
     results |= {"config_dir": "/home/me/my_conf"}
     (folder / "results.json").write_text(json.dumps(results))
     (folder / "config" / "resolved.yaml").write_text(yaml.safe_dump(config))
-    (folder / "metrics.csv").write_text(
-        "step,val/alignment,val/uniformity,val/spearman\n0,0.2,-1,0.4\n9,0.25,-1.5,0.5\n"
-    )
+    (folder / "metrics.csv").write_text("step,val/alignment,val/uniformity,val/spearman\n0,.2,-1,.4\n9,.25,-1.5,.5\n")
     return folder
 
 
@@ -69,10 +64,7 @@ def test_the_card_has_the_prompts_and_the_layers_of_the_head(make_model, tmp_pat
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "| Projection head at test time | linear_8_gelu |" in card and "a vector of 8 dimensions" in card
     assert "| Prompts by `prompt_name` | `query`: `Find it's answer.\\nQuery: ` `document`: `text: ` |" in card
-    assert (
-        'vectors = model.encode(["A man is playing a guitar.", "Someone is making music."], prompt_name="query")'
-        in card
-    )
+    assert '"Someone is making music."], prompt_name="query")' in card
 
 
 def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(encoder, run, tmp_path):
@@ -88,7 +80,7 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
     assert "contrastive learning as in [SimCSE]" in card.text and "simcse" in card.data.tags
     recipe = {"objective": {"_target_": "my_package.Mine"}, "model": {"_target_": "simcse_pl.models.x", "name": "a"}}
     assert _without_paths(recipe) == {"objective": {"_target_": "my_package.Mine"}, "model": {"name": "a"}}
-    assert card.data.datasets == ["someone/sentences"] and {"onnx", "transformers.js"} < {*card.data.tags}
+    assert card.data.datasets == ["me/set"] and {"onnx", "transformers.js"} < {*card.data.tags}
     assert 'AutoModel.from_pretrained("me/mine", { dtype: "fp32" })' in card.text
     assert re.search(r"\| my encoder +\| +81.00", card.text)
     assert re.search(r"\| paper, Table 5: SimCSE-BERT-base \(unsupervised\) +\| +76.85", card.text)
@@ -99,16 +91,12 @@ def test_the_card_shows_the_run_and_its_results_without_paths_of_the_machine(enc
     recipe = yaml.safe_load(re.search("```yaml\n(.*?)```", card.text, re.DOTALL)[1])
     assert recipe == {
         "model": {"name": "FacebookAI/roberta-base", "dropout": 0.1, "head": "mlp"},
-        "data": {"train": "hf://datasets/someone/sentences/all.txt", "columns": ["b.txt", "a/b", "b.txt"]},
+        "data": {"train": "hf://datasets/me/set/all.txt", "columns": ["b.txt", "a/b", "b.txt"]},
         "optimizer": {"lr": 1e-5},
         "seed": 3,
     }
-    for setting in (
-        "| data | my_sentences.txt, 8 rows |",
-        "| data hash | ab12ab12ab12 |",
-        "| versions | simcse_pl 9.9.9 c0ffee |",
-    ):
-        assert setting in card.text
+    settings = {"data": "my_sentences.txt, 8 rows", "data hash": "ab12ab12ab12", "versions": "simcse_pl 9.9.9 c0ffee"}
+    assert all(f"| {name} | {value} |" in card.text for name, value in settings.items())
     assert "- STS12: 62.50" in card.text
     assert "![a b](figures/a_b.png)" in card.text and (tmp_path / "figures" / "a_b.png").read_bytes() == b"png"
 
