@@ -152,6 +152,8 @@ class Server:
                 choice, usage = reply.json()["choices"][0], reply.json().get("usage") or {}
                 ended = (reason := choice.get("finish_reason")) not in ("length", "content_filter")
                 text, self.has_answered = choice["message"].get("content"), True
+                if isinstance(text, list):  # parts: thoughts, and text
+                    text = "".join(part.get("text", "") for part in text)
                 counts = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
                 answer = text if isinstance(text, str) and ended else ""
                 return [Answer(answer, *counts, cut=reason == "length")]

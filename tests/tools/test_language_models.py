@@ -75,6 +75,14 @@ def test_content_that_is_no_text_is_no_answer(server):
     assert Server(server.url, SETTINGS, None, 1).answer([QUESTION]) == [("", 0, 0, False)]
 
 
+def test_parts_of_a_content_are_one_text(server):
+    parts = (
+        '[{"type": "thinking", "thinking": []}, {"type": "text", "text": "It "}, {"type": "text", "text": "pours."}]'
+    )
+    server.faults = [(200, f'{{"choices": [{{"message": {{"content": {parts}}}}}]}}')]
+    assert Server(server.url, SETTINGS, None, 1).answer([QUESTION]) == [("It pours.", 0, 0, False)]
+
+
 def test_a_damaged_reply_is_asked_for_again_and_then_left_out(server, caplog):
     model, good = Server(server.url, SETTINGS, None, 1), ("It rains. Yes.", 7, 3, False)
     half = (200, '{"choices": [')
