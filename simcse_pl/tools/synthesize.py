@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from simcse_pl.data.labels import label_number
+from simcse_pl.tools.answers import sentence_of, verdict, without_thoughts
 from simcse_pl.tools.common import add_column, add_encoder, load_simcse, read_sentences
 from simcse_pl.tools.conversion import USED, ConversionStats, check_paths, write_csv
 from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
@@ -36,12 +36,6 @@ POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
 _LIMIT, _MOST_CUT = 128, 8  # tokens of an answer; answers that may be cut before their share matters
 _LENGTH_RATIO = 3  # an answer may have as many times the characters of its sentence, or as few
 _THINKING = {"chat_template_kwargs": {"enable_thinking": False}}  # as vLLM, SGLang and transformers take it
-_MARKS = ' "“”«»*`'
-_AROUND = re.compile(  # numbers, bullets and labels, which models write before a sentence
-    r"^(?:\(?\d+[.):]\s+|[-•]\s+|(?:(?:the|new|hard|rewritten|revised|shorter|contradictory)\s+)*"
-    r"(?:sentence|positive|negative|answer|output|paraphrase|句子|改写|答案)(?:\s*\d+)?\**\s*[:：]\**\s*)+",
-    re.IGNORECASE,
-)
 PROMPTS = str(Path(__file__).with_name("prompts.yaml"))
 Triplet = tuple[str, ...]  # a sentence, its positive and its hard negative
 Question = tuple[str, str, str]  # its kind, a sentence, and for CHECK a hypothesis
@@ -101,7 +95,7 @@ class Synthesizer:
             file.write("\n")  # after half a line
             for batch, answers in tracked(pool.imap_unordered(self._ask, batches), "asking", len(starts)):
                 for question, (text, read, written, cut) in zip(batch, answers, strict=True):
-                    only_thoughts = bool(text) and not _without_thoughts(text)
+                    only_thoughts = bool(text) and not without_thoughts(text)
                     self.tokens.update(read=read, written=written, answers=1, cut=cut or only_thoughts)
                     if text and not only_thoughts:
                         key = self.key(question)
@@ -144,7 +138,7 @@ class Synthesizer:
             letters = {re.sub(r"\W", "", text).casefold() for text in triplet}
             ratios = [len(text) / len(triplet[0]) for text in triplet]
             if not all(triplet):
-                self.left_out["no answer, or a refusal"] += 1
+                self.left_out["no answer, a refusal, or a doubtful answer"] += 1
             elif len(letters) < 3 or letters & known:
                 self.left_out["an answer equal to the sentence or an earlier answer"] += 1
             elif min(ratios) < 1 / _LENGTH_RATIO or max(ratios) > _LENGTH_RATIO:
@@ -154,31 +148,14 @@ class Synthesizer:
                 known |= letters
         for position, label in ((1, 1.0), (2, 0.0)) if check else ():
             replies = self.ask([(CHECK, triplet[0], triplet[position]) for triplet in triplets])
-            words = [re.findall(r"\w+", self._sentence(reply, "")) for reply in replies]
-            confirmed = [label_number(first[0]) == label if first else False for first in words]
+            confirmed = [verdict(reply) == label for reply in replies]
             self.left_out["an answer that the model does not confirm (--check)"] += confirmed.count(False)
             triplets = [*itertools.compress(triplets, confirmed)]
         return triplets
 
     def _sentence(self, answer: str, given: str) -> str:
-        """Return the sentence of an answer about a given one, without what is around it; empty for a refusal."""
-        text = re.sub(r"^```\w*\n|```$", "", _without_thoughts(answer)).strip()
-        if text[:1] in ("{", "["):
-            with suppress(ValueError):
-                values = json.loads(text)
-                values = [*values.values()] if isinstance(values, dict) else values
-                text = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
-        lines = [line.strip(_MARKS) for line in text.splitlines() if text[:1] != "{"]
-        if not _AROUND.match(given):
-            lines = [_AROUND.sub("", line).strip(_MARKS) for line in lines]
-        sentence = next((line for line in lines if line and not line.endswith(":")), "")
-        return "" if re.search(self.prompts.refusal, sentence) else sentence
-
-
-def _without_thoughts(answer: str) -> str:
-    """Return an answer without the block of thoughts before it; empty if the thoughts have no end."""
-    rest = answer.rpartition("</think>")[2].strip()
-    return "" if rest.startswith("<think>") else rest
+        sentence = sentence_of(answer, given)
+        return "" if re.search(self.prompts.refusal, sentence.replace("’", "'")) else sentence
 
 
 def filter_by_similarity(encode: Encode, triplets: Sequence[Triplet], lowest: float, highest: float) -> list[Triplet]:

@@ -103,27 +103,6 @@ def test_filters_leave_out_what_is_no_triplet_and_count_it(tmp_path):
     assert "You swim|You sink" not in checked.model.asked, "its positive is wrong"
 
 
-@pytest.mark.parametrize(
-    ("answer", "given", "expected"),
-    [
-        ("Positive: It pours.", "It rains.", "It pours."),
-        ("**Positive:** It pours.", "It rains.", "It pours."),
-        ("1. **It pours.**\n2. It is wet.", "It rains.", "It pours."),
-        ("Here is one:\n\nRewritten sentence 1: “It pours.”", "It rains.", "It pours."),
-        ("句子：正在下雨。", "下雨了。", "正在下雨。"),
-        ('```json\n{"positive": "It pours."}\n```', "It rains.", "It pours."),
-        ('["It pours."]', "It rains.", "It pours."),
-        ('{"positive": "It pours.", "reason": "rain"}', "It rains.", ""),
-        ('{"positive": "It po', "It rains.", ""),
-        ("<think>Rain?</think>\n\nIt pours.", "It rains.", "It pours."),
-        ("1. Heat the milk.", "1. Warm the milk.", "1. Heat the milk."),
-        ("[Music] It pours at 5: run!", "It rains.", "[Music] It pours at 5: run!"),
-    ],
-)
-def test_what_is_around_a_sentence_is_taken_off(answer, given, expected, tmp_path):
-    assert make(tmp_path, str)._sentence(answer, given) == expected
-
-
 @pytest.mark.parametrize("reply", [Answer("", 10, 128, cut=True), Answer("<think>Perhaps the dog", 10, 40)])
 def test_a_model_whose_answers_are_cut_is_asked_a_few_times_only(reply, tmp_path):
     synthesizer = make(tmp_path, str.upper)
