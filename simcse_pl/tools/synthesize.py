@@ -33,7 +33,9 @@ from simcse_pl.utils.tensors import Encode, paired_similarity
 from simcse_pl.utils.terminal import positive, real, show, tracked
 
 POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
-_LIMIT, _MOST_CUT = 128, 8  # tokens of an answer; answers that may be cut before their share matters
+_LIMIT = 128  # tokens of an answer
+_FIRST_ANSWERS, _MOST_CUT = 20, 0.1  # after so many answers, a larger share of cut ones ends the command
+_CUT = "an answer cut by max_tokens of --settings, or without text"
 _LENGTH_RATIO = 3  # an answer may have as many times the characters of its sentence, or as few
 _THINKING = {"chat_template_kwargs": {"enable_thinking": False}}  # as vLLM, SGLang and transformers take it
 PROMPTS = str(Path(__file__).with_name("prompts.yaml"))
@@ -59,7 +61,7 @@ class Synthesizer:
     prompts: Prompts
     seed: int  # determines, with the question, which instruction
     path: Path  # lines of JSON; the key of an answer is a hash of the model's settings and the conversation
-    answers: dict[str, str] = field(default_factory=dict)  # by key
+    answers: dict[str, str | None] = field(default_factory=dict)  # by key; None is one that this limit cuts
     left_out: Counter[str] = field(default_factory=Counter)  # sentences, by the reason
     tokens: Counter[str] = field(default_factory=Counter)  # read and written by the model
 
@@ -67,7 +69,8 @@ class Synthesizer:
         for line in read_lines(self.path) if self.path.exists() else ():
             with suppress(ValueError, TypeError, LookupError):  # such as half a line of a process that was killed
                 row = json.loads(line)
-                self.answers[row["key"]] = row["answer"]
+                if row["answer"] is not None or row["max_tokens"] == self.model.settings.get("max_tokens"):
+                    self.answers[row["key"]] = row["answer"]
 
     def messages(self, question: Question) -> Messages:
         """Return the conversation of a question."""
@@ -82,28 +85,30 @@ class Synthesizer:
         settings = {name: x for name, x in settings.items() if {name: x} != _THINKING}
         return hashlib.sha256(json.dumps([settings, self.messages(question)]).encode()).hexdigest()
 
-    def ask(self, questions: Sequence[Question]) -> list[str]:
-        """Return the answers in the order of the questions. An empty one is not kept, and asked for again next time.
+    def ask(self, questions: Sequence[Question]) -> list[str | None]:
+        """Return the answers in the order of the questions; None for one that is cut or has no text but was paid for.
 
-        Raise UserError if most of the first answers are cut by the limit of tokens.
+        The model is asked for such an answer again with another limit of tokens, and for an empty one next time. Raise
+        UserError if more than a tenth of at least 20 answers are cut.
         """
         missing = [question for question in questions if self.key(question) not in self.answers]
-        size, workers = self.model.batch_size, self.model.workers
+        size, workers, limit = self.model.batch_size, self.model.workers, self.model.settings.get("max_tokens")
         starts = range(0, len(missing), size)
         batches = (missing[start : start + size] for start in starts)
         with reraise_write_errors(self.path.parent), self.path.open("a") as file, ThreadPool(workers) as pool:
             file.write("\n")  # after half a line
             for batch, answers in tracked(pool.imap_unordered(self._ask, batches), "asking", len(starts)):
                 for question, (text, read, written, cut) in zip(batch, answers, strict=True):
-                    only_thoughts = bool(text) and not without_thoughts(text)
-                    self.tokens.update(read=read, written=written, answers=1, cut=cut or only_thoughts)
-                    if text and not only_thoughts:
-                        key = self.key(question)
-                        self.answers[key] = text
-                        file.write(json.dumps({"key": key, "question": question, "answer": text}) + "\n")
+                    lost = cut or (not without_thoughts(text) and bool(text or written))
+                    self.tokens.update(read=read, written=written, answers=1, cut=lost)
+                    if text or lost:
+                        key, kept = self.key(question), None if lost else text
+                        self.answers[key] = kept
+                        row = {"key": key, "question": question, "answer": kept, "max_tokens": limit}
+                        file.write(json.dumps(row) + "\n")
                 file.flush()
-                if self.tokens["cut"] >= _MOST_CUT and 2 * self.tokens["cut"] > self.tokens["answers"]:
-                    why = "{cut} of {answers} answers are cut by max_tokens".format(**self.tokens)
+                if self.tokens["answers"] >= _FIRST_ANSWERS and self.tokens["cut"] > _MOST_CUT * self.tokens["answers"]:
+                    why = "{cut} of {answers} answers are cut by max_tokens, or have no text".format(**self.tokens)
                     raise UserError(f"""{why}: set --settings '{{"max_tokens": 1024}}', or a model without thoughts""")
         return [self.answers.get(self.key(question), "") for question in questions]
 
@@ -117,7 +122,7 @@ class Synthesizer:
         """
         questions = [(kind, sentence, "") for kind in (POSITIVE, NEGATIVE) for sentence in sentences]
         for question in [*questions] * check:
-            answer = self._sentence(self.answers.get(self.key(question), ""), question[1])
+            answer = self._sentence(self.answers.get(self.key(question)), question[1])
             questions.append((CHECK, question[1], answer or question[1]))
         missing = [question for question in questions if self.key(question) not in self.answers]
         read = sum(len(message["content"].encode()) for question in missing for message in self.messages(question))
@@ -131,13 +136,16 @@ class Synthesizer:
         contradicts it.
         """
         kinds = ([(kind, text, "") for text in sentences] for kind in (POSITIVE, NEGATIVE))
-        positives, negatives = (map(self._sentence, self.ask(questions), sentences) for questions in kinds)
+        positives, negatives = (self.ask(questions) for questions in kinds)
         triplets: list[Triplet] = []
         known: set[str] = set()
-        for triplet in zip(sentences, positives, negatives, strict=True):
+        for given, *replies in zip(sentences, positives, negatives, strict=True):
+            triplet = (given, *(self._sentence(reply, given) for reply in replies))
             letters = {re.sub(r"\W", "", text).casefold() for text in triplet}
             ratios = [len(text) / len(triplet[0]) for text in triplet]
-            if not all(triplet):
+            if None in replies:
+                self.left_out[_CUT] += 1
+            elif not all(triplet):
                 self.left_out["no answer, a refusal, or a doubtful answer"] += 1
             elif len(letters) < 3 or letters & known:
                 self.left_out["an answer equal to the sentence or an earlier answer"] += 1
@@ -148,13 +156,13 @@ class Synthesizer:
                 known |= letters
         for position, label in ((1, 1.0), (2, 0.0)) if check else ():
             replies = self.ask([(CHECK, triplet[0], triplet[position]) for triplet in triplets])
-            confirmed = [verdict(reply) == label for reply in replies]
+            confirmed = [verdict(reply or "") == label for reply in replies]
             self.left_out["an answer that the model does not confirm (--check)"] += confirmed.count(False)
             triplets = [*itertools.compress(triplets, confirmed)]
         return triplets
 
-    def _sentence(self, answer: str, given: str) -> str:
-        sentence = sentence_of(answer, given)
+    def _sentence(self, answer: str | None, given: str) -> str:
+        sentence = sentence_of(answer or "", given)
         return "" if re.search(self.prompts.refusal, sentence.replace("’", "'")) else sentence
 
 

@@ -97,26 +97,39 @@ def test_filters_leave_out_what_is_no_triplet_and_count_it(tmp_path):
     others = [("You swim", *answers["You swim"]), ("I walk", *answers["I walk"])]
     synthesizer = make(tmp_path, reply)
     assert synthesizer.triplets([*answers], check=False) == [first, *others]
-    assert [*synthesizer.left_out.values()] == [2, 2, 1]
+    assert [*synthesizer.left_out.values()] == [1, 1, 2, 1]
     checked = make(tmp_path, reply)
     assert checked.triplets([*answers], check=True) == [first] and checked.left_out.total() == 5 + 2
     assert "You swim|You sink" not in checked.model.asked, "its positive is wrong"
 
 
-@pytest.mark.parametrize("reply", [Answer("", 10, 128, cut=True), Answer("<think>Perhaps the dog", 10, 40)])
-def test_a_model_whose_answers_are_cut_is_asked_a_few_times_only(reply, tmp_path):
-    synthesizer = make(tmp_path, str.upper)
-    good = synthesizer.model.answer
+LOST = [Answer("", 10, 128, cut=True), Answer("<think>Perhaps", 10, 40), Answer("", 10, 9)]
 
-    def answer(batch):
-        time.sleep(0.01)  # no model answers faster than the answers are read
-        return [one if one.text < "P SENTENCE 14" else reply for one in good(batch)]
 
-    synthesizer.model.answer = answer
-    sentences = [f"sentence {i}" for i in range(10, 99)]
-    with pytest.raises(UserError, match=r"8 of 1\d answers are cut by max_tokens: set --settings"):
-        synthesizer.ask([(POSITIVE, sentence, "") for sentence in sentences])
-    assert len(synthesizer.model.asked) < 40 and len(synthesizer.answers) == 4
+@pytest.mark.parametrize("lost", LOST, ids=["cut", "thoughts", "empty"])
+def test_cut_answers_end_a_command_and_are_paid_for_once(lost, tmp_path, monkeypatch):
+    def make_cut(limit, divisor):
+        def answer(self, batch):
+            time.sleep(0.01)  # no model answers faster than the answers are read
+            self.asked += (texts := [messages[-1]["content"] for messages in batch])
+            return [Answer(text.upper(), 10, 2) if int(text.split()[-1]) % divisor else lost for text in texts]
+
+        monkeypatch.setattr(Model, "answer", answer)
+        monkeypatch.setattr(Model, "settings", {"model": "small", "max_tokens": limit})
+        return make(tmp_path, str.upper)
+
+    sentences = [f"number {i}" for i in range(10, 99)]
+    first = make_cut(128, 7)
+    with pytest.raises(UserError, match=r"3 of 2\d answers are cut by max_tokens, or have no text: set --settings"):
+        first.triplets(sentences, check=False)
+    assert len(first.model.asked) < 40 and len(first.answers) == first.tokens["answers"]
+    for asked in (["n number 14", "n number 15"], []):
+        again = make_cut(128, 7)
+        again.triplets(["number 14", "number 15"], check=False)
+        assert sorted(again.model.asked) == asked
+        assert again.left_out == {"an answer cut by max_tokens of --settings, or without text": 1}
+    longer = make_cut(1024, 99)
+    assert longer.triplets(["number 14"], check=False) == [("number 14", "P NUMBER 14", "N NUMBER 14")]
 
 
 def test_triplets_of_a_server_can_be_trained_on(command, encoder, sentences, tmp_path, monkeypatch):
