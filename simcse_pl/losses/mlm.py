@@ -49,6 +49,7 @@ class TokenMaskingLoss(Loss):
 
     runs_networks = True
     mask_token: str | None = None  # for a tokenizer without one
+    masked = 0.8  # share of the chosen tokens that are masked; of the others, a half is random
     special_ids: Tensor
     begins_word: Tensor  # of the tokenizer, [vocabulary]
 
@@ -100,7 +101,7 @@ class TokenMaskingLoss(Loss):
                 excluded |= (torch.rand(shape) >= probability).gather(-1, word)
                 probability = 1.0
             chosen = torch.bernoulli(torch.full(shape, probability).masked_fill_(excluded, 0)).bool()
-            replaced = torch.bernoulli(torch.full(shape, 0.8)).bool()
+            replaced = torch.bernoulli(torch.full(shape, self.masked)).bool()
             random = torch.bernoulli(torch.full(shape, 0.5)).bool()
             new = torch.randint(self._vocabulary, shape).where(random, input_ids)
             new = new.masked_fill_(replaced, self._mask_token)

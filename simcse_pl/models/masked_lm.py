@@ -27,7 +27,7 @@ def load_masked_language_model(
     with loading(name) as source, torch.random.fork_rng(devices=[]):
         model, missing = load_weights(auto, source, config or load_config(source))
     if missing:
-        raise UserError(f"{name} has no masked-language-model head (no {missing[0]})")
+        raise UserError(f"{name} has no language-model head (no {missing[0]})")
     use_sdpa(model)
     return model
 

@@ -196,7 +196,7 @@ def test_more_tokens_than_a_gpu_has_places_for_make_the_loss_nan(encoder, monkey
 
 def test_a_checkpoint_without_a_head_can_get_a_new_one(make_model):
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), pooling="mean")
-    with pytest.raises(UserError, match="has no masked-language-model head .*head=new initializes"):
+    with pytest.raises(UserError, match="has no language-model head .*head=new initializes"):
         attached(MaskedLanguageModeling(), encoder)
     value = attached(MaskedLanguageModeling(head="new"), encoder)(batch_of(encoder))
     assert 0 < value.item() < 20 and value.requires_grad

@@ -6,7 +6,9 @@ from transformers import AutoModelForCausalLM
 
 from simcse_pl.losses.mlm import NOT_CHOSEN
 from simcse_pl.methods.mntp import MaskedNextTokenPrediction
+from simcse_pl.utils.errors import UserError
 from tests.losses.cases import attached, batch_of, load
+from tests.support.helpers import composed
 
 OPTIONS = {"pooling": "mean", "head": "none", "dropout": None, "attention_dropout": None, "bidirectional": True}
 
@@ -38,3 +40,18 @@ def test_the_loss_is_that_of_the_causal_language_model_without_causal_mask(folde
     setattr(model, model.base_model_prefix, encoder.backbone)
     expected = model(input_ids=masked, attention_mask=attended, labels=labels).loss
     torch.testing.assert_close(value.float(), expected)
+
+
+def test_the_recipe_masks_all_of_four_fifths_as_the_released_one_of_mistral(folder):
+    options = composed("experiment=mntp").objective
+    assert (options.probability, options.masked) == (0.8, 1)
+    loss = attached(MaskedNextTokenPrediction(options.probability, options.masked), load(folder, **OPTIONS))
+    ids = torch.full((200, 100), 50)
+    masked, labels = loss.mask(ids)
+    chosen = labels != NOT_CHOSEN
+    assert (masked[chosen] == loss._mask_token).all() and 0.78 < chosen.double().mean() < 0.82
+
+
+def test_a_decoder_without_its_head_is_one_line(make_model):
+    with pytest.raises(UserError, match="has no language-model head .*lm_head.*head=new initializes"):
+        attached(MaskedNextTokenPrediction(), load(make_model("llama", tie_word_embeddings=False), **OPTIONS))
