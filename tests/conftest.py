@@ -330,7 +330,8 @@ def command(monkeypatch, capsys):
     """Run `simcse` in this process, and return its output and errors; status 2 prints one line."""
     from simcse_pl.__main__ import main
 
-    handlers, level = logging.root.handlers[:], logging.root.level
+    handlers, own = logging.root.handlers[:], logging.getLogger("simcse_pl")
+    levels = logging.root.level, own.level
 
     def run(*arguments, status=0):
         monkeypatch.setattr(sys, "argv", ["simcse", *map(str, arguments)])
@@ -346,7 +347,8 @@ def command(monkeypatch, capsys):
 
     yield run
     logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
+    logging.root.setLevel(levels[0])
+    own.setLevel(levels[1])
 
 
 @pytest.fixture
