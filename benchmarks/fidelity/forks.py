@@ -30,7 +30,7 @@ def pairs() -> dict[str, Tensor]:
 def records(folders: Path) -> Iterator[Record]:
     """Yield a record of each method."""
     first = masked_language_modelling, gs_infonce, esimcse, mixcse, simcse_pp
-    for method in (*first, diffcse, whitenedcse, pcl, infocse, rankcse, dclr, gcse):
+    for method in (*first, diffcse, whitenedcse, pcl, infocse, rankcse, dclr, gcse, promcse):
         yield method(folders)
 
 
@@ -314,3 +314,19 @@ def gcse(folders: Path) -> Record:
     cosines = [nn.CosineSimilarity(dim=-1)(vectors[:, None, 0], vectors[None, :, view]) for view in (1, 2)]
     taught = torch.cat(cosines, dim=1) / 0.05
     return record.run(model, inputs, lambda model: model(**inputs, base_cos_sim=taught).loss)
+
+
+def promcse(folders: Path) -> Record:
+    """PromCSE's loss of triplets (Jiang, Zhang and Wang 2022), on a model without prefixes."""
+    options = ["method=sup_simcse", "auxiliary=energy_hinge"]
+    repaired = "there are no prefixes, and BERT is trained"
+    record = Record("promcse", Repository(folders, "YJiangcm/PromCSE", "4b31938"), options, NAMES, TRIPLETS, repaired)
+
+    def prepare(model: nn.Module) -> None:
+        del model.prefix_encoder
+        model.get_prompt = lambda batch_size: None
+        model.requires_grad_(True)
+
+    settings = {"pre_seq_len": 0, "prefix_projection": False, "do_eh_loss": True, "eh_loss_margin": 0.2}
+    inputs = padded([[tokenizer()(sentence).input_ids for sentence in row] for row in TRIPLETS])
+    return recorded(record, "promcse/models.py", inputs, prepare=prepare, **settings, eh_loss_weight=10.0)
