@@ -17,7 +17,7 @@ def run_table(run: TrainingRun) -> Table:
     """Return the metrics on dev and test, before training and of the best checkpoint, with one row per file.
 
     The first column of scores is the metric that chose the checkpoint. A run without a test set has no rows for it. The
-    title names the validation set, and the test set if it has another name.
+    title names the validation set, its language if it is the default, and the test set if it has another name.
     """
     before, best = "before training", f"best, step {run.best_step} of {run.steps}"
     stages = {(before, "dev"): run.before, (best, "dev"): run.best}
@@ -33,8 +33,8 @@ def run_table(run: TrainingRun) -> Table:
     frame, headings = metric_frame([scores for _, scores in rows], metrics)
     names = pd.DataFrame([name for name, _ in rows], columns=["", "split", "file"])
     frame = (names if names["file"].any() else names.drop(columns="file")).join(frame)
-    title = run.validation
-    if run.test_set not in ("", title):
+    title = run.validation + ", in English" * (run.validation in ("STS-B", "sample"))
+    if run.test_set not in ("", run.validation):
         title += f", tested on {run.test_set}"
     if scale := scale_note(*metrics):
         title += f" ({scale})"

@@ -1,5 +1,7 @@
 """The table and the lines at the end of a run."""
 
+import pytest
+
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.results import TrainingRun
 from simcse_pl.run_table import run_paths, run_table
@@ -20,6 +22,21 @@ def test_each_file_is_a_row_and_the_metric_that_chose_the_checkpoint_is_first():
         ["best, step 2 of 3", "dev", "en", "50.00", "–", "75.00"],
         ["best, step 2 of 3", "dev", "mean", "50.00", "–", "50.00"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("validation", "test_set", "expected"),
+    [
+        ("sample", "sample", "sample, in English"),
+        ("STS-B", "own", "STS-B, in English, tested on own"),
+        ("dev_zh.csv", "", "dev_zh.csv"),
+    ],
+)
+def test_the_title_names_the_language_of_the_default_pairs(validation, test_set, expected):
+    about = {"choices": {}, "overrides": [], "monitor": "perplexity", "best_step": 2, "steps": 3}
+    stages = {"before": {}, "best": {"perplexity": 9.5, "spearman": 0.5}, "test": {}, "test_before": {}}
+    run = TrainingRun(**about, **stages, validation=validation, test_set=test_set)
+    assert run_table(run).title == f"{expected} (Spearman x 100)"
 
 
 def test_the_last_line_of_a_run_is_code_that_uses_its_encoder(make_model, tmp_path):
