@@ -24,6 +24,7 @@ from simcse_pl.lab.encoder_tables import encoder_tables
 from simcse_pl.lab.figures import save
 from simcse_pl.lab.published import named_row
 from simcse_pl.models.load import Encoder, fingerprint, load_encoder
+from simcse_pl.models.templates import with_newlines
 from simcse_pl.models.word_vectors import AveragedVectors
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.results import TEST
@@ -130,7 +131,8 @@ def read_benchmarks(config: DictConfig, names: Sequence[str]) -> list[Any]:
     with reraise_as("mteb.prompts"):  # mteb would ignore an unknown name
         AbsEncoder.validate_task_to_prompt_name(options["prompts"])
     folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
-    fixed = {"folder": folder, "prompts": options["prompts"], "batch_size": config.batch_size}
+    prompts = with_newlines(options["prompts"])
+    fixed = {"folder": folder, "prompts": prompts, "batch_size": config.batch_size}
     tasks = benchmarks.find_tasks(names, options["languages"])
     return [benchmarks.MtebTask(name, task, **fixed) for name, task in tasks.items()]
 

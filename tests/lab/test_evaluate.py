@@ -129,12 +129,12 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     (tmp_path / "probing" / "subj_number.txt").write_text("".join(rows))
     given = [f"encoder={make_model('bert')}", "pooling=mean", "label=me/mine", f"senteval_dir={bundle}"]
     given.append(f"hydra.run.dir={tmp_path}/run")
-    report = simcse_pl.evaluate([*given, "tasks=[probing,LocalSts]", "mteb.prompts={STS: 'word0 '}"])
+    report = simcse_pl.evaluate([*given, "tasks=[probing,LocalSts]", r"mteb.prompts={STS: 'word0\n'}"])
     encoder = load_encoder(str(make_model("bert")), pooling="mean")
-    vectors = [encoder.encode([f"word0 {pair[side]}" for pair in PAIRS]) for side in (0, 1)]
+    vectors = [encoder.encode([f"word0\n{pair[side]}" for pair in PAIRS]) for side in (0, 1)]
     expected = spearmanr(torch.cosine_similarity(*vectors), [pair[2] for pair in PAIRS])[0]
     assert report["benchmarks"][0]["score"] == pytest.approx(expected, abs=1e-5)
-    assert report["settings"]["prompts"] == {"STS": "word0 "}
+    assert report["settings"]["prompts"] == {"STS": r"word0\n"}
     assert [task["task"] for task in report["transfer"]] == ["SubjNumber"]
     assert "cosine_spearman" in capsys.readouterr().out
     assert len([*(tmp_path / "run" / "mteb" / "results" / "me__mine").glob("*/LocalSts.json")]) == 1
