@@ -49,13 +49,15 @@ def printed_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {names.get(name, name): short.get(name, value) for name, value in settings.items()}
 
 
-def run_paths(folder: Path, seconds: float, dashboards: Sequence[str] = ()) -> Text:
+def run_paths(folder: Path, run: TrainingRun, seconds: float, dashboards: Sequence[str] = ()) -> Text:
     """Return the time of a run, the paths of its files and `dashboards`, and code to use its encoder; never wrapped."""
     paths = {"encoder": "encoder", "checkpoints": "checkpoints", "curves": CURVES_FILE, "figure": CURVES_FIGURE}
     paths["results"] = RESULTS_FILE
     where = [f"{what:<13}{folder / path}" for what, path in paths.items() if (folder / path).exists()]
     where += [f"{'W&B':<13}{address}" for address in dashboards]
-    code = f'from simcse_pl import SimCSE; vectors = SimCSE("{folder / "encoder"}").encode(["A sentence."])'
+    pooling = run.settings.get("pooling", "")
+    own = f', pooling="{pooling}"' if "." in pooling else ""  # code of the user, which is named each time
+    code = f'from simcse_pl import SimCSE; vectors = SimCSE("{folder / "encoder"}"{own}).encode(["A sentence."])'
     return Text("\n".join([f"{'time':<13}{timedelta(seconds=round(seconds))}", *where, f"{'use':<13}{code}"]))
 
 

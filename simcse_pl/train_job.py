@@ -282,6 +282,6 @@ def write_results(config: DictConfig, run: TrainingRun, dashboards: Sequence[str
     write_json(folder / RESULTS_FILE, run.content())
     if not config.keep_checkpoints:
         remove_checkpoints(folder)
-    show(run_paths(folder, time.monotonic() - started, dashboards))
+    show(run_paths(folder, run, time.monotonic() - started, dashboards))
     if run.failed:
         raise UserError("; ".join(map(": ".join, run.failed.items())))

@@ -39,9 +39,17 @@ def test_the_title_names_the_language_of_the_default_pairs(validation, test_set,
     assert run_table(run).title == f"{expected} (Spearman x 100)"
 
 
-def test_the_last_line_of_a_run_is_code_that_uses_its_encoder(make_model, tmp_path):
-    SentenceEncoder.from_pretrained(make_model("bert"), "cls").save_pretrained(tmp_path / "encoder")
-    first, second, last = str(run_paths(tmp_path, 3725.2)).splitlines()
+def last_state(states, inputs):
+    return states[-1][:, -1]
+
+
+@pytest.mark.parametrize("pooling", ["cls", f"{last_state.__module__}.last_state"])
+def test_the_last_line_of_a_run_is_code_that_uses_its_encoder(pooling, make_model, tmp_path):
+    SentenceEncoder.from_pretrained(make_model("bert"), pooling).save_pretrained(tmp_path / "encoder")
+    metrics = {name: {} for name in ("before", "test_before", "best", "test")}
+    about = {"choices": {}, "overrides": [], "monitor": "spearman", "best_step": 2, "steps": 3, "validation": ""}
+    run = TrainingRun(**about, **metrics, settings={"pooling": pooling})
+    first, second, last = str(run_paths(tmp_path, run, 3725.2)).splitlines()
     assert (first.split(), second.split()) == (["time", "1:02:05"], ["encoder", f"{tmp_path}/encoder"])
     exec(last.removeprefix("use").strip(), names := {})
     assert names["vectors"].shape == (1, 32)

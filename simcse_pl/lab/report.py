@@ -40,6 +40,8 @@ def write_report(folders: Sequence[tuple[str, str]], output: str, aggregation: A
     curves = curves_figure([run for run in runs if run.results])
     drawn = zip(["curves", *names], [curves, *map(sweep_figure, sweeps)], strict=True)
     figures = encoder_figures(encoders, runs, aggregation) | {name: figure for name, figure in drawn if figure}
+    if not tables and not figures:
+        raise UserError(f"{folders[0][1]} has curves, and no results.json or validations: nothing to report")
     seed_tables = {f"{name}_seeds": seed_table(sweep) for name, sweep in zip(names, sweeps, strict=True)}
     files = save(output, tables, figures, seed_tables)
     for table in tables:

@@ -92,4 +92,7 @@ def test_encoders_runs_and_sweeps_have_tables_and_figures(command, write_sweep, 
     assert "\n| A " in (rows := (tmp_path / "runs" / "comparison.md").read_text()) and "\n| B " in rows
     command("report", folders[0])  # a single one has its own
     assert {"sweep.md", "sweep.png"} <= {file.name for file in folders[0].iterdir()}
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "metrics.csv").write_text("epoch,step,train/loss\n0,1,0.5\n")
+    assert "nothing to report" in command("report", *to, tmp_path / "plain", status=2).err
     assert "--wandb: no sweep among" in command("report", *to, folders[1], "--wandb", status=2).err
