@@ -44,10 +44,9 @@ _COSTS = (
 _NOT_DECIDING = re.compile(rf"(model\.name|data\.(sets\.[^.]+\.)?(train|validation|test)|{_COSTS})(\..*)?")
 _NOT_IN_RESULTS = re.compile(
     rf"({_COSTS}|run_dir|run_name|resume|debug|jobs|keep_checkpoints|logger|log_every|sample|search\.folder"
-    r"|trainer\.(accelerator|devices|num_nodes|strategy|plugins|default_root_dir|log_every_n_steps|enable_\w+)"
-    r"|callbacks\.(last|preemption|curves|geometry|speed|progress)|.*\.(dirpath|senteval_dir)"
-    r"|sweep\.(?!(table|column|row)$)"
-    r"|data\.seed|trainer\.val_check_interval|callbacks\.(seeds|cpu))(\..*)?"  # copies of other options
+    r"|trainer\.(accelerator|devices|num_nodes|strategy|plugins|log_every_n_steps|enable_\w+)"
+    r"|callbacks\.(last|preemption|curves|geometry|speed|progress)|sweep\.(?!(table|column|row)$)"
+    r"|data\.seed|trainer\.val_check_interval|callbacks\.(seeds|cpu)|.*\.(dirpath|senteval_dir))(\..*)?"  # copies
 )
 _OTHER_TIMES = {"every_n_train_steps", "train_time_interval", "every_n_epochs", "save_on_train_epoch_end"}
 _TOKENIZER = "the content of the tokenizer"
@@ -234,10 +233,14 @@ def finished_job(folder: Path, config: DictConfig) -> dict[str, Any] | None:
 
 
 def _deciding_results(config: Any) -> dict[str, str]:
-    """Return the options that decide the results of a job, by name. An option of another version may be missing."""
+    """Return the options that decide the results of a job, by name; folders may be others.
+
+    An option that is null is left out, because another version may lack it.
+    """
     options: Any = OmegaConf.to_container(config, resolve=True)
-    options["senteval_dir"] = bool(options["senteval_dir"])  # the folder may be moved
-    return {name: value for name, value in _values(options, _NOT_IN_RESULTS).items() if value != "None"}
+    options["senteval_dir"] = bool(options["senteval_dir"])
+    values = _values(options, _NOT_IN_RESULTS).items()
+    return {name: value.replace(options["run_dir"], "") for name, value in values if value != "None"}
 
 
 def resume_option(given: str | None) -> str | None:

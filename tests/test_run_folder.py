@@ -35,6 +35,7 @@ def resolved(*options):
         ("seed=2", "whose seed is 42, and not 2"),
         ("model.dropout=0.1", None),  # it was found by a search
         *((option, None) for option in ("logger=csv", "jobs=2", "run_dir=there", "log_every=1", "module.chunk_size=2")),
+        ("+callbacks.mine.file=${run_dir}/mine.csv", "callbacks.mine.file is None, and not /mine.csv"),
         *((option, None) for option in ("~callbacks.progress", "resume=auto", "data.num_workers=2", "trainer=ddp")),
     ],
 )
@@ -44,7 +45,7 @@ def test_a_finished_job_has_the_options_that_decide_its_results(option, message,
     results["trial"] = {"values": {"model.dropout": 0.3}}
     write_json(tmp_path / "results.json", results)
     write_text(tmp_path / "config" / "resolved.yaml", OmegaConf.to_yaml(resolved("model.dropout=0.3")))
-    assert finished_job(tmp_path, resolved()) == results
+    assert finished_job(tmp_path, resolved("run_dir=/elsewhere")) == results
     with pytest.raises(SweepError, match=message) if message else contextlib.nullcontext():
         assert finished_job(tmp_path, resolved(option)) == results
 

@@ -41,7 +41,8 @@ def check_jobs(config: DictConfig) -> int:
     """
     loader, values = GlobalHydra.instance().config_loader(), set[str]()
     given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
-    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*given, *config.hydra.overrides.task])
+    task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*given, *task])
     jobs = jobs_of_sweep(overrides)
     for number, options in enumerate(jobs):
         own, folder = None, Path(config.hydra.sweep.dir, str(number))
@@ -51,7 +52,7 @@ def check_jobs(config: DictConfig) -> int:
             if finished or not values.issuperset(options):
                 values.update(options)
                 job = loader.load_sweep_config(config, options)
-                job.hydra.job.num, job.hydra.runtime.output_dir = 0, config.hydra.sweep.dir
+                job.hydra.job.num, job.hydra.runtime.output_dir = number, str(folder.absolute())
                 HydraConfig.instance().set_config(job)
                 own = OmegaConf.masked_copy(job, [str(name) for name in job if name != "hydra"])
                 own = with_row(own)

@@ -58,16 +58,18 @@ def test_a_report_that_cannot_be_made_makes_the_sweep_fail(write_sweep, end, mon
 
 @pytest.mark.parametrize(("done", "left"), [((), ""), ((1,), ", 2 of 3 jobs left")])
 def test_a_sweep_says_how_to_continue_it_and_what_is_left(done, left, multirun_config, tmp_path, capsys):
+    file = ["+callbacks.mine._target_=builtins.dict", "+callbacks.mine.file=${run_dir}/mine.csv"]
     for job_number in done:
-        trained = OmegaConf.to_yaml(composed(f"seed={job_number + 1}"), resolve=True)
+        options = [f"seed={job_number + 1}", f"run_dir={tmp_path}/{job_number}", *file]
+        trained = OmegaConf.to_yaml(composed(*options), resolve=True)
         write_text(tmp_path / str(job_number) / "config" / "resolved.yaml", trained)
         results = {"choices": {}, "overrides": [f"seed={job_number + 1}"], "best": {}, "test": {}}
         (tmp_path / str(job_number) / "results.json").write_text(json.dumps(results))
-    config = multirun_config("seed=1,2,3", f"hydra.sweep.dir={tmp_path}")
+    config = multirun_config("seed=1,2,3", *file, f"hydra.sweep.dir={tmp_path}")
     MultirunReport().on_multirun_start(config)
     assert f"sweep in {tmp_path}{left}; to continue it, " in capsys.readouterr().out
     if done:  # by another sweep
-        config.hydra.overrides.task = ["seed=4,5"]
+        config.hydra.overrides.task = ["seed=4,5", *file]
         with pytest.raises(SystemExit):
             MultirunReport().on_multirun_start(config)
         assert "holds a finished job whose seed is 2, and not 5: choose another folder" in capsys.readouterr().err
