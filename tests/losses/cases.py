@@ -1,6 +1,7 @@
 """One or more cases of every loss, and the batches that they take."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,7 @@ from tests.losses import formulas
 ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 COPIES = torch.tensor([[0, 0, view, 0, row % 2] for row, view in enumerate((1, 0, 0, 1, 0))]).bool()
 PAIR, TRIPLET = default_roles(2), default_roles(3)
+MIXED, SEVERAL = (ANCHOR, NEGATIVE, POSITIVE, POSITIVE), (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE)
 LABELS = {
     None: None,
     "classes": torch.tensor([2, 0, 1, 0, 2]),
@@ -65,65 +67,39 @@ class Case(NamedTuple):
     copies: Tensor | None = None  # which views repeat an earlier one
 
 
+def contrastive(*loss, roles=TRIPLET, queue=0, plain=True, copies=None, **options):
+    """Return a case of ContrastiveLoss at the temperature 0.3, with its other arguments."""
+    make = partial(ContrastiveLoss, 0.3, *loss, **options)
+    return Case(lambda _: make(), formulas.contrastive, roles, None, queue, plain, copies)
+
+
 CASES = {
-    "contrastive": Case(
-        lambda _: ContrastiveLoss(0.3, 0.5, hardness=0.7), formulas.contrastive, default_roles(4), queue=3
+    "contrastive": contrastive(0.5, hardness=0.7, roles=default_roles(4), queue=3),
+    "contrastive, hard negatives of others": contrastive(0.0),
+    "contrastive, trainable temperature": contrastive(0.5, trainable_temperature=True),
+    "contrastive, several positives": contrastive(0.5, "dot", roles=(ANCHOR, POSITIVE, OTHER, POSITIVE, NEGATIVE)),
+    "contrastive, symmetric": contrastive(mask_duplicates=True, symmetric=True, roles=MIXED, queue=3, plain=False),
+    "contrastive, same role": contrastive(
+        0.5, mask_duplicates=True, hardness=0.7, symmetric=True, same_role=True, roles=MIXED, queue=3, plain=False
     ),
-    "contrastive, hard negatives of others": Case(lambda _: ContrastiveLoss(0.3, 0.0), formulas.contrastive, TRIPLET),
-    "contrastive, trainable temperature": Case(
-        lambda _: ContrastiveLoss(0.3, 0.5, trainable_temperature=True), formulas.contrastive, TRIPLET
+    "contrastive, joint": contrastive(0.5, symmetric="joint", same_role=True, false_negative_margin=0.1, queue=3),
+    "contrastive, positives in the sum": contrastive(
+        0.5, mask_positives=False, symmetric=True, same_role=True, hardness=0.5, roles=MIXED
     ),
-    "contrastive, several positives": Case(
-        lambda _: ContrastiveLoss(0.3, 0.5, "dot"), formulas.contrastive, (ANCHOR, POSITIVE, OTHER, POSITIVE, NEGATIVE)
-    ),
-    "contrastive, symmetric": Case(
-        lambda _: ContrastiveLoss(0.3, mask_duplicates=True, symmetric=True),
-        formulas.contrastive,
-        (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
-        queue=3,
-        plain=False,
-    ),
-    "contrastive, same role": Case(
-        lambda _: ContrastiveLoss(0.3, 0.5, mask_duplicates=True, hardness=0.7, symmetric=True, same_role=True),
-        formulas.contrastive,
-        (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
-        queue=3,
-        plain=False,
-    ),
-    "contrastive, joint": Case(
-        lambda _: ContrastiveLoss(0.3, 0.5, symmetric="joint", same_role=True, false_negative_margin=0.1),
-        formulas.contrastive,
-        TRIPLET,
-        queue=3,
-    ),
-    "contrastive, positives in the sum": Case(
-        lambda _: ContrastiveLoss(0.3, 0.5, mask_positives=False, symmetric=True, same_role=True, hardness=0.5),
-        formulas.contrastive,
-        (ANCHOR, NEGATIVE, POSITIVE, POSITIVE),
-    ),
-    "contrastive, copies": Case(
-        lambda _: ContrastiveLoss(0.3, symmetric=True, same_role=True, hardness=0.5),
-        formulas.contrastive,
-        (ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE),
-        plain=False,
-        copies=COPIES,
+    "contrastive, copies": contrastive(
+        symmetric=True, same_role=True, hardness=0.5, roles=SEVERAL, plain=False, copies=COPIES
     ),
     "matryoshka": Case(lambda _: MatryoshkaLoss(ContrastiveLoss(0.3), [32, 7], [1.0, 0.5]), roles=TRIPLET),
     "inner layer": Case(
         lambda _: InnerLayer(ContrastiveLoss(0.3), kl_weight=0.7, temperature=0.5), formulas.inner_layer, plain=False
     ),
     "mse": Case(EmbeddingDistillation, formulas.distillation, TRIPLET, plain=False),
-    "cosine": Case(lambda teacher: EmbeddingDistillation(teacher, loss="cosine"), formulas.distillation, plain=False),
-    "mse, anchors": Case(
-        lambda teacher: EmbeddingDistillation(teacher, target="anchor"), formulas.distillation, TRIPLET, plain=False
-    ),
+    "cosine": Case(partial(EmbeddingDistillation, loss="cosine"), formulas.distillation, plain=False),
+    "mse, anchors": Case(partial(EmbeddingDistillation, target="anchor"), formulas.distillation, TRIPLET, plain=False),
     "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
     "margins, scores": Case(lambda _: MarginMSE(similarity="dot"), roles=TRIPLET, labels="scores"),
     "listwise": Case(
-        lambda teacher: ListwiseDistillation(teacher, temperature=0.3, teacher_temperature=0.2),
-        formulas.listwise,
-        TRIPLET,
-        plain=False,
+        partial(ListwiseDistillation, temperature=0.3, teacher_temperature=0.2), formulas.listwise, TRIPLET, plain=False
     ),
     "listwise, scores": Case(
         lambda _: ListwiseDistillation(similarity="dot", temperature=0.5, teacher_temperature=2.0),
@@ -144,18 +120,16 @@ CASES = {
     "cosent": Case(lambda _: CoSENTLoss(0.5), labels="scores"),
     "cot_bert": Case(lambda _: ContrastedPositives(0.3), roles=default_roles(4), queue=3),
     "gist": Case(
-        lambda teacher: GISTLoss(teacher, margin=0.1, relative_margin=True, temperature=0.3, same_role=True),
-        roles=TRIPLET,
-        plain=False,
+        partial(GISTLoss, margin=0.1, relative_margin=True, temperature=0.3, same_role=True), roles=TRIPLET, plain=False
     ),
     "cse_sfp": Case(lambda _: SinglePassLoss("", temperature=0.3, mask_duplicates=True), plain=False),
     "gcse": Case(
-        lambda teacher: GaussianDecayLoss(teacher, sigma=2.0, temperature=0.3, symmetric=True, same_role=True),
-        roles=(ANCHOR, POSITIVE, POSITIVE, NEGATIVE, NEGATIVE),
+        partial(GaussianDecayLoss, sigma=2.0, temperature=0.3, symmetric=True, same_role=True),
+        roles=SEVERAL,
         queue=2,
         plain=False,
     ),
-    "dclr": Case(lambda teacher: DebiasedLoss(teacher, 0.3, threshold=0.5, noise_step_size=0.3), plain=False),
+    "dclr": Case(partial(DebiasedLoss, temperature=0.3, threshold=0.5, noise_step_size=0.3), plain=False),
     "declutr": Case(
         lambda _: DeCLUTRLoss(MaskedLanguageModeling(weight=0.5), temperature=0.3, symmetric=True, same_role=True),
         roles=(ANCHOR, POSITIVE, POSITIVE, OTHER, OTHER, OTHER),

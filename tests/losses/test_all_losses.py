@@ -34,21 +34,10 @@ from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.utils.distributed import mean_over_ranks
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
-from simcse_pl.utils.types import RowKind
-from tests.losses.cases import (
-    ANCHOR,
-    CASES,
-    NEGATIVE,
-    OTHER,
-    PAIR,
-    TRIPLET,
-    Case,
-    attached,
-    batch_of,
-    copies_of,
-    given_vectors,
-    load,
-)
+from simcse_pl.utils.types import Role, RowKind
+from tests.losses.cases import CASES, PAIR, TRIPLET, Case, attached, batch_of, copies_of, given_vectors, load
+
+ANCHOR, POSITIVE, NEGATIVE, OTHER = Role
 
 for package in (simcse_pl.losses, simcse_pl.methods):
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):

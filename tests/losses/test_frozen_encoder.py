@@ -111,9 +111,8 @@ def test_tokens_are_read_only_if_both_tokenizers_make_them(teacher, make_model):
 
 def test_a_teacher_has_the_prompt_of_each_column(make_model, read, tmp_path):
     prompts = {"query": "a man ", "document": "dogs "}
-    SentenceEncoder.from_pretrained(make_model("roberta"), "mean", prompts=prompts).save_pretrained(
-        tmp_path / "teacher"
-    )
+    saved = SentenceEncoder.from_pretrained(make_model("roberta"), "mean", prompts=prompts)
+    saved.save_pretrained(tmp_path / "teacher")
     loss = attached(EmbeddingDistillation(tmp_path / "teacher"), load(make_model("bert"), head="none"))
     templates, names = Templates(load(make_model("bert")).tokenizer, prompts=prompts), ["query", "document"]
     loss.check_rows(dataset := read(prompts=names, templates=templates))
