@@ -90,17 +90,11 @@ def test_scores_are_the_float32_of_the_text(read):
 
 def test_rows_have_a_score_for_each_positive_and_hard_negative(read):
     scores = [[f"{row}.5", f"-{row}"] for row in range(6)]
-    own, _ = read(3, scores, score_column=[4, 3])
+    own, _ = read(3, scores, score_column=[4, 3], batch_size=1)
     assert own.labels == "score_lists" and own.label_range == (-5, 5.5) and len(own.cache[0]) == 3
     assert own.batch(KEYS[1:])["labels"].tolist() == [[-1, 1.5], [-2, 2.5], [-3, 3.5]]
     with pytest.raises(UserError, match="a column for each of 2 positives and hard negatives"):
         read(3, scores, columns=[0, 1, 2], score_column=[3])
-
-
-@pytest.mark.parametrize("roles", [["anchor", "positive"], ["positive", "anchor", "negative"]])
-def test_each_column_has_a_role_and_the_first_is_the_anchor(roles, read):
-    with pytest.raises(UserError, match=rf"^data.roles=\[{','.join(roles)}\]: "):
-        read(3, roles=roles)
 
 
 def test_names_that_contradict_the_order_of_the_columns_need_roles(tokenizer, tmp_path):
@@ -112,10 +106,22 @@ def test_names_that_contradict_the_order_of_the_columns_need_roles(tokenizer, tm
     assert TrainingSet(path, roles=roles).read(tokenizer, 16).roles == roles
 
 
-def test_a_batch_of_one_row_needs_hard_negatives(read):
-    read(3, batch_size=1)
-    with pytest.raises(UserError, match="a batch of one row without hard negatives has no negatives"):
-        read(2, batch_size=1)
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (3, {"roles": ["anchor", "positive"]}, r"^data.roles=\[anchor,positive\]: "),
+        (3, {"roles": ["positive", "anchor", "negative"]}, r"^data.roles=\[positive,anchor,negative\]: "),
+        (2, {"batch_size": 1}, "a batch of one row without hard negatives has no negatives"),
+        (2, {"hold_out": 0.34, "limit": 5}, "^data.limit=5: there are 4 rows"),
+        (2, {"hold_out": 0.1}, "data.hold_out=0.1: 1 of 6 rows; hold out two or more, not all"),
+        (2, {"hold_out": 1}, "data.hold_out=1: 1 of 6 rows"),
+        (2, {"hold_out": 6}, "data.hold_out=6: 6 of 6 rows"),
+        (2, {"prompts": ["querry"]}, "^prompt_name=querry: the encoder has no such prompt; it has query, document$"),
+    ],
+)
+def test_options_that_do_not_fit_the_rows_are_errors(columns, options, message, read, tokenizer):
+    with pytest.raises(UserError, match=message):
+        read(columns, templates=Templates(tokenizer, prompts={"query": "dogs ", "document": "snow "}), **options)
 
 
 @pytest.mark.parametrize(
@@ -138,19 +144,11 @@ def test_held_out_rows_are_not_trained_on(read):
     for limit in (2, 3):
         limited = read(2, hold_out=0.34, limit=limit)[0]
         assert list(limited.held_out) == list(whole.held_out) and set(limited.chosen) < set(whole.chosen)
-    with pytest.raises(UserError, match="^data.limit=5: there are 4 rows"):
-        read(2, hold_out=0.34, limit=5)
+    assert len(read(2, hold_out=2)[0].held_out) == 2
     batch = replace(whole, chosen=whole.held_out).batch([(0, 0), (0, 1)])
     expected = read(2)[0].batch([(0, place) for place in whole.held_out])
     assert all(batch[name].equal(tensor) for name, tensor in expected.items() if name not in ("roles", "rows"))
     assert batch["rows"].tolist() == list(whole.held_out)[:2]
-
-
-def test_one_held_out_row_has_no_loss_and_is_an_error(read):
-    for hold_out in (1, 1.0, 0.1, 6):
-        with pytest.raises(UserError, match=f"data.hold_out={hold_out:g}: . of 6 rows; hold out two or more, not all"):
-            read(2, hold_out=hold_out)
-    assert len(read(2, hold_out=2)[0].held_out) == 2
 
 
 def test_columns_that_teach_nothing_are_warnings(tokenizer, tmp_path, caplog):
@@ -375,8 +373,6 @@ def test_columns_have_the_prompts_that_are_named(read, tokenizer, prompts, first
     own, rows = read(2, prompts=prompts, templates=templates)
     ids = own.batch([(0, 0)])["input_ids"][0, :, 1].tolist()
     assert tokenizer.convert_ids_to_tokens(ids) == (first or [tokenizer.tokenize(text)[0] for text in rows[0]])
-    with pytest.raises(UserError, match="^prompt_name=querry: the encoder has no such prompt; it has query, document$"):
-        read(2, prompts=["querry"], templates=templates)
 
 
 @pytest.mark.parametrize(("prompts", "warned"), [(None, True), ([None], False), (["query"], False)])
