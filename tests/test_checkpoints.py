@@ -86,9 +86,8 @@ def test_a_resumed_run_continues_its_wandb_run(forked, tmp_path):
 def test_a_run_can_be_resumed_in_another_folder_and_a_finished_one_has_no_steps_left(forked, tmp_path):
     checkpoint = tmp_path / "first" / "checkpoints" / "last.ckpt"
     shorter, resumed = ["trainer.max_epochs=2"], [f"resume={checkpoint}"]
-    first, second, apart = forked(
-        ("first", shorter, None), ("second", resumed, None), ("apart", [*shorter, *resumed], None)
-    )
+    options = {"first": shorter, "second": resumed, "apart": shorter + resumed}
+    first, second, apart = forked(*((name, options[name], None) for name in options))
     assert (first[0], second[0], apart[0]) == (0, 0, 2)
     assert apart[1].endswith("error: no steps to train: increase trainer.max_epochs or trainer.max_steps\n")
     curves = pandas.read_csv(tmp_path / "second" / "metrics.csv")

@@ -292,9 +292,7 @@ def test_a_mistake_is_one_line_and_leaves_no_results(options, command, tmp_path,
     assert not (tmp_path / "run" / "results.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "option"), [("temperature: 0.05", "objective.temperature"), ("", "+objective.margin")]
-)
+@pytest.mark.parametrize(("file", "option"), [("temperature: 1", "objective.temperature"), ("", "+objective.margin")])
 def test_a_misspelt_option_of_the_users_class_names_its_own(file, option, command, tmp_path, monkeypatch):
     code = """from simcse_pl import ContrastiveLoss
 class Mine(ContrastiveLoss):

@@ -79,9 +79,7 @@ def spearman(encoder):
 def test_views_are_embedded_in_one_pass_and_pooled_vectors_are_those_before_the_head(make_model, options, passes, head):
     """A second encoder takes all views but the first, and is not validated."""
     kinds = ("mean", make_model("bert")), ("cls", make_model("bert", num_hidden_layers=2))
-    first, second = (
-        SentenceEncoder.from_pretrained(folder, pooling=pooling, head=head, dropout=0.0) for pooling, folder in kinds
-    )
+    first, second = (SentenceEncoder.from_pretrained(path, pooling, head=head, dropout=0.0) for pooling, path in kinds)
     first.groups.tokens_per_pass = math.inf
     how = {"positive_encoder": second} if "two" in options else options
     module = SimCSEModule(first, ContrastiveLoss(), adamw(), **how)

@@ -191,13 +191,16 @@ def test_a_share_of_the_steps_is_no_warm_up(warmup):
         next(rates(linear(warmup), 4))
 
 
+SGD = torch.optim.SGD
+
+
 @pytest.mark.parametrize(
     ("optimizer", "fused", "scaled"),
     [
         (adamw(), True, False),
         (adamw(fused=False), False, False),
-        (torch.optim.SGD, None, None),
-        (partial(torch.optim.SGD, fused=True), True, False),
+        (SGD, None, None),
+        (partial(SGD, fused=True), True, False),
     ],
 )
 def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):

@@ -64,9 +64,7 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     assert run.config["choices"] == results["choices"] and run.config["seed"] == 42
     assert run.config["trainer"]["precision"] == "auto" != run.config["settings"]["precision"]
     assert run.config["settings"] == results["settings"]
-    assert re.fullmatch(
-        r"simcse_pl [\d.]+( \w+(-dirty)?)?, torch 2.+, transformers 5.+", results["settings"]["versions"]
-    )
+    assert re.match(r"simcse_pl [\d.]+( \w+(-dirty)?)?, torch 2.+, transformers 5", results["settings"]["versions"])
     assert run.summary["test/spearman"] == pytest.approx(results["test"]["spearman"])
     assert all(run.image(f"evaluation/{name}").is_file() for name in ("training_paths", "spectra", "similarities"))
 

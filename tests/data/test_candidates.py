@@ -76,17 +76,15 @@ def of_columns(rows):
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "folder"])
 def test_lists_and_columns_with_empty_cells_are_the_same_rows(name, path, tokenizer, tmp_path):
     as_columns = of_columns(ROWS)
-    given = (
-        {} if name != "rows.csv" else {"columns": [*as_columns], "roles": [ANCHOR, *[POSITIVE] * 3, *[NEGATIVE] * 3]}
-    )
+    roles = [ANCHOR, *[POSITIVE] * 3, *[NEGATIVE] * 3]
+    given = {"columns": [*as_columns], "roles": roles} if name == "rows.csv" else {}
     table = datasets.Dataset.from_dict(as_columns) if given else datasets.Dataset.from_list(ROWS)
     {"rows.parquet": table.to_parquet, "rows.csv": table.to_csv, "folder": table.save_to_disk}[name](tmp_path / name)
     rows = TrainingSet(tmp_path / name, negatives=1, **given).read(tokenizer, 32)
     assert list(rows.cache) == [(row["query"], *row["pos"], *row["neg"]) for row in ROWS]
     keys = [(epoch, row) for epoch in range(2) for row in range(12)]
-    assert rows.batch(keys)["input_ids"].equal(
-        TrainingSet(path, negatives=1).read(tokenizer, 32).batch(keys)["input_ids"]
-    )
+    expected = TrainingSet(path, negatives=1).read(tokenizer, 32).batch(keys)
+    assert rows.batch(keys)["input_ids"].equal(expected["input_ids"])
 
 
 def test_sentences_are_candidates_once_and_a_prompt_goes_before_the_anchor(write_file, tokenizer):
@@ -98,9 +96,8 @@ def test_sentences_are_candidates_once_and_a_prompt_goes_before_the_anchor(write
     rows = TrainingSet(path, negatives=0, prompt_column="prompt").read(tokenizer, 32)
     assert list(rows.cache) == [("a: b", "c", "d"), ("e", "f")]
     order = {"columns": ["neg", "query", "pos"], "roles": [NEGATIVE, ANCHOR, POSITIVE]}
-    assert list(TrainingSet(path, negatives=0, prompt_column="prompt", **order).read(tokenizer, 32).cache) == [
-        *rows.cache
-    ]
+    named = TrainingSet(path, negatives=0, prompt_column="prompt", **order).read(tokenizer, 32)
+    assert list(named.cache) == list(rows.cache)
     plain = write_file("rows.csv", "prompt,first,second\na ,b,c\n,d,e\n")
     assert list(TrainingSet(plain, prompt_column="prompt").read(tokenizer, 32).cache) == [("a b", "c"), ("d", "e")]
 

@@ -114,9 +114,8 @@ def test_rows_are_compared_with_the_baseline_of_the_paper_or_the_first_one_over_
     jobs = [job(dev, seed, options={"a": a, "b": b}) for (a, b), own in grid.items() for seed, dev in own.items()]
     gains = ["–", "+1.00 (1)", "+3.00 [+3.00, +3.00]"]
     assert compared(*jobs) == (gains, ["difference: from a=1, b=x with the same seed"])
-    measured = [
-        job(dev, seed, options={"data.validation": own}) for own, dev in (("a", 0.7), ("b", 0.8)) for seed in (0, 1)
-    ]
+    files = {"a": 0.7, "b": 0.8}.items()
+    measured = [job(dev, seed, options={"data.validation": file}) for file, dev in files for seed in (0, 1)]
     assert "difference on dev" not in shown(sweep_table(group(write_sweep("other", *measured))))[0]
 
 

@@ -35,9 +35,7 @@ def test_the_pair_is_that_of_two_passes_of_a_decoder(folder):
 
 
 def test_a_template_without_the_ending_is_an_error(folder):
-    with pytest.raises(
-        UserError, match=r"^model.template='.*something' does not end in ', it can .* change objective.e"
-    ):
+    with pytest.raises(UserError, match=r"^model.template='.*something' does not end in ', it can .* objective.ending"):
         SinglePassLoss().attach(load(folder, template=FIRST, **OPTIONS))
 
 

@@ -27,9 +27,8 @@ def test_the_changed_states_enter_the_first_layer(architecture, make_model):
 
 
 def test_the_first_layers_have_a_trained_adapter(make_model):
-    encoder = SentenceEncoder.from_pretrained(
-        make_model("bert"), "cls", adapter=peft.LoraConfig(target_modules=["query"])
-    )
+    adapter = peft.LoraConfig(target_modules=["query"])
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls", adapter=adapter)
     for name, weight in encoder.backbone.named_parameters():
         if "lora" in name:
             torch.nn.init.normal_(weight)

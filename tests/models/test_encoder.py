@@ -204,7 +204,5 @@ def test_heads_apply_in_their_modes(head, trains, encodes, make_model):
 
 @pytest.mark.parametrize("head", ["mpl", "linear_0", "linear_8_softmax", "layer_norm+", "linear_8++linear_8"])
 def test_an_unknown_head_is_one_line(head, make_model):
-    with pytest.raises(
-        UserError, match=rf"^head={re.escape(head)}: choose one of none, mlp, .* such as linear_64_gelu"
-    ):
+    with pytest.raises(UserError, match=rf"^head={re.escape(head)}: choose one of none, mlp, "):
         SentenceEncoder.from_pretrained(make_model("bert"), pooling="cls", head=head)

@@ -71,13 +71,9 @@ def test_padding_has_no_effect_and_no_gradient_and_no_tokens_are_zeros(name, dty
 def test_named_poolings_equal_layers_by_number():
     states = tuple(torch.randn(3, 6, 4) for _ in range(4))
     inputs = inputs_of([5, 3, 1])
-    for name, layers in {
-        "first_last": "layers_1_3",
-        "first_last_embedding": "layers_0_3",
-        "top2": "layers_2_3",
-        "mean": "layers_3",
-    }.items():
-        assert torch.equal(find_pooling(name, BERT)(states, inputs), find_pooling(layers, BERT)(states, inputs))
+    numbers = {"first_last": "1_3", "first_last_embedding": "0_3", "top2": "2_3", "mean": "3"}
+    for pooling, by_number in ((find_pooling(name, BERT), numbers[name]) for name in numbers):
+        assert torch.equal(pooling(states, inputs), find_pooling(f"layers_{by_number}", BERT)(states, inputs))
     assert torch.equal(POOLINGS["first_last"]()(states[:2], inputs), POOLINGS["mean"]()(states[:2], inputs))
 
 

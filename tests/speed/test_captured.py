@@ -47,9 +47,8 @@ def trained(make_model, sentences, pairs, tmp_path, monkeypatch):
         of_run = {"max_steps": STEPS, "max_epochs": -1, "gradient_clip_val": 1.0, "precision": precision}
         of_run |= {"check_val_every_n_epoch": None, "val_check_interval": 5, "log_every_n_steps": 3}
         logger = CurvesLogger(path, name="", version="")
-        quiet_trainer(callbacks=[SeedEveryStep(3), BatchCurves(), *callbacks], logger=logger, **of_run).fit(
-            module, data
-        )
+        callbacks = [SeedEveryStep(3), BatchCurves(), *callbacks]
+        quiet_trainer(callbacks=callbacks, logger=logger, **of_run).fit(module, data)
         return module, pandas.read_csv(path / "metrics.csv")
 
     return train

@@ -82,9 +82,8 @@ def test_chunks_have_the_gradients_of_the_whole_batch_and_evaluation_is_in_float
     ],
 )
 def test_what_would_compute_otherwise_is_refused(options, precision, message, make_model):
-    module = SimCSEModule(
-        SentenceEncoder.from_pretrained(make_model("bert"), "cls"), ContrastiveLoss(), adamw(), **options
-    )
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "cls")
+    module = SimCSEModule(encoder, ContrastiveLoss(), adamw(), **options)
     with pytest.raises(UserError, match=message):
         use_half_weights(module, SimpleNamespace(precision=precision))
 

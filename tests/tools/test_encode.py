@@ -45,9 +45,7 @@ def test_encode_reads_standard_input_and_writes_standard_output(command, encoder
 
 def test_encode_takes_a_column_and_keeps_the_lengths_of_vectors(command, encoder, make_model, tmp_path):
     simcse = SimCSE(make_model("bert"), pooling="mean", device="cpu", max_length=5)
-    (tmp_path / "in.jsonl").write_text(
-        "".join(json.dumps({"id": i, "text": x}) + "\n" for i, x in enumerate(SENTENCES))
-    )
+    (tmp_path / "in.jsonl").write_text("\n".join(json.dumps({"id": i, "text": x}) for i, x in enumerate(SENTENCES)))
     options = ["--column", "text", "--out", tmp_path / "v.npy", "--no-normalize", "--max-length", "5"]
     command("encode", *encoder, tmp_path / "in.jsonl", *options)
     expected = simcse.encode(SENTENCES, normalize_to_unit=False, return_numpy=True)
@@ -194,9 +192,8 @@ def test_a_search_prints_the_id_of_the_first_row_and_the_number_of_a_row_without
     more.write_text(f"text,note\nnew,x\n{SENTENCES[1]},x\n{SENTENCES[2]},x\n")
 
     def found(corpus, *options):
-        return [
-            row["id"] for row in printed(command("search", *encoder, corpus, *SENTENCES[:3], "--top-k", 1, *options))
-        ]
+        rows = printed(command("search", *encoder, corpus, *SENTENCES[:3], "--top-k", 1, *options))
+        return [row["id"] for row in rows]
 
     assert found(table, "--column", "text")[:2] == [0, 1]
     assert "--column" in command("index", *encoder, table, folder, "--id", "id", status=2).err

@@ -37,9 +37,8 @@ def test_graphs_give_the_encoders_vectors_for_any_batch_size_and_length(
     assert encoder.training and {path.name for path in tmp_path.iterdir()} == {GRAPH_FILE, INT8_FILE}
     for sentences in (TEXTS, TEXTS[:1], [""], TEXTS * 9):
         expected = encoder.encode(sentences)
-        torch.testing.assert_close(
-            run(tmp_path / GRAPH_FILE, encoder.tokenizer, sentences), expected, atol=1e-4, rtol=0
-        )
+        vectors = run(tmp_path / GRAPH_FILE, encoder.tokenizer, sentences)
+        torch.testing.assert_close(vectors, expected, atol=1e-4, rtol=0)
         coarse = run(tmp_path / INT8_FILE, encoder.tokenizer, sentences)
         assert torch.cosine_similarity(coarse, expected).min() > 0.98 and not torch.equal(coarse, expected)
     coarse = run(tmp_path / INT8_FILE, encoder.tokenizer, SENTENCES)
