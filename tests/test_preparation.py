@@ -79,19 +79,20 @@ def test_a_tokenizer_with_more_entries_than_the_model_has_embeddings_is_an_error
 
 
 @pytest.mark.parametrize(
-    ("change", "freeze_layers", "option"),
+    ("change", "option"),
     [
-        (lambda encoder: setattr(encoder, "postprocess", Whitening()), None, "this encoder has a post-processing"),
-        (lambda encoder: setattr(encoder.backbone, "is_quantized", True), None, "quantization: "),
-        (lambda encoder: encoder.backbone.bfloat16(), None, "model.dtype=bfloat16: "),
-        (lambda encoder: None, 2, "module.freeze_layers=2: no weights"),
+        (lambda encoder: setattr(encoder, "postprocess", Whitening()), "this encoder has a post-processing"),
+        (lambda encoder: setattr(encoder.backbone, "is_quantized", True), "quantization: "),
+        (lambda encoder: setattr(encoder.backbone, "supports_gradient_checkpointing", False), "gradient_checkpointing"),
+        (lambda encoder: encoder.backbone.bfloat16(), "model.dtype=bfloat16: "),
+        (lambda encoder: None, "module.freeze_layers=2: no weights"),
     ],
 )
-def test_training_that_would_lose_updates_is_an_error(change, freeze_layers, option, make_model):
+def test_training_that_would_lose_updates_is_an_error(change, option, make_model):
     encoder = load(make_model("bert"), 0.0)
     change(encoder)
     with pytest.raises(UserError, match=f"^{option}"):
-        prepare_backbone(encoder, False, freeze_layers)
+        prepare_backbone(encoder, gradient_checkpointing=True, freeze_layers=2)
 
 
 @pytest.mark.parametrize("kind", ["adapter", "float64"])
@@ -191,16 +192,13 @@ def test_a_share_of_the_steps_is_no_warm_up(warmup):
         next(rates(linear(warmup), 4))
 
 
-SGD = torch.optim.SGD
-
-
 @pytest.mark.parametrize(
     ("optimizer", "fused", "scaled"),
     [
         (adamw(), True, False),
         (adamw(fused=False), False, False),
-        (SGD, None, None),
-        (partial(SGD, fused=True), True, False),
+        (torch.optim.SGD, None, None),
+        (partial(torch.optim.SGD, fused=True), True, False),
     ],
 )
 def test_adam_is_fused_without_a_gradient_scaler(optimizer, fused, scaled):
@@ -213,10 +211,3 @@ def test_every_schedule_warms_up_and_ends_as_its_name_says(choice, last):
     make = instantiate(composed(f"scheduler={choice}", "scheduler.num_warmup_steps=2").scheduler)
     first, second, third, *_, seventh = rates(make, 7)
     assert (first, second, third) == (0.0, 0.5, 1.0) and seventh == pytest.approx(last, abs=1e-4)
-
-
-def test_an_architecture_that_cannot_recompute_layers_is_an_error(make_model, monkeypatch):
-    encoder = SentenceEncoder.from_pretrained(make_model("bert"), pooling="mean")
-    monkeypatch.setattr(type(encoder.backbone), "supports_gradient_checkpointing", False)
-    with pytest.raises(UserError, match="^gradient_checkpointing: BertModel does not support"):
-        prepare_backbone(encoder, gradient_checkpointing=True, freeze_layers=None)
