@@ -228,9 +228,8 @@ def test_pairs_are_trained_with_the_prompts_of_their_validation(
     (tmp_path / "rows.tsv").write_text("a man\ta guitar\non the street\tdogs\n")
     templates = Templates(tokenizer, prompts={"query": "snow ", "document": "rose "})
     files = {"train": str(tmp_path / "rows.tsv"), "validation": str(tmp_path / "rows.tsv")}
-    data = SentenceDataModule(
-        tokenizer, evaluators={"retrieval": Retrieval}, templates=templates, prompts=prompts, batch_size=2, **files
-    )
+    options = {"evaluators": {"retrieval": Retrieval}, "templates": templates, "prompts": prompts, "batch_size": 2}
+    data = SentenceDataModule(tokenizer, **options, **files)
     data.setup()
     (batch,) = data.train_dataloader()
     words = tokenizer.convert_ids_to_tokens(batch["input_ids"][0, :, 1].tolist())

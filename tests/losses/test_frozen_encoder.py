@@ -13,6 +13,7 @@ from simcse_pl.data.collator import ViewCollator
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.view import Dropout
 from simcse_pl.losses.contrastive import ContrastiveLoss
+from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.augmentations import Crop
 from simcse_pl.methods.dclr import DebiasedLoss
@@ -101,12 +102,15 @@ def test_each_row_has_its_vectors_of_a_teacher_with_another_vocabulary(target, o
                 torch.testing.assert_close(vectors, torch.stack(expected))
 
 
-def test_tokens_are_read_only_if_both_tokenizers_make_them(teacher, make_model):
-    loss = EmbeddingDistillation(teacher)
-    assert attached(loss, load(make_model("bert"))).teacher.reads_tokens
-    loss.teacher.network.tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()  # of the same vocabulary
-    loss.teacher.attach(load(make_model("bert")))
-    assert not loss.teacher.reads_tokens
+def test_tokens_are_read_only_if_both_encoders_make_them(teacher, make_model, tmp_path):
+    SentenceEncoder.from_pretrained(teacher, template="a {sentence}").save_pretrained(tmp_path)
+    frozen = FrozenEncoder(tmp_path)
+    for template, same in ((None, False), ("a {sentence}", True)):
+        frozen.attach(load(make_model("bert"), template=template))
+        assert frozen.reads_tokens == same
+    frozen.network.tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()  # of the same vocabulary
+    frozen.attach(load(make_model("bert"), template="a {sentence}"))
+    assert not frozen.reads_tokens
 
 
 def test_a_teacher_has_the_prompt_of_each_column(make_model, read, tmp_path):

@@ -98,10 +98,7 @@ def test_the_words_of_a_segmenter_are_chosen_whole_with_the_probability(kind, se
 @pytest.mark.parametrize(
     ("sentence", "said"),
     [
-        (
-            "一个戴着安全帽的男人在跳舞。",
-            "3 sentences are 3 words: text without spaces between words needs segmenter=icu",
-        ),
+        ("一个戴着安全帽的男人在跳舞。", "3 sentences are 3 words: text without spaces .* needs segmenter=icu"),
         ("Nobody answered", "6 tokens are 6 words"),
         ("her her", ""),
     ],

@@ -34,9 +34,8 @@ def checkpoint(make_model, tmp_path):
 )
 def test_a_moved_encoder_equals_the_trained_one_to_the_bit(form, architecture, head, make_model, tmp_path):
     folder = shutil.copytree(make_model(architecture), tmp_path / "model")
-    encoder = SentenceEncoder.from_pretrained(
-        folder, pooling="layers_0_2", head=head, max_length=20, num_layers=2, dropout=0.2, normalize=True
-    )
+    options = {"max_length": 20, "num_layers": 2, "dropout": 0.2, "normalize": True}
+    encoder = SentenceEncoder.from_pretrained(folder, pooling="layers_0_2", head=head, **options)
     with torch.no_grad():
         for weight in encoder.parameters():
             weight.add_(torch.randn_like(weight) * 0.01)

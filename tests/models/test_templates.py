@@ -9,7 +9,6 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from simcse_pl.data.collator import ViewCollator
-from simcse_pl.losses.frozen_encoder import FrozenEncoder
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.sources import load_tokenizer
 from simcse_pl.models.template_bias import bare_templates
@@ -184,17 +183,6 @@ def test_invalid_templates_are_one_line(options, message, make_model):
     given = {"architecture": "bert", "pooling": "mean"} | options
     with pytest.raises(UserError, match=message):
         SentenceEncoder.from_pretrained(make_model(given.pop("architecture")), **given)
-
-
-def test_a_fixed_encoder_reads_the_tokens_of_batches_with_its_own_template(make_model, tmp_path):
-    def load(pooling="mean", **options):
-        return SentenceEncoder.from_pretrained(make_model("bert"), pooling, **options)
-
-    load(template=PROMPT, pooling="span").save_pretrained(tmp_path)
-    fixed = FrozenEncoder(tmp_path)
-    for options, same in (({}, False), ({"template": PROMPT, "pooling": "mask"}, True)):
-        fixed.attach(load(**options))
-        assert fixed.reads_tokens == same
 
 
 def test_the_templates_of_the_documentation_suit_a_tokenizer_of_chinese_characters():
