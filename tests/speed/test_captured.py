@@ -81,7 +81,7 @@ def test_a_run_of_captured_steps_is_an_eager_run(case, trained):
     capture = Capture()
     (eager, expected), (module, curves) = trained(**OPTIONS[case]), trained(capture, **OPTIONS[case])
     made = [graph for graph in capture.graphs.values() if graph]
-    assert sum(graph._replays for _, graph in made) >= STEPS / 3
+    assert sum(graph.replays for _, graph in made) >= STEPS / 3
     assert expected["train/loss"].notna().sum() == STEPS / 3
     pandas.testing.assert_frame_equal(expected, curves, check_exact=True)
     for name, weight in eager.state_dict().items():

@@ -5,11 +5,6 @@ writes their results to the same memory. What the step needs of a batch must the
 anew before a replay. All else that Python computed, such as a shape or a number, is that of the recorded step: if a
 replay on another batch gives what an eager step on it gives, then a CUDA graph would, too.
 
-    recorded = RecordedStep()
-    recorded.record(step)  # it runs once
-    static.copy_(other_batch)
-    loss = recorded.replay()
-
 It shows neither where tensors are, which tests/test_devices.py does, nor what a kernel of CUDA does within an
 operation.
 """
@@ -30,33 +25,32 @@ class NotRecordable(Exception):  # noqa: N818  that a step is not recordable is 
     """An operation gives a value to the host, or has a shape that depends on values."""
 
 
-class RecordedStep(TorchDispatchMode):
-    """A training step that is recorded once and replayed any number of times."""
+class RecordedGraph(TorchDispatchMode):
+    """A graph of the CPU, as CapturedSteps makes them: the first replay is the recording.
 
-    def __init__(self) -> None:
+    Attributes:
+        results: what the function returned, in memory that each replay writes to.
+
+    Raises:
+        NotRecordable: the step is not the same operations for every batch.
+    """
+
+    def __init__(self, function: Callable[[], Any], pool: Any) -> None:
         super().__init__()
+        self.replays = 0
         self._calls: list[tuple[Any, Any, Any, Any]] = []  # operation, arguments, named arguments, results
-        self._result: Tensor
-
-    def record(self, step: Callable[[], Tensor]) -> Tensor:
-        """Run a step, keep its operations, and return its result.
-
-        Raises:
-            NotRecordable: the step is not the same operations for every batch.
-        """
-        self._calls.clear()
         with self:
-            self._result = step()
-        return self._result
+            self.results = function()
 
     @torch.no_grad()
-    def replay(self) -> Tensor:
-        """Run the operations once more, and return the result, whose memory is that of the first one."""
-        for operation, arguments, named, results in self._calls:
-            for kept, new in zip(tree_leaves(results), tree_leaves(operation(*arguments, **named)), strict=True):
-                if isinstance(kept, Tensor) and kept.data_ptr() != new.data_ptr():  # no view, and not in place
-                    kept.copy_(new)
-        return self._result
+    def replay(self) -> None:
+        """Run the operations once more, unless they have just been recorded."""
+        with torch.autocast("cpu", enabled=False):  # they are below autocast
+            for operation, arguments, named, results in self._calls if self.replays else ():
+                for kept, new in zip(tree_leaves(results), tree_leaves(operation(*arguments, **named)), strict=True):
+                    if isinstance(kept, Tensor) and kept.data_ptr() != new.data_ptr():  # no view, and not in place
+                        kept.copy_(new)
+        self.replays += 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation and keep it."""
@@ -77,17 +71,3 @@ def _check(func: Any, args: Any, kwargs: Any) -> None:
             raise NotRecordable(f"{func} with a boolean index has a shape that depends on values")
     elif (torch.Tag.dynamic_output_shape in func.tags or name in _OF_VALUES) and kwargs.get("output_size") is None:
         raise NotRecordable(f"{func} has a shape that depends on values, or reads them")
-
-
-class RecordedGraph:
-    """A graph of the CPU, whose first replay is the recording."""
-
-    def __init__(self, function, pool):
-        self._recorded, self._replays = RecordedStep(), 0
-        self.results = self._recorded.record(function)
-
-    def replay(self):
-        if self._replays:
-            with torch.autocast("cpu", enabled=False):  # the recorded operations are below autocast
-                self._recorded.replay()
-        self._replays += 1
