@@ -42,7 +42,7 @@ def embedded_by(network, batch):
 
 
 def contrastive(loss, encoder, batch, own_score=None):
-    """Equations 1, 4, 5 and 8 of SimCSE, the queue of ESimCSE, and the options of ContrastiveLoss, without copies."""
+    """Equations 1, 4, 5 and 8 of SimCSE, the queue of ESimCSE, and the options of ContrastiveLoss."""
     x, roles, temperature, kind = batch.embeddings, batch.roles, loss.temperature, loss.similarity
     sentences = batch.inputs["input_ids"].tolist() if loss.mask_duplicates else None
     anchor, positives = roles.index(ANCHOR), [view for view, role in enumerate(roles) if role is POSITIVE]
@@ -100,9 +100,8 @@ def inner_layer(loss, encoder, batch):
     inner, t = embedded_by(network, batch), loss.temperature
     pairs = zip(batch.embeddings.detach().flatten(0, 1), inner.flatten(0, 1), strict=True)
     divergences = [divergence(softmax(last / t), softmax(cut / t)) for last, cut in pairs]
-    return contrastive(loss.objective, encoder, batch.replaced(embeddings=inner)) + loss.kl_weight * t * mean(
-        divergences
-    )
+    objective = contrastive(loss.objective, encoder, batch.replaced(embeddings=inner))
+    return objective + loss.kl_weight * t * mean(divergences)
 
 
 def distillation(loss, encoder, batch):
@@ -133,10 +132,8 @@ def listwise(loss, encoder, batch):
     teacher = batch.labels is None and embedded_by(loss.teacher.network, batch)
     divergences = []
     for i, row in enumerate(batch.embeddings):
-        pool = (
-            [(i, view) for view in views] if batch.labels is not None else itertools.product(range(len(teacher)), views)
-        )
-        pool = list(pool)
+        rows = range(len(batch.embeddings)) if batch.labels is None else [i]
+        pool = list(itertools.product(rows, views))
         scores = [similarity(row[0], batch.embeddings[place], loss.similarity) for place in pool]
         if batch.labels is None:
             taught = [similarity(teacher[i, 0], teacher[place]) for place in pool]
