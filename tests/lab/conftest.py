@@ -1,6 +1,7 @@
 """Write invented results, runs and sweeps."""
 
 import json
+from contextlib import ExitStack
 
 import pytest
 import yaml
@@ -77,6 +78,11 @@ def compare(write_sweep):
 
 @pytest.fixture
 def multirun_config():
-    """Return the config of a sweep of train.py, before it starts."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        yield lambda *options: GlobalHydra.instance().hydra.compose_config("train", [*options], RunMode.MULTIRUN)
+    """Return the config of a sweep of train.py, before it starts; Hydra is set from then on."""
+    with ExitStack() as hydra:
+
+        def make(*options):
+            hydra.enter_context(initialize_config_dir(str(CONF), version_base="1.3"))
+            return GlobalHydra.instance().hydra.compose_config("train", [*options], RunMode.MULTIRUN)
+
+        yield make
