@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 BEST_CHECKPOINT, LAST_CHECKPOINT = Path("checkpoints") / "best.ckpt", Path("checkpoints") / "last.ckpt"
 
 # The groups whose options decide the weights; options of them that do not, because the content of files is compared and
-# that of the model in the checkpoint, or because they only cost time or memory; and options that decide no result.
+# that of the model in the checkpoint, or because they only cost time or memory; and options that decide no result, or
+# copy another one.
 _DECIDING = (
     *("model", "encoders", "module", "objective", "objectives", "auxiliary", "queue", "views", "data"),
     *("optimizer", "scheduler", "seed", "segmenter", "speed", "monitor"),
@@ -45,8 +46,8 @@ _NOT_DECIDING = re.compile(rf"(model\.name|data\.(sets\.[^.]+\.)?(train|validati
 _NOT_IN_RESULTS = re.compile(
     rf"({_COSTS}|run_dir|run_name|resume|debug|jobs|keep_checkpoints|logger|log_every|sample|search\.folder"
     r"|trainer\.(accelerator|devices|num_nodes|strategy|plugins|log_every_n_steps|enable_\w+)"
-    r"|callbacks\.(last|preemption|curves|geometry|speed|progress)|sweep\.(?!(table|column|row)$)"
-    r"|data\.seed|trainer\.val_check_interval|callbacks\.(seeds|cpu)|.*\.(dirpath|senteval_dir))(\..*)?"  # copies
+    r"|callbacks\.(last|preemption|curves|geometry|speed|progress)|sweep\.(?!(table|column|row)$).*"
+    r"|data\.seed|trainer\.val_check_interval|callbacks\.(seeds|cpu)|.*\.(dirpath|senteval_dir))(\..*)?"
 )
 _OTHER_TIMES = {"every_n_train_steps", "train_time_interval", "every_n_epochs", "save_on_train_epoch_end"}
 _TOKENIZER = "the content of the tokenizer"

@@ -36,6 +36,8 @@ def resolved(*options):
         ("model.dropout=0.1", None),  # it was found by a search
         *((option, None) for option in ("logger=csv", "jobs=2", "run_dir=there", "log_every=1", "module.chunk_size=2")),
         ("+callbacks.mine.file=${run_dir}/mine.csv", "callbacks.mine.file is None, and not /mine.csv"),
+        ("+sweep.row=one", "sweep.row is None, and not one"),
+        ("+sweep.files.all=nli.csv", None),  # of other rows
         *((option, None) for option in ("~callbacks.progress", "resume=auto", "data.num_workers=2", "trainer=ddp")),
     ],
 )
