@@ -45,7 +45,7 @@ ELSEWHERE = {
 }
 NEEDS = {  # the word for it on the page, and the commands
     "hub": r"hf://|OWNER/NAME|model=(bert|roberta|xlm_)|[\s/=](bert|roberta)-"
-    r"|experiment=(cse_sfp|denosent|llm2vec|mntp|prompt|m(simcse|ulti)|syncse)|mistral_7b|--model Qwen/Qwen3-0.6B"
+    r"|experiment=(denosent|promptbert|m(simcse|ulti)|syncse)|--model Qwen/Qwen3-0.6B"
     r"|xlm-|facebook/|test_sets=|\[mteb"
     r"|NanoBEIR|meta-llama/",
     "SLURM": r"slurm|sbatch",
@@ -72,6 +72,11 @@ CHANGES = {  # of commands, so that each takes seconds, and of the names that st
     r"'tasks=\[sts,transfer,geometry\]'": "'tasks=[STS-B,CR,geometry]' senteval_dir=SentEval/data/downstream",
     r"'tasks=\[sts\]' aggregation": "'tasks=[STS-B]' senteval_dir=SentEval/data/downstream aggregation",
     r"split=dev senteval_dir=\S+": r"\g<0> 'tasks=[STS-B]'",
+    r"experiment=(cse_sfp|llm2vec|prompteol)$": r"\g<0> data=text data.train=my_sentences.txt",
+    r"experiment=mntp hydra": "experiment=mntp model.name=facebook/opt-125m data.train=my_text.txt hydra",
+    r"outputs/findings/decoder": "facebook/opt-125m",
+    r"outputs/small_mntp": "outputs/mistral_7b_mntp",
+    r"(experiment=mntp .*)": r"\1 data.hold_out=8",
     r"^curl": "curl --fail",
     r"\bENCODER\b": "outputs/RUN/encoder",
     r"\bFOLDER\b": "outputs/merged",
@@ -84,7 +89,8 @@ PREPARATIONS = {  # commands that run before the first one with a pattern
     "data.train=domain.txt hydra.run.dir=outputs/domain_mlm",
     r"findings/start/encoder": "simcse train experiment=mlm model=minilm_cls objective.head=new "
     "data.train=my_text.txt hydra.run.dir=outputs/findings/start",
-    r"Qwen/Qwen3-(Embedding-0.6B|0.6B-Base)": "python -m tests.support.tiny_models my_sentences.txt",
+    r"Qwen/Qwen3-(Embedding-0.6B|0.6B-Base)|experiment=(prompteol|cse_sfp|mntp)": "python -m "
+    "tests.support.tiny_models my_sentences.txt",
     r"multirun/TIME": "simcse train -m seed=0,1",
 }
 
@@ -107,7 +113,7 @@ SAMPLE, LINES = "simcse_pl/data/sample", 80  # of each file of the samples and o
 WORDS = ("a", "man", "dog", "the", "is", "of", "woman", "on", "in", "plays", "two")
 FILES = {
     **dict.fromkeys(
-        ("my_sentences.txt", "my_text.txt"),
+        ("my_sentences.txt", "my_text.txt", "wiki.txt"),
         rows_of("My {0} {1} are late.\nHow do I return {0} {1}?\n"),
     ),
     "domain.txt": rows_of("The court adjourned case {0} of the {1}.\nThe appeal of case {0} failed.\n"),

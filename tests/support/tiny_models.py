@@ -145,3 +145,4 @@ if __name__ == "__main__":  # makes the decoders that docs/commands.py trains
     text = Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()
     save_embedding_decoder(Path("Qwen/Qwen3-Embedding-0.6B"), text)
     save_model(Path("Qwen/Qwen3-0.6B-Base"), "qwen3", text, max_position_embeddings=2048)
+    save_model(Path("facebook/opt-125m"), "opt", text, max_position_embeddings=2048)
