@@ -121,7 +121,9 @@ FILES = {
     "lines.txt": rows_of("The {1} left {0} days ago.\n"),
     "captions.txt": "A man rides a horse.\nA dog runs.\nTwo women sing.\n",
     "rows.csv": "question,answer,other_answer\n" + rows_of("Where is {0}?,It is here.,Look at {0} {1}.\n"),
-    "candidates.jsonl": rows_of('{{"query": "Where is {0}?", "pos": ["Here.", "{0} {1}."], "neg": ["No."]}}\n'),
+    "candidates.jsonl": rows_of(
+        '{{"query": "Where is {0}?", "pos": ["Here.", "{0} {1}."], "neg": ["No."], "prompt": ""}}\n'
+    ),
     "mined_negatives.csv": "question,answer,neg_1,neg_2\n" + rows_of("Where is {0}?,Look at {0} {1}.,No {1}.,\n"),
     **dict.fromkeys(("pairs.csv", "my_pairs.csv", "questions.csv", "train.csv", "dev.csv", "test.csv"), PAIRS),
     "scored.tsv": "a\tb\tscore\n" + SCORED,

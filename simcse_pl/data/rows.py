@@ -172,11 +172,14 @@ def valid_rows(
     for location, cells in table.records:
         try:
             row = _row(table, cells, positions, read_label, on_invalid_row == "blank", roles)
-        except ValueError as problem:
+        except ValueError as error:
+            problem = f"{location}: {error}"
+            if len(positions) > 2 and problem.endswith("is empty"):
+                problem += ", which data.negatives=1 allows of hard negatives"
             if on_invalid_row != "drop":
                 advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
-                raise UserError(f"{table.source}, {location}: {problem} ({advice})") from None
-            first_dropped = first_dropped or f"{location}: {problem}"
+                raise UserError(f"{table.source}, {problem} ({advice})") from None
+            first_dropped = first_dropped or problem
             dropped += 1
             continue
         rows += 1

@@ -186,6 +186,8 @@ class TrainingSet(ReadOptions):
             options = replace(self, columns=columns)
         before = content_hash(self.train, self.split)  # first, so that a file that is replaced meanwhile is noticed
         table, any_order = options.open(self.train), self.roles is not None
+        if self.negatives is not None and not (self.columns or self.prompt_column) and "prompt" in (table.header or ()):
+            log.info("%s: prompt is not read; data.prompt_column=prompt puts it before the anchor", self.train)
 
         def read(warn: Warn) -> LabelledRows:
             if self.documents:

@@ -102,6 +102,25 @@ def test_sentences_are_candidates_once_and_a_prompt_goes_before_the_anchor(write
     assert list(TrainingSet(plain, prompt_column="prompt").read(tokenizer, 32).cache) == [("a b", "c"), ("d", "e")]
 
 
+def test_a_column_of_prompts_that_is_not_read_is_named(write_file, tokenizer, caplog):
+    caplog.set_level("INFO")
+    path = write_file("rows.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"], "prompt": "d"}\n' * 2)
+    for column, named in ((None, True), ("prompt", False)):
+        caplog.clear()
+        TrainingSet(path, negatives=1, prompt_column=column).read(tokenizer, 32)
+        assert named == ("prompt is not read; data.prompt_column=prompt puts" in caplog.text)
+
+
+@pytest.mark.parametrize(("cells", "named"), [("a,b,c\nd,e,f\ng,h,\n", True), ("a,b\nd,e\ng,\n", False)])
+def test_the_option_for_rows_without_some_negatives_is_named(cells, named, write_file, tokenizer, caplog):
+    path = write_file("rows.csv", cells)
+    with pytest.raises(UserError) as caught:
+        TrainingSet(path, header=False).read(tokenizer, 32)
+    TrainingSet(path, header=False, on_invalid_row="drop").read(tokenizer, 32)
+    for text in (str(caught.value), caplog.text):
+        assert named == ("is empty, which data.negatives=1 allows of hard negatives" in text)
+
+
 @pytest.mark.parametrize("row", ['{"query": "a"}', '{"pos": ["b"]}', '{"query": ["a", "b"], "pos": "c"}'])
 def test_a_row_without_an_anchor_or_a_positive_is_invalid(row, write_file, tokenizer):
     path = write_file("rows.jsonl", f'{{"query": "a", "pos": ["b"], "neg": []}}\n{row}\n' * 2)
