@@ -26,7 +26,7 @@ from simcse_pl.utils.distributed import rank, world_size
 from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.processes import is_first_process
 from simcse_pl.utils.tensors import DOCUMENT, Encode
-from simcse_pl.utils.types import Batch, Tokens
+from simcse_pl.utils.types import Batch, Role, Tokens
 
 _EVALUATED_AT_ONCE = 256  # sentences
 
@@ -95,7 +95,8 @@ class SentenceDataModule(LightningDataModule):
             the value in `options`. Each batch comes from one set; `dataset` in the batch is its name.
         sampling: the order of the batches of several sets (see orders.mixed).
         max_length: the number of tokens read of a training sentence, including special tokens but not the template's.
-            A list, such as [64, 256], has one number per sentence of a row; later sentences use the last.
+            A list, such as [64, 256], has one number per sentence of a row; later sentences use the last. With
+            `negatives`, its numbers are for the anchor, positives and hard negatives. A mapping has one for each role.
         evaluators: by name, functions of `validation` and `test` that make evaluators.
         validation, test: the data of the evaluators.
         num_workers: the number of worker processes; 0 prepares batches in the training process.
@@ -118,7 +119,8 @@ class SentenceDataModule(LightningDataModule):
         train: str | Path | Sequence[str] | None = None,
         sets: Mapping[str, Annotated[Any, TrainingSet]] | None = None,
         sampling: Sampling = "proportional",
-        max_length: PositiveInt | Annotated[Sequence[PositiveInt], Field(min_length=1)] = 32,
+        max_length: PositiveInt
+        | Annotated[Sequence[PositiveInt] | Mapping[Role, PositiveInt], Field(min_length=1)] = 32,
         evaluators: Mapping[str, Callable[..., Evaluator]] | None = None,
         validation: str | Sequence[str] | Mapping[str, Any] | None = None,
         test: str | Mapping[str, Any] | None = None,
@@ -130,7 +132,8 @@ class SentenceDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         shortest = tokenizer.num_special_tokens_to_add() + 1
-        lengths, longest = [max_length] if isinstance(max_length, int) else max_length, tokenizer.model_max_length
+        given = max_length.values() if isinstance(max_length, Mapping) else max_length
+        lengths, longest = [given] if isinstance(given, int) else given, tokenizer.model_max_length
         if not shortest <= min(lengths) <= max(lengths) <= longest:
             raise UserError(f"max_length={max_length}: it is {shortest} to {longest}, which is model.max_length")
         self.tokenizer = tokenizer

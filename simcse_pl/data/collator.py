@@ -15,7 +15,7 @@ from simcse_pl.data.sources import Source
 from simcse_pl.data.token_cache import TokenCache
 from simcse_pl.data.view import Segmenter, View
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, MaxLength, tokenize, tokenize_rows
+from simcse_pl.models.tokenization import BEGINS_WORD, INSIDE_WORD, tokenize, tokenize_rows
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import Batch, RowKind, Tokens
 
@@ -38,7 +38,7 @@ class ViewCollator:
     """
 
     tokenizer: PreTrainedTokenizerBase
-    max_length: MaxLength
+    max_length: int | Sequence[int]
     templates: Templates | None = None
     segment: Segmenter | None = None
     prompts: Sequence[str | None] = ()

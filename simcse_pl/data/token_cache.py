@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from simcse_pl.data.rows import LabelledRows, Row, Warn
-from simcse_pl.models.tokenization import MaxLength, length_at, tokenize, tokenize_rows, unknown_text
+from simcse_pl.models.tokenization import length_at, tokenize, tokenize_rows, unknown_text
 from simcse_pl.utils.errors import reraise_as
 from simcse_pl.utils.files import cached, read_json, write_json
 from simcse_pl.utils.processes import available_cpus
@@ -51,8 +51,9 @@ class Tokenize(Dataset[TokenizedBlock]):
     """Tokenizes rows, also in worker processes of a DataLoader."""
 
     tokenizer: PreTrainedTokenizerBase
-    max_length: MaxLength
+    max_length: int | Sequence[int]
     labels: LabelKind | None = None
+    are_candidates: bool = False  # the label is the number of positives; the lengths are for each role
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -64,6 +65,9 @@ class Tokenize(Dataset[TokenizedBlock]):
     def __getitem__(self, block: Block) -> TokenizedBlock:
         sentences = [sentence for row, _ in block for sentence in row]
         positions = [position for row, _ in block for position in range(len(row))]
+        if self.are_candidates:
+            counts = ((int(str(positives)), len(row) - 1) for row, positives in block)
+            positions = [i for positives, others in counts for i in (0, *[1] * positives, *[2] * (others - positives))]
         tokens = tokenize_rows(partial(tokenize, self.tokenizer), sentences, self.max_length, positions)
         left = iter(tokens)
         columns = [

@@ -19,7 +19,7 @@ from simcse_pl.data.sources import content_hash
 from simcse_pl.data.token_cache import TokenCache, Tokenize, open_token_cache
 from simcse_pl.data.view import Dropout, Segmenter, View
 from simcse_pl.models.templates import Templates
-from simcse_pl.models.tokenization import MaxLength
+from simcse_pl.models.tokenization import MaxLength, by_position
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.types import LabelKind, Role, candidates, default_roles
 
@@ -119,7 +119,7 @@ class TrainingSet(ReadOptions):
 
         Args:
             tokenizer, templates: the encoder's.
-            max_length: the number of tokens read of a sentence, or of each sentence of a row (see SentenceDataModule).
+            max_length: the number of tokens read of a sentence, or by position or role (see SentenceDataModule).
             seed: seeds the choice of rows (`limit`) and the views.
             evaluated: the sentences of the validation and test sets, to warn if they are also training sentences.
             segment: splits a sentence into the words that are masked whole; None for those of the tokenizer.
@@ -128,7 +128,9 @@ class TrainingSet(ReadOptions):
         templates = templates or Templates(tokenizer)
         for name in self.prompts or ():
             templates.check_prompt(name)
-        cache = self._open(Tokenize(tokenizer, max_length, self.labels))
+        are_candidates = self.negatives is not None
+        roles = default_roles(3) if are_candidates or self.roles is None else tuple(map(Role, self.roles))
+        cache = self._open(Tokenize(tokenizer, by_position(max_length, roles), self.labels, are_candidates))
         prompts = self.prompts or ()
         if self.prompts is None and validated:
             names = ", ".join(map(str, validated))
@@ -166,7 +168,7 @@ class TrainingSet(ReadOptions):
             seed=seed,
             class_numbers=numbers,
             drawn=drawn,
-            collate=ViewCollator(tokenizer, max_length, templates, segment, prompts),
+            collate=ViewCollator(tokenizer, by_position(max_length, batch_views.roles), templates, segment, prompts),
         )
         examples = [row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])]
         return replace(rows, warnings=self._check(rows, evaluated or {}), examples=examples)

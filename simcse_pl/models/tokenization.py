@@ -2,7 +2,7 @@
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from torch import Tensor
 from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokenizerBase
 
 from simcse_pl.utils.errors import UserError, reraise_as
-from simcse_pl.utils.types import Backbone, Batch
+from simcse_pl.utils.types import Backbone, Batch, Role
 
-MaxLength = int | Sequence[int]  # one length, or one per sentence of a row; later sentences use the last
+# One length, one per sentence of a row, of which later sentences use the last, or one per role.
+MaxLength = int | Sequence[int] | Mapping[Role, int]
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 BEGINS_WORD = "begins_word"  # in a batch: which tokens begin a word of a segmenter, if whole words are masked
 INSIDE_WORD = 1 << 30  # is added to the ids of the other tokens, before they are collated
@@ -63,7 +64,15 @@ def tokenize(tokenizer: PreTrainedTokenizerBase, sentences: list[str], max_lengt
     return ids
 
 
-def length_at(max_length: MaxLength, position: int) -> int:
+def by_position(max_length: MaxLength, roles: Sequence[Role]) -> int | Sequence[int]:
+    """Return the lengths of sentences with these roles; a role without a length has the last one."""
+    if not isinstance(max_length, Mapping):
+        return max_length
+    *_, last = max_length.values()
+    return [max_length.get(role, last) for role in roles]
+
+
+def length_at(max_length: int | Sequence[int], position: int) -> int:
     """Return the length of a sentence, given its position in its row."""
     return max_length if isinstance(max_length, int) else max_length[min(position, len(max_length) - 1)]
 
@@ -71,7 +80,7 @@ def length_at(max_length: MaxLength, position: int) -> int:
 def tokenize_rows(
     make: Callable[[list[str], int], list[list[int]]],
     sentences: list[str],
-    max_length: MaxLength,
+    max_length: int | Sequence[int],
     positions: Iterable[int],
 ) -> list[list[int]]:
     """Return the token ids of sentences, each truncated to the length of its position in its row.

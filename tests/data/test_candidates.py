@@ -11,6 +11,7 @@ import torch
 
 from simcse_pl.data.candidates import draw_candidates
 from simcse_pl.data.training_set import TrainingSet
+from simcse_pl.data.view import View
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.cot_bert import ContrastedPositives
 from simcse_pl.methods.promcse import EnergyHinge
@@ -27,6 +28,13 @@ ROWS = [
     }
     for row in range(12)
 ]
+
+
+class LongView(View):
+    """The same long sentence for each row."""
+
+    def __call__(self, inputs):
+        return ["the street ! ! ! ! !"] * len(inputs)
 
 
 @pytest.fixture
@@ -50,6 +58,32 @@ def test_a_batch_has_as_many_sentences_of_each_role_as_are_asked_for(path, token
         assert len({*drawn[1:3]}) == min(2, len(own["pos"]))
         assert not own["neg"] or len({*drawn[3:]}) == min(2, len(own["neg"]))
         assert copies == [False, *(text in drawn[1 : 1 + i] for i, text in enumerate(drawn[1:]))]
+
+
+@pytest.mark.parametrize(
+    ("max_length", "expected"),
+    [
+        ([4, 6, 5], (4, 6, 5)),
+        ({Role.NEGATIVE: 5, Role.ANCHOR: 4, Role.POSITIVE: 6}, (4, 6, 5)),
+        ({Role.ANCHOR: 4, Role.POSITIVE: 6}, (4, 6, 6)),
+    ],
+)
+def test_each_role_has_its_own_length(max_length, expected, tmp_path, tokenizer):
+    text = "a man ! ! ! ! !"
+    row = {"query": text, "pos": [f"{text} {'a ' * i}" for i in range(3)], "neg": [f"{text} the", f"{text} street"]}
+    (tmp_path / "rows.jsonl").write_text("\n".join([json.dumps(row)] * 2))
+    rows = TrainingSet(tmp_path / "rows.jsonl", positives=2, negatives=2).read(tokenizer, max_length)
+    anchor, positive, negative = expected
+    assert [len(ids) for ids in rows.cache.tokens(0)] == [anchor, *[positive] * 3, *[negative] * 2]
+    lengths = rows.batch([(0, 0)])["attention_mask"].sum(dim=-1).tolist()
+    assert lengths == [[anchor, *[positive] * 2, *[negative] * 2]]
+
+
+def test_roles_of_columns_and_views_have_their_length(tmp_path, tokenizer):
+    (tmp_path / "rows.csv").write_text("a man ! ! ! !,a man ! ! ! ! a,a man ! ! ! ! the\n" * 2)
+    given = {"header": False, "roles": [ANCHOR, NEGATIVE, POSITIVE], "views": LongView(NEGATIVE)}
+    rows = TrainingSet(tmp_path / "rows.csv", **given).read(tokenizer, {ANCHOR: 4, POSITIVE: 6, NEGATIVE: 5})
+    assert rows.batch([(0, 0)])["attention_mask"].sum(dim=-1).tolist() == [[4, 5, 6, 5]]
 
 
 def test_every_sentence_of_a_row_is_drawn_equally_often():
