@@ -118,7 +118,7 @@ def test_every_evaluator_has_the_metric_that_chooses_the_checkpoint(choice, tmp_
     check_options(config)
     (make,) = instantiate(config.evaluators).values()
     evaluator = make(config.data.validation, config.data.test)
-    metrics = evaluator(lambda sentences: torch.randn(len(sentences), 3), "validation")
+    metrics = evaluator(lambda sentences, prompt_name=None: torch.randn(len(sentences), 3), "validation")
     assert config.monitor.removeprefix("val/") in metrics
     assert config.callbacks.best.monitor == config.monitor and not evaluator.sentences("test")
 

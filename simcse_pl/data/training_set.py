@@ -168,7 +168,7 @@ class TrainingSet(ReadOptions):
             seed=seed,
             class_numbers=numbers,
             drawn=drawn,
-            collate=ViewCollator(tokenizer, by_position(max_length, batch_views.roles), templates, segment, prompts),
+            collate=ViewCollator(tokenizer, by_position(max_length, roles), templates, segment, prompts),
         )
         examples = [row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])]
         return replace(rows, warnings=self._check(rows, evaluated or {}), examples=examples)

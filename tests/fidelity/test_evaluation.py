@@ -25,7 +25,7 @@ def bundle(tmp_path_factory):
     return write_bundle(tmp_path_factory.mktemp("bundle"), RECORD["senteval"]["rows"])
 
 
-def encode(sentences):
+def encode(sentences, prompt_name=None):
     return word_sums(sentences, TENSORS["words"])
 
 
