@@ -128,9 +128,8 @@ class TrainingSet(ReadOptions):
         templates = templates or Templates(tokenizer)
         for name in self.prompts or ():
             templates.check_prompt(name)
-        are_candidates = self.negatives is not None
-        roles = default_roles(3) if are_candidates or self.roles is None else tuple(map(Role, self.roles))
-        cache = self._open(Tokenize(tokenizer, by_position(max_length, roles), self.labels, are_candidates))
+        roles = default_roles(3) if self.roles is None or self.negatives is not None else tuple(map(Role, self.roles))
+        cache = self._open(Tokenize(tokenizer, by_position(max_length, roles), self.labels, self.negatives is not None))
         prompts = self.prompts or ()
         if self.prompts is None and validated:
             names = ", ".join(map(str, validated))

@@ -131,8 +131,7 @@ def read_benchmarks(config: DictConfig, names: Sequence[str]) -> list[Any]:
     with reraise_as("mteb.prompts"):  # mteb would ignore an unknown name
         AbsEncoder.validate_task_to_prompt_name(options["prompts"])
     folder = Path(HydraConfig.get().runtime.output_dir) / "mteb"
-    prompts = with_newlines(options["prompts"])
-    fixed = {"folder": folder, "prompts": prompts, "batch_size": config.batch_size}
+    fixed = {"folder": folder, "prompts": with_newlines(options["prompts"]), "batch_size": config.batch_size}
     tasks = benchmarks.find_tasks(names, options["languages"])
     return [benchmarks.MtebTask(name, task, **fixed) for name, task in tasks.items()]
 

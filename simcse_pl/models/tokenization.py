@@ -15,8 +15,7 @@ from transformers.tokenization_utils_base import LARGE_INTEGER, PreTrainedTokeni
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.types import Backbone, Batch, Role
 
-# One length, one per sentence of a row, of which later sentences use the last, or one per role.
-MaxLength = int | Sequence[int] | Mapping[Role, int]
+MaxLength = int | Sequence[int] | Mapping[Role, int]  # one, per sentence of a row (later: the last), or per role
 SENTENCE_MASK = "sentence_mask"  # in a batch: 1 for a sentence's tokens, 0 for special, template's and pad tokens
 BEGINS_WORD = "begins_word"  # in a batch: which tokens begin a word of a segmenter, if whole words are masked
 INSIDE_WORD = 1 << 30  # is added to the ids of the other tokens, before they are collated

@@ -135,11 +135,10 @@ class Synthesizer:
         With `check`, the model is asked again if the positive follows from the sentence, and if the negative
         contradicts it.
         """
-        kinds = ([(kind, text, "") for text in sentences] for kind in (POSITIVE, NEGATIVE))
-        positives, negatives = (self.ask(questions) for questions in kinds)
+        answered = [self.ask([(kind, text, "") for text in sentences]) for kind in (POSITIVE, NEGATIVE)]
         triplets: list[Triplet] = []
         known: set[str] = set()
-        for given, *replies in zip(sentences, positives, negatives, strict=True):
+        for given, *replies in zip(sentences, *answered, strict=True):
             triplet = (given, *(self._sentence(reply, given) for reply in replies))
             letters = {re.sub(r"\W", "", text).casefold() for text in triplet}
             ratios = [len(text) / len(triplet[0]) for text in triplet]
