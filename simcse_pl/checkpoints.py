@@ -239,7 +239,7 @@ def _deciding_results(config: Any) -> dict[str, str]:
     An option that is null is left out, because another version may lack it.
     """
     options: Any = OmegaConf.to_container(config, resolve=True)
-    options["senteval_dir"] = bool(options["senteval_dir"])
+    options["senteval_dir"] = options["senteval_dir"] and "set"
     values = _values(options, _NOT_IN_RESULTS).items()
     return {name: value.replace(options["run_dir"], "") for name, value in values if value != "None"}
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from simcse_pl.checkpoints import finished_job
 from simcse_pl.utils.errors import SweepError
 from simcse_pl.utils.files import write_json, write_text
-from tests.conftest import ROOT, tiny
+from tests.conftest import ROOT, environment, tiny
 from tests.support.helpers import composed
 
 
@@ -31,7 +31,7 @@ def resolved(*options):
         ("trainer.max_steps=9", "trainer.max_steps is -1, and not 9"),
         ("callbacks=early_stopping", "callbacks.early_stopping._target_ is None, and not "),
         ("test_tasks=[sts]", r"test_tasks is \[\], and not \['sts'\]"),
-        ("senteval_dir=there", "senteval_dir is False, and not True"),
+        ("senteval_dir=there", "senteval_dir is None, and not set"),
         ("seed=2", "whose seed is 42, and not 2"),
         ("model.dropout=0.1", None),  # it was found by a search
         *((option, None) for option in ("logger=csv", "jobs=2", "run_dir=there", "log_every=1", "module.chunk_size=2")),
@@ -59,7 +59,8 @@ def test_a_killed_sweep_is_resumed(run_command, sentences, make_model, tmp_path)
     given = ["-m", "sweep=table_3_dropout", "size=mini", "sweep.row=0.0,'fixed 0.1'", "seed=0,1", "logger=csv"]
     given += ["data=text", f"data.train={sentences}", *tiny(make_model("bert")), "trainer.max_steps=2", "val_every=1"]
     given += ["data.batch_size=4", "data.validation=[sample]", f"hydra.sweep.dir={folder}"]
-    process = subprocess.Popen([sys.executable, "train.py", *given], cwd=ROOT, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "train.py", *given]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env=environment())
     deadline = time.monotonic() + 300
     while not (folder / "1" / "metrics.csv").exists():
         assert process.poll() is None and time.monotonic() < deadline
