@@ -150,7 +150,7 @@ def make_evaluators(makers: Mapping[str, Callable[..., Evaluator]], **files: Any
 
 def source_of(evaluators: Mapping[str, Evaluator], split: str) -> str:
     """Return the names of the data of a split."""
-    names = (evaluator.name(split) for evaluator in evaluators.values() if evaluator.sentences(split))
+    names = (evaluator.name(split) for evaluator in evaluators.values() if len(evaluator.sentences(split)))
     return ", ".join(dict.fromkeys(names))
 
 
@@ -168,7 +168,7 @@ def measure(evaluators: Mapping[str, Evaluator], encode: Encode, split: str) -> 
     measured = {
         name: _numbers(name, evaluator(encode, split))
         for name, evaluator in evaluators.items()
-        if evaluator.sentences(split)
+        if len(evaluator.sentences(split))
     }
     # the others are measured on another split
     elsewhere = (evaluator.metrics for name, evaluator in evaluators.items() if name not in measured)

@@ -116,7 +116,7 @@ def read_suite(config: DictConfig) -> Suite:
     options = {"classifier": config.transfer.classifier, "geometry_split": config.geometry.split}
     suite = load_suite([task for task in tasks if task in TASK_NAMES], config.senteval_dir, config.split, **options)
     suite.tasks += read_benchmarks(config, mteb_names) if mteb_names else []
-    suite.tasks += retrieval + ([own] if any(part.sentences(TEST) for part in own.evaluators.values()) else [])
+    suite.tasks += retrieval + ([own] if any(len(part.sentences(TEST)) for part in own.evaluators.values()) else [])
     print_failed(suite.failed)
     return suite
 
