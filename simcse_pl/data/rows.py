@@ -169,17 +169,15 @@ def valid_rows(
     """Yield the valid rows of a table; see `rows_of`."""
     rows = dropped = unseen = 0
     first_dropped = first_unseen = ""
+    may_lack = "; data.negatives=1 reads rows without some hard negatives" if len(positions) > 2 else ""
     for location, cells in table.records:
         try:
             row = _row(table, cells, positions, read_label, on_invalid_row == "blank", roles)
         except ValueError as error:
-            problem = f"{location}: {error}"
-            if len(positions) > 2 and problem.endswith("is empty"):
-                problem += ", which data.negatives=1 allows of hard negatives"
             if on_invalid_row != "drop":
                 advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
-                raise UserError(f"{table.source}, {problem} ({advice})") from None
-            first_dropped = first_dropped or problem
+                raise UserError(f"{table.source}, {location}: {error} ({advice}{may_lack})") from None
+            first_dropped = first_dropped or f"{location}: {error}{may_lack}"
             dropped += 1
             continue
         rows += 1

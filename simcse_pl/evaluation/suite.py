@@ -141,7 +141,7 @@ def encode_once(encode: Encode, prompts: Collection[str | None] = ()) -> Encode:
     def cached(sentences: list[str], *, prompt_name: str | None = None) -> Tensor:
         name = prompt_name if prompt_name in prompts else None
         new = [text for text in dict.fromkeys(sentences) if (name, text) not in known]
-        if len(known) + len(new) > _MOST_KEPT:
+        if not sentences or len(known) + len(new) > _MOST_KEPT:
             return checked(sentences, name)
         if new:
             known.update(zip([(name, text) for text in new], checked(new, name), strict=True))

@@ -119,8 +119,11 @@ class EmbeddedBatch:
     @property
     def device(self) -> torch.device:
         """The device of the rows."""
-        rows: Tensor = next(iter(self.inputs.values())) if self.inputs else self.embeddings
-        return rows.device
+        return self._any_tensor.device
+
+    @property
+    def _any_tensor(self) -> Tensor:
+        return next(iter(self.inputs.values())) if self.inputs else self.embeddings
 
     def views(self, *roles: Role) -> list[int]:
         """Return the positions of the views that have one of these roles, in the order of the roles."""
@@ -131,8 +134,7 @@ class EmbeddedBatch:
         """The number of rows that each device holds."""
         if self.counts:
             return split_of(self.counts)
-        rows = next(iter(self.inputs.values())) if self.inputs else self.embeddings
-        return split_batch(len(rows), rows.device)
+        return split_batch(len(self._any_tensor), self.device)
 
     def gather(self, rows: Tensor) -> Tensor:
         """Return the rows of all devices [m, ...] for this device's rows [batch, ...], with gradients.
