@@ -8,12 +8,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import source_of
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import options_of
 from simcse_pl.results import CURVES, TEST, VALIDATION, logged, metrics_of_split, split_and_metric
+from simcse_pl.run_metadata import RunMetadata
 from simcse_pl.trainer import sharding
 from simcse_pl.utils.code import versions
 from simcse_pl.utils.errors import UserError

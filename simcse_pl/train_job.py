@@ -19,14 +19,7 @@ from hydra.types import RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.checkpoints import (
-    RunMetadata,
-    find_start,
-    finished_job,
-    prepare_folder,
-    remove_checkpoints,
-    resume_option,
-)
+from simcse_pl.checkpoints import find_start, prepare_folder, remove_checkpoints, resume_option
 from simcse_pl.config import walk, with_values
 from simcse_pl.data.sources import content_hash, files_of
 from simcse_pl.data.view import spaces
@@ -38,6 +31,7 @@ from simcse_pl.module import SimCSEModule
 from simcse_pl.preparation import check_views_differ
 from simcse_pl.results import TEST, TrainingRun
 from simcse_pl.run_folder import RESOLVED_CONFIG, RESULTS_FILE, describe_job, study_name
+from simcse_pl.run_metadata import RunMetadata, finished_job
 from simcse_pl.run_table import printed_settings, run_paths, run_table
 from simcse_pl.trainer import check_trainer, sharding
 from simcse_pl.utils.code import optional

@@ -9,7 +9,6 @@ import torch
 from hydra.utils import instantiate
 from lightning_fabric.utilities import move_data_to_device
 
-from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.data.collator import ViewCollator
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
@@ -20,6 +19,7 @@ from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.methods.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
+from simcse_pl.run_metadata import RunMetadata
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, quiet_trainer
 from tests.losses.cases import CASES, attached, batch_of, load

@@ -8,13 +8,13 @@ import pytorch_lightning as pl
 import torch
 
 from simcse_pl.callbacks import SeedEveryStep
-from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.preemption import Preemption
+from simcse_pl.run_metadata import RunMetadata
 from simcse_pl.utils.errors import UserError
 from tests.conftest import adamw, quiet_trainer
 

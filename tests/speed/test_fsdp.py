@@ -11,7 +11,6 @@ import torch
 from pytorch_lightning.strategies import DDPStrategy
 
 from simcse_pl.callbacks import SeedEveryStep
-from simcse_pl.checkpoints import RunMetadata
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.evaluators import ScoredPairs
 from simcse_pl.losses.contrastive import ContrastiveLoss
@@ -19,6 +18,7 @@ from simcse_pl.losses.mlm import MaskedLanguageModeling
 from simcse_pl.methods.momentum_queue import MomentumQueue
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
+from simcse_pl.run_metadata import RunMetadata
 from simcse_pl.speed.fsdp import FullyShardedStrategy
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES, adamw, linear, quiet_trainer, tiny
