@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from simcse_pl.data.collator import TrainingRows
 from simcse_pl.losses.loss import EmbeddedBatch, Loss
+from simcse_pl.models.backbone import longest_input
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.models.tokenization import SENTENCE_MASK
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
@@ -98,6 +100,7 @@ class FrozenEncoder(Frozen):
         self.reads_tokens = (
             self.file is None
             and not self.network.postprocess
+            and encoder.max_length <= (longest_input(self.network.backbone) or math.inf)
             and self.network.templates.texts == encoder.templates.texts
             and self.network.templates.prompts == encoder.templates.prompts
             and (self.network.template_as_text != "never") == (encoder.template_as_text == "always")
@@ -114,8 +117,8 @@ class FrozenEncoder(Frozen):
         if len(columns) < len(wanted):
             raise UserError(
                 f"{self.name}: it has vectors of the training sentences, not of those that views make: set "
-                "views=dropout and data.negatives=null, or choose an encoder with the vocabulary and the template of "
-                "the trained one"
+                "views=dropout and data.negatives=null, or choose an encoder with the vocabulary, the template and the "
+                "length of the trained one"
             )
         count, width = len(rows.cache), max(columns) + 1
         vectors = self._encoded(rows, width) if self.file is None else self.file

@@ -163,7 +163,7 @@ class EmbeddedBatch:
     @cached_property
     def targets(self) -> Tensor:
         """The index of each of this device's rows among the rows of all devices, [batch] int64."""
-        return self.split.label_offset + torch.arange(len(self.embeddings), device=self.embeddings.device)
+        return self.split.label_offset + torch.arange(len(self._any_tensor), device=self.device)
 
     def is_itself(self) -> Tensor:
         """Return a mask [batch, m]: true where a column is the row itself."""

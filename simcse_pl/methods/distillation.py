@@ -80,7 +80,7 @@ class MarginMSE(_Distillation):
     """The squared difference between the margins of the encoder and of a teacher (Hofstätter et al. 2020).
 
     In plain terms: a hard negative should be farther from the anchor than the positive by as much as the teacher
-    finds. For an anchor a, positive p and negative n it is the mean over rows and negatives of
+    finds. For an anchor a, positive p and negative n it is the mean over rows, and over a row's negatives, of
 
         ( (s(a, p) - s(a, n)) - (s_T(a, p) - s_T(a, n)) )^2
 
@@ -121,7 +121,11 @@ class MarginMSE(_Distillation):
             taught = batch.labels[:, None]
         else:
             taught = self._margins(batch, self.teacher.embed(batch))
-        return (margins - taught).square().mean()
+        differences = (margins - taught).square()
+        if batch.copies is None:
+            return differences.mean()
+        negatives = ~select_views(batch.copies, batch.views(Role.NEGATIVE))
+        return ((differences * negatives).sum(dim=1) / negatives.sum(dim=1).clamp(min=1)).mean()
 
     def _margins(self, batch: EmbeddedBatch, vectors: Tensor) -> Tensor:
         """Return the margins [batch, negatives] of vectors [batch, views, dim]."""
@@ -190,8 +194,11 @@ class ListwiseDistillation(_Distillation):
             vectors = self.scaled(self.teacher.embed(batch))
             taught = self._of_all(vectors[:, 0], batch.gather(vectors), views)
             scores = self._of_all(anchors, self.scaled(batch.gathered), views)
-        log_q = (taught.to(scores) / self.teacher_temperature).log_softmax(dim=1)
-        log_p = (scores / self.temperature).log_softmax(dim=1)
+        logits = [scores / self.temperature, taught.to(scores) / self.teacher_temperature]
+        if batch.gathered_copies is not None and self.teacher is not None:
+            copies = select_views(batch.gathered_copies, views).flatten()
+            logits = [x.masked_fill(copies, torch.finfo(x.dtype).min) for x in logits]  # -inf gives nan below
+        log_p, log_q = (x.log_softmax(dim=1) for x in logits)
         return F.kl_div(log_p, log_q, reduction="batchmean", log_target=True)
 
     def _of_all(self, anchors: Tensor, rows: Tensor, views: list[int]) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.frozen_encoder import FrozenEncoder, TaughtLoss
 from simcse_pl.losses.loss import EmbeddedBatch
-from simcse_pl.utils.tensors import paired_similarity, similarity_matrix
+from simcse_pl.utils.tensors import similarity_matrix
 
 
 class GISTLoss(ContrastiveLoss, TaughtLoss):
@@ -49,9 +49,9 @@ class GISTLoss(ContrastiveLoss, TaughtLoss):
         masks = []
         duplicates = super().false_negatives(batch, comparisons)
         for (first, *views), repeated in zip(comparisons, duplicates, strict=True):
-            queries = guided[:, first]
-            limit = paired_similarity(queries, guided[:, views[0]])[:, None]
+            found = {view: similarity_matrix(guided[:, first], gathered[:, view]) for view in views}
+            limit = found[views[0]].gather(1, batch.targets[:, None])  # rounded as those of the positive's copies
             limit = limit - self.margin * (limit.abs() if self.relative_margin else 1)
-            left_out = {view: similarity_matrix(queries, gathered[:, view]) > limit for view in views}
+            left_out = {view: similarities > limit for view, similarities in found.items()}
             masks.append({view: mask | repeated[view] if repeated else mask for view, mask in left_out.items()})
         return masks

@@ -89,10 +89,10 @@ def load_backbone(
             model = draw_model(config, torch_dtype)
     if attn_implementation == UNPADDED or uses_flash_attention(model.config):
         optional("speed.unpadded.use_unpadded")(model, first_position(model))
-    if bidirectional and not on_meta:
+    if bidirectional is not None and not on_meta:
         from simcse_pl.models.changes import check_bidirectional
 
-        check_bidirectional(model)
+        check_bidirectional(model, bidirectional)
     model = without_pooler(model)
     if weights and pretrained and not on_meta:
         from simcse_pl.models.changes import load_bare_weights

@@ -73,16 +73,17 @@ def keep_layers(config: PreTrainedConfig, num_layers: int) -> None:
 
 
 @torch.no_grad()
-def check_bidirectional(model: Backbone) -> None:
-    """Raise UserError if the state of a token does not depend on the tokens after it."""
+def check_bidirectional(model: Backbone, bidirectional: bool) -> None:
+    """Raise UserError unless the state of a token depends on the tokens after it, or does not, as asked."""
     ones = torch.ones(1, 4, dtype=torch.int64, device=model.device)
     changed = ones.clone()
     changed[0, -1] = 0
     model.eval()
-    refused = f"bidirectional=true: the causal mask of {model.config.model_type} cannot be switched off"
+    option, state = f"bidirectional={str(bidirectional).lower()}", "off" if bidirectional else "on"
+    refused = f"{option}: the causal mask of {model.config.model_type} cannot be switched {state}"
     with reraise_as(refused):  # MPT always adds its mask
         first, second = (model(input_ids=ids, attention_mask=ones).last_hidden_state[0, 0] for ids in (ones, changed))
-    if torch.equal(first, second):
+    if torch.equal(first, second) == bidirectional:
         raise UserError(refused)
 
 

@@ -44,7 +44,7 @@ class StaticEmbeddings(AveragedVectors):
 
     def __init__(self, tokenizer: Tokenizer, vectors: Tensor, normalize: bool = True, known_only: bool = True) -> None:
         super().__init__(vectors, normalize)
-        self.tokenizer, self._unknown = tokenizer, None
+        self.tokenizer, self.known_only, self._unknown = tokenizer, known_only, None
         tokenizer.no_padding()
         if known_only:
             tokenizer.no_truncation()
@@ -66,15 +66,24 @@ class StaticEmbeddings(AveragedVectors):
         return [[row for row in encoding.ids if row != self._unknown] for encoding in encodings]
 
     def save_pretrained(self, folder: str | Path, **about: Any) -> None:
-        """Write a folder for model2vec and sentence-transformers, in float16, with further entries of its config."""
+        """Write a folder in float16 for sentence-transformers and, with `known_only`, for model2vec.
+
+        `about` are further entries of model2vec's config.
+        """
         kind, kinds = "sentence_transformers.models.", ["StaticEmbedding"]
         if self.normalize:
             kinds.append("Normalize")
         paths = [".", "1_Normalize"]
         modules = [{"idx": i, "name": str(i), "path": paths[i], "type": kind + name} for i, name in enumerate(kinds)]
         config = {"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": self.dim, **about}
+        config |= {"normalize": self.normalize, "max_length": (self.tokenizer.truncation or {}).get("max_length")}
+        prompts = {name: prompt for name, prompt in self.prompts.items() if name is not None}
+        default = next((name for name, prompt in prompts.items() if prompt and prompt == self.prompts[None]), None)
         with atomic_write(folder, last=MODULES_FILE) as new:
-            write_json(new / "config.json", config | {"normalize": self.normalize, "max_length": None})
+            if self.known_only:
+                write_json(new / "config.json", config)
+            if prompts:
+                write_json(new / MODEL_FILE, {"prompts": prompts, "default_prompt_name": default})
             save_file({"embeddings": self.vectors.half().contiguous()}, new / "model.safetensors")
             self.tokenizer.save(str(new / "tokenizer.json"))
             write_json(new / MODULES_FILE, modules)

@@ -97,9 +97,15 @@ CASES = {
     "cosine": Case(partial(EmbeddingDistillation, loss="cosine"), formulas.distillation, plain=False),
     "mse, anchors": Case(partial(EmbeddingDistillation, target="anchor"), formulas.distillation, TRIPLET, plain=False),
     "margins": Case(MarginMSE, formulas.margin_mse, default_roles(4), plain=False),
+    "margins, copies": Case(
+        MarginMSE, formulas.margin_mse, (ANCHOR, POSITIVE, NEGATIVE, NEGATIVE, NEGATIVE), plain=False, copies=COPIES
+    ),
     "margins, scores": Case(lambda _: MarginMSE(similarity="dot"), roles=TRIPLET, labels="scores"),
     "listwise": Case(
         partial(ListwiseDistillation, temperature=0.3, teacher_temperature=0.2), formulas.listwise, TRIPLET, plain=False
+    ),
+    "listwise, copies": Case(
+        partial(ListwiseDistillation, temperature=0.3), formulas.listwise, SEVERAL, plain=False, copies=COPIES
     ),
     "listwise, scores": Case(
         lambda _: ListwiseDistillation(similarity="dot", temperature=0.5, teacher_temperature=2.0),

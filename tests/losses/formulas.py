@@ -119,10 +119,10 @@ def distillation(loss, encoder, batch):
 def margin_mse(loss, encoder, batch):
     """The squared error of Hofstätter et al. (2020), for rows of an anchor, a positive and negatives."""
     errors = []
-    for row, taught in zip(batch.embeddings, embedded_by(loss.teacher.network, batch), strict=True):
-        for k in range(2, len(row)):
-            student, teacher = (similarity(x[0], x[1]) - similarity(x[0], x[k]) for x in (row, taught))
-            errors.append((student - teacher).square())
+    for i, pair in enumerate(zip(batch.embeddings, embedded_by(loss.teacher.network, batch), strict=True)):
+        negatives = [view for view in range(2, len(batch.roles)) if batch.copies is None or not batch.copies[i, view]]
+        margins = ([similarity(x[0], x[1]) - similarity(x[0], x[view]) for x in pair] for view in negatives)
+        errors.append(mean([(student - teacher).square() for student, teacher in margins]))
     return mean(errors)
 
 
@@ -133,7 +133,7 @@ def listwise(loss, encoder, batch):
     divergences = []
     for i, row in enumerate(batch.embeddings):
         rows = range(len(batch.embeddings)) if batch.labels is None else [i]
-        pool = list(itertools.product(rows, views))
+        pool = [place for place in itertools.product(rows, views) if batch.copies is None or not batch.copies[place]]
         scores = [similarity(row[0], batch.embeddings[place], loss.similarity) for place in pool]
         if batch.labels is None:
             taught = [similarity(teacher[i, 0], teacher[place]) for place in pool]

@@ -137,7 +137,9 @@ def test_a_batch_without_negatives_or_of_equal_vectors_has_finite_gradients(case
         given = given_vectors(encoder, case)
         for name in ("embeddings", "pooled"):
             given[name] = limit(given[name].detach()).clone().requires_grad_()
-        value = loss(batch_of(encoder, case.roles, case.labels, len(given["pooled"]), **given))
+        rows = len(given["pooled"])
+        given["copies"] = copies_of(case, slice(rows))
+        value = loss(batch_of(encoder, case.roles, case.labels, rows, **given))
         found = gradients(value, [given["embeddings"], given["pooled"]])
         assert value.isfinite() and all(gradient.isfinite().all() for gradient in found), kind
 

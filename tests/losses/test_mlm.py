@@ -207,6 +207,12 @@ def test_of_an_adapter_its_weights_are_saved_without_the_head(make_masked_langua
     assert (tmp_path / "adapter_model.safetensors").is_file() and not (tmp_path / "model.safetensors").exists()
 
 
+def test_an_adapter_of_the_word_embeddings_is_an_error(make_masked_language_model):
+    adapter = peft.LoraConfig(r=2, target_modules=["word_embeddings"])
+    with pytest.raises(UserError, match="the adapter changes the word embeddings, which the head shares"):
+        attached(MaskedLanguageModeling(), load(make_masked_language_model("bert"), head="none", adapter=adapter))
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_the_saved_model_has_the_trained_backbone_and_head(tied, encoder, tmp_path):
     objective = attached(MaskedLanguageModeling(head="new", tied=tied), encoder)

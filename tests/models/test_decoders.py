@@ -66,6 +66,12 @@ def test_a_causal_mask_that_cannot_be_switched_off_is_an_error(kind, size, make_
         SentenceEncoder.from_pretrained(tmp_path, pooling="mean", bidirectional=True)
 
 
+def test_a_causal_mask_that_cannot_be_switched_on_is_an_error(make_model):
+    folder = make_model("gemma3_text", use_bidirectional_attention=True)
+    with pytest.raises(UserError, match="^bidirectional=false: the causal mask of gemma3_text cannot be switched on"):
+        SentenceEncoder.from_pretrained(folder, pooling="mean", bidirectional=False)
+
+
 @pytest.mark.parametrize("pooling", ["span", "last_token"])
 def test_echo_pools_over_the_second_occurrence(pooling, make_model):
     folder = make_model("llama")

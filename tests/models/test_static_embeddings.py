@@ -16,6 +16,7 @@ from simcse_pl.models.load import load_encoder
 from simcse_pl.models.static_embeddings import distill
 from simcse_pl.postprocessing.linear import RemoveComponents
 from simcse_pl.utils.errors import UserError
+from simcse_pl.utils.files import write_json
 from tests.conftest import SENTENCES
 
 TEXTS = [*SENTENCES, "word " * 600, "", "🙂 dogs"]  # the last begins with an unknown token
@@ -95,6 +96,18 @@ def test_texts_are_truncated_as_by_model2vec(max_length, folder):
     np.testing.assert_allclose(load_encoder(str(folder)).encode(texts), expected, atol=2e-3)
 
 
+def test_what_was_loaded_is_saved_again(folder, tmp_path):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_length": 7}))
+    write_json(folder / "config_sentence_transformers.json", {"prompts": {"q": "the "}, "default_prompt_name": "q"})
+    first = load_encoder(str(folder))
+    first.save_pretrained(tmp_path)
+    again = load_encoder(str(tmp_path))
+    assert again.prompts == first.prompts == {"q": "the ", None: "the "}
+    texts = [*TEXTS, "the dog runs " * 9]
+    torch.testing.assert_close(again.encode(texts), first.encode(texts))
+
+
 def test_shared_vectors_and_weights_of_a_quantized_vocabulary_are_read(folder):
     embeddings = load_file(folder / "model.safetensors")["embeddings"]
     mapping, weights = torch.arange(len(embeddings)) // 2, torch.linspace(0.5, 2, len(embeddings))
@@ -119,6 +132,10 @@ def test_a_folder_of_sentence_transformers_has_its_vectors(normalize, make_model
     for name in (None, "query", "document"):
         expected = library.encode(TEXTS, prompt_name=name)
         np.testing.assert_allclose(ours.encode(TEXTS, prompt_name=name), expected, atol=1e-6)
+    ours.save_pretrained(tmp_path / "again")  # in float16
+    torch.testing.assert_close(
+        load_encoder(str(tmp_path / "again")).encode(TEXTS), ours.encode(TEXTS), atol=2e-3, rtol=0
+    )
 
 
 @pytest.mark.parametrize("more", [[modules.Dense(8, 8)], [modules.LayerNorm(8)], [modules.Normalize()]])
