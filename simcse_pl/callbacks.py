@@ -27,10 +27,7 @@ from simcse_pl.utils.types import Role
 
 log = logging.getLogger(__name__)
 _MOST_VECTORS = 20_000
-_DUPLICATES = (
-    "%.2f%% of the rows so far had their own sentence among their negatives, because the data repeats it; "
-    "%s.mask_duplicates=true leaves out such negatives"
-)
+_DUPLICATES = "%.2f%% of the rows so far had their own sentence among their negatives, because the data repeats it; %s"
 
 
 class SeedEveryStep(Callback):
@@ -120,7 +117,9 @@ class BatchCurves(Callback):
         self.duplicates = None if warn else []
         if warn and trainer.is_global_zero:
             nested = [name for name in masked if {*name.split(".")} == {"objective"}]  # Matryoshka's has another one
-            log.warning(_DUPLICATES, 100 * share, (nested or ["objective"])[0])
+            option = f"{(nested or ['objective'])[0]}.mask_duplicates=true"
+            advice = f"{option} leaves out such negatives" if masked else "this loss cannot leave them out"
+            log.warning(_DUPLICATES, 100 * share, advice)
 
 
 class GeometryCurves(Callback):

@@ -167,6 +167,8 @@ class SimCSEModule(EncoderModule):
             group, _, dataset = name.partition(".")
             if group == "objectives" and dataset not in rows:
                 raise UserError(f"{name}: data.sets has no {dataset}{did_you_mean(dataset, rows)}")
+            if getattr(self.losses[name], "similarity", "") == "dot" and not self.encoder.normalize:
+                log.warning("%s.similarity=dot: validation and search take the cosine", name)
         # without weights, the first rank finds out (see speed/fsdp.py)
         examples = [
             self.batch_of(example_batch(self.encoder, kind) | {"dataset": name, "rows": np.zeros(2, dtype=np.int64)})

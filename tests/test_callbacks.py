@@ -37,6 +37,7 @@ from simcse_pl.loggers import CurvesLogger
 from simcse_pl.losses.contrastive import ContrastiveLoss
 from simcse_pl.losses.loss import EmbeddedBatch
 from simcse_pl.methods.matryoshka import MatryoshkaLoss
+from simcse_pl.methods.whitenedcse import WhitenedContrastiveLoss
 from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.module import SimCSEModule
 from simcse_pl.speed.cpu import CpuSpeed, Speed
@@ -216,6 +217,13 @@ def test_duplicates_are_reported_once_with_the_option_that_masks_them(wrap, capl
     assert warning.startswith("25.00% of the rows so far had their own sentence among their negatives")
     (option,) = re.findall("[a-z.]+mask_duplicates(?==true leaves out)", warning)
     assert module.get_submodule(option.rpartition(".")[0]).mask_duplicates is False
+
+
+def test_duplicates_of_a_loss_without_the_option_are_reported(caplog):
+    curves, module = BatchCurves(), nn.Module()
+    curves.duplicates, module.objective = [torch.tensor(0.5)], WhitenedContrastiveLoss()
+    curves.on_validation_end(SimpleNamespace(is_global_zero=True), module)
+    assert "this loss cannot leave them out" in caplog.text and "mask_duplicates" not in caplog.text
 
 
 @pytest.fixture

@@ -371,6 +371,13 @@ class Detached(ContrastiveLoss):
         return super().forward(batch).detach()
 
 
+def test_an_objective_of_dot_products_says_that_validation_takes_the_cosine(encoder, caplog):
+    for similarity in ("cosine", "dot"):
+        assert not caplog.messages
+        SimCSEModule(encoder, ContrastiveLoss(similarity=similarity), adamw()).prepare()
+    assert caplog.messages == ["objective.similarity=dot: validation and search take the cosine"]
+
+
 def test_what_would_train_no_weight_or_a_rate_without_end_is_an_error(encoder):
     with pytest.raises(UserError, match="^no weight would be trained: "):
         trainer().fit(SimCSEModule(encoder, Detached(), adamw()), view_loader(encoder))

@@ -34,6 +34,10 @@ def test_a_run_ends_with_its_scores_and_everything_in_its_folder(train, sentence
     done, folder = train(*given, "model.head=mlp", "keep_checkpoints=true", FORCE_COLOR="1")
     assert "scored pairs from the project's own sample, which is not STS-B" in done.stdout
     assert "before training" in done.stdout and "of 4" in done.stdout
+    assert (
+        "the rows are single sentences, and the values those of pairs: setting=unsupervised sets the paper's"
+        in done.stdout
+    )
     settings = re.findall(r"^(head|steps|device|W&B) +(.+)$", done.stdout.partition("step 0")[0], re.M)
     expected = {"head": "mlp", "steps": "4, validated every 3", "device": "1 x cpu"}
     assert dict(settings) == expected | {"W&B": f"offline: wandb sync {folder}/wandb"}

@@ -24,7 +24,8 @@ def load_hub_dataset(name: str, split: str) -> Any:
 
     repository, _, subset = name.partition(":")
     unavailable = hub.unavailable(repository, "dataset")
-    if not sys.stderr.isatty():
+    hides_bars = datasets.is_progress_bar_enabled() and not sys.stderr.isatty()
+    if hides_bars:
         datasets.disable_progress_bars()
     try:
         with hub.quiet("huggingface_hub", "datasets"), datasets_offline(unavailable is not None):
@@ -32,3 +33,6 @@ def load_hub_dataset(name: str, split: str) -> Any:
     except Exception as error:  # the library has dozens of kinds
         why = f"it is not in the local cache, and the Hub returned: {unavailable}" if unavailable else hub.reason(error)
         raise UserError(f"dataset {name}, split {split}, cannot be loaded: {why}") from error
+    finally:
+        if hides_bars:
+            datasets.enable_progress_bars()

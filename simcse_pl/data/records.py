@@ -20,6 +20,7 @@ Opened = tuple[Iterator[tuple[str, Sequence[Any] | str]], int, list[str] | None,
 
 NO_LABEL = "-"  # where annotators disagree, in SNLI and OCNLI
 _INSPECTED = 1000  # rows, to find the columns' names; lines, to find out whether cells are quoted
+_LARGEST_CELL = 2**28  # characters; a quotation mark that is not closed would fill the memory
 _SEPARATOR_LINE = re.compile("sep=(.)", re.IGNORECASE)  # Excel's
 _SEPARATORS = (",", ";", "\t", "|", "||", "|||")
 _USUAL = {".csv": ",", ".tsv": "\t"}
@@ -39,13 +40,11 @@ _CJK_NAME = re.compile(
 )
 
 
-csv.field_size_limit(2**28)  # a quotation mark that is not closed would fill the memory
-
-
 def rows_of_table(
     path: Path, ending: str, start: list[str], lines: Iterator[str], separator: str | None, header: bool | None
 ) -> Opened:
     """Return the rows of a table, whose first lines, `start`, are also in `lines`."""
+    csv.field_size_limit(_LARGEST_CELL)
     separator = (separator or "").replace("\\t", "\t")
     if start and (line := _SEPARATOR_LINE.fullmatch(start[0].strip())):
         separator = separator or line[1]

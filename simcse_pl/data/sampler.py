@@ -18,6 +18,11 @@ Sampling = Literal["proportional", "round_robin", "concatenated"]
 Rows = Sequence[int] | NDArray[np.integer]  # their positions
 
 
+def seed_of_epoch(seed: int, epoch: int) -> int:
+    """Return a seed that other seeds below a million have in no epoch, so that their runs are independent."""
+    return seed + 1_000_003 * epoch
+
+
 class ContrastiveBatches:
     """This rank's part of each contrastive batch of a data set, shuffled by the seed and the epoch.
 
@@ -50,7 +55,7 @@ class ContrastiveBatches:
 
     def draw(self, epoch: int, start: int = 0) -> Iterator[tuple[list[int], tuple[int, ...]]]:
         """Yield this rank's rows of each batch of an epoch from `start` on, and the number of rows of each rank."""
-        seed = self.seed + epoch
+        seed = seed_of_epoch(self.seed, epoch)
         if self.groups is None:
             order = torch.randperm(self.rows, generator=torch.Generator().manual_seed(seed))
         else:
@@ -102,7 +107,7 @@ class MixedBatchSampler(Sampler[BatchKey]):
         from simcse_pl.data.orders import mixed
 
         counts = [(batches.batches_of_one_rank, batches.batches) for batches in sets]
-        return mixed(counts, self.sampling, self.seed + self.epoch)
+        return mixed(counts, self.sampling, seed_of_epoch(self.seed, self.epoch))
 
     def __iter__(self) -> Iterator[BatchKey]:
         epoch, names = self.epoch, list(self.sets)

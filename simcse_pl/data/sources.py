@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 Source = str | Path | Sequence[str]
 HUB = "hf://datasets/"
-_NO_ROWS = re.compile(r"(dataset_dict|dataset_info|state)\.json|cache-.*\.arrow")  # of save_to_disk and map
+# of save_to_disk and map, and what describes the data
+_NO_ROWS = re.compile(r"(dataset_dict|dataset_info|state)\.json|cache-.*\.arrow|(?i:readme|licen[cs]e).*")
 _RECENT = 2.0  # seconds in which a second change may leave the times of a file as they are
 
 

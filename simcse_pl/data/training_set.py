@@ -131,14 +131,16 @@ class TrainingSet(ReadOptions):
         roles = default_roles(3) if self.roles is None or self.negatives is not None else tuple(map(Role, self.roles))
         cache = self._open(Tokenize(tokenizer, by_position(max_length, roles), self.labels, self.negatives is not None))
         prompts = self.prompts or ()
-        if self.prompts is None and validated:
-            names = ", ".join(map(str, validated))
-            if len(cache[0]) > 1:
+        named = validated or [name for name, text in templates.prompts.items() if text]
+        if self.prompts is None and named:
+            names = ", ".join(map(str, named))
+            if validated and len(cache[0]) > 1:
                 prompts = validated
                 log.info("%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, names)
-            else:  # a sentence may be a query or a document
-                advice = "choose one by data.prompts=[NAME], or none by [null]"
-                log.warning("%s: it trains without the prompts of the validation, %s: %s", self.train, names, advice)
+            else:  # a sentence may be a query or a document, and a pair two of one kind
+                whose = "the validation" if validated else "the encoder"
+                advice = "choose one for each column by data.prompts=[NAME,NAME], or none by [null]"
+                log.warning("%s: it trains without the prompts of %s, %s: %s", self.train, whose, names, advice)
         if segment and templates.reads_text(prompts):
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in a joined text")
         drawn = None if self.negatives is None else (self.positives, self.negatives)
@@ -252,6 +254,10 @@ class TrainingSet(ReadOptions):
             if seen := rows.cache.count(set(sentences)):
                 warnings.append(f"{seen} sentences of {self.train} are in the {split} set: scores may be too high")
                 log.warning(warnings[-1])
+        held_out = [sentence for position in rows.held_out for sentence in rows.cache[int(position)]]
+        if held_out and (repeated := rows.cache.count(set(held_out)) - len(held_out)):
+            warnings.append(f"{repeated} sentences of {self.train} are also in rows held out: val/loss may be too low")
+            log.warning(warnings[-1])
         log.info("train: %s from %s", rows.size, self.train)
         fewest_rows = 1 if rows.labels or Role.NEGATIVE in rows.roles else 2
         if min(len(rows.chosen), self.batch_size) < fewest_rows:

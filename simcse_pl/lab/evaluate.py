@@ -225,7 +225,7 @@ def describe(config: DictConfig, postprocess: PostProcess | None) -> dict[str, A
     options: Any = OmegaConf.to_container(config.model, resolve=True)
     settings = {name: value for name, value in options.items() if name != "name" and value != _LOADER}
     settings |= {"split": config.split, "bf16": config.bf16, "prompt_name": config.prompt_name}
-    settings |= {"prompts": OmegaConf.to_container(config.mteb.prompts)} if config.mteb.prompts else {}
+    settings |= {"mteb.prompts": OmegaConf.to_container(config.mteb.prompts)} if config.mteb.prompts else {}
     settings["postprocess"] = after = None
     if postprocess:
         fit_on = config.postprocess.get("folder", config.fit_on)  # a saved one has a folder

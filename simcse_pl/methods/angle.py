@@ -11,6 +11,7 @@ from simcse_pl.losses.loss import EmbeddedBatch, Loss, Needs
 from simcse_pl.methods.cosent import cosent_loss
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import paired_similarity, similarity_matrix, unit_vectors
+from simcse_pl.utils.types import RowKind
 
 
 def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
@@ -85,6 +86,13 @@ class AngleLoss(Loss):
         self.weights = {"angle": angle_weight, "in_batch": in_batch_weight, "cosine": cosine_weight}
         if not any(self.weights.values()):
             raise UserError("angle_weight, in_batch_weight and cosine_weight are 0: no loss is left")
+
+    def check_rows(self, rows: RowKind) -> None:
+        """Raise UserError unless rows are pairs with scores, of which those of 1 can be positives."""
+        super().check_rows(rows)
+        _, highest = rows.label_range or (0, 0)
+        if self.weights["in_batch"] and highest > 1:
+            raise UserError(f"scores up to {highest:g}: pairs of 1 or more are positives: set in_batch_weight=0")
 
     def forward(self, batch: EmbeddedBatch) -> Tensor:
         assert batch.labels is not None

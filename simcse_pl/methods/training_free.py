@@ -2,6 +2,7 @@
 
 import copy
 import re
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Annotated, Any, Self
@@ -16,6 +17,8 @@ from simcse_pl.models.pooling import last_token
 from simcse_pl.models.templates import Templates
 from simcse_pl.utils.tensors import unit_vectors
 from simcse_pl.utils.types import Backbone, Batch
+
+_ENCODING = threading.Lock()  # the templates below are replaced meanwhile
 
 
 class MeanOfTemplates(SentenceEncoder):
@@ -42,16 +45,16 @@ class MeanOfTemplates(SentenceEncoder):
         options = batch_size, progress, bf16, max_length
         if prompt_name:  # it replaces the templates
             return super().encode(sentences, *options, normalize, prompt_name)
-        texts: Sequence[str | None] = self.templates.texts or [None]
-        whole, postprocess, truncate_dim, vectors = self.templates, self.postprocess, self.truncate_dim, []
-        how = whole.with_sentence_mask, whole.final_period, whole.as_text
-        self.postprocess = self.truncate_dim = None  # they are applied to the mean
-        try:
-            for text in texts:
-                self.templates = Templates(self.tokenizer, text, *how)
-                vectors.append(super().encode(sentences, *options, normalize=False))
-        finally:
-            self.templates, self.postprocess, self.truncate_dim = whole, postprocess, truncate_dim
+        with _ENCODING:
+            whole, postprocess, truncate_dim, vectors = self.templates, self.postprocess, self.truncate_dim, []
+            how = whole.with_sentence_mask, whole.final_period, whole.as_text
+            self.postprocess = self.truncate_dim = None  # they are applied to the mean
+            try:
+                for text in whole.texts or (None,):
+                    self.templates = Templates(self.tokenizer, text, *how)
+                    vectors.append(super().encode(sentences, *options, normalize=False))
+            finally:
+                self.templates, self.postprocess, self.truncate_dim = whole, postprocess, truncate_dim
         mean = self._postprocessed(torch.stack(vectors).mean(dim=0))
         return unit_vectors(mean) if normalize or (normalize is None and self.normalize) else mean
 

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from json import JSONDecodeError
@@ -19,9 +20,13 @@ from huggingface_hub.errors import (
 from simcse_pl.utils.errors import UserError, exception_chain, first_line
 
 
-@functools.cache
 def unavailable(repository: str, repo_type: str = "model") -> str | None:
-    """Return why a repository on the Hub is not available; None if it is. A process asks once."""
+    """Return why a repository on the Hub is not available; None if it is. A process asks once in ten minutes."""
+    return _unavailable(repository, repo_type, int(time.monotonic() // 600))
+
+
+@functools.cache
+def _unavailable(repository: str, repo_type: str, _: int) -> str | None:
     try:
         HfApi().repo_info(repository, repo_type=repo_type, timeout=5)
     except Exception as error:  # also those of the HTTP library

@@ -31,6 +31,16 @@ def test_ranks_share_the_batches_of_one_device_and_a_resumed_epoch_continues(row
         assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
 
 
+def test_no_two_seeds_and_epochs_have_one_order():
+    orders = [
+        tuple(rows)
+        for seed in range(3)
+        for epoch in range(3)
+        for rows, _ in ContrastiveBatches(9, 9, seed=seed).draw(epoch)
+    ]
+    assert len({*orders}) == 9
+
+
 def test_batches_have_rows_of_one_group_as_far_as_there_are_enough():
     groups = np.array([0] * 9 + [1] * 13 + [3] * 3 + [4])
     batches = ContrastiveBatches(26, 4, seed=3, groups=groups[np.random.default_rng(0).permutation(26)])

@@ -14,7 +14,8 @@ from simcse_pl.utils.errors import UserError
 def folder(tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.tsv").write_text(f"text\ttitle\nA dog {i}.\tx{i}\n")
-    (tmp_path / "README.md").write_text("No data.")
+    for name in ("README.md", "readme.txt", "LICENSE.txt"):
+        (tmp_path / name).write_text("No data.")
     return tmp_path
 
 

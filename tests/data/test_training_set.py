@@ -376,8 +376,20 @@ def test_columns_have_the_prompts_that_are_named(read, tokenizer, prompts, first
 
 
 @pytest.mark.parametrize(("prompts", "warned"), [(None, True), ([None], False), (["query"], False)])
-def test_sentences_without_the_prompts_of_the_validation_are_a_warning(prompts, warned, sentences, tokenizer, caplog):
-    templates = Templates(tokenizer, prompts={"query": "dogs ", "document": "snow "})
+@pytest.mark.parametrize(("validated", "whose"), [(["query", "document"], "validation"), ([], "encoder")])
+def test_rows_without_the_prompts_of_the_validation_or_the_encoder_are_a_warning(
+    prompts, warned, validated, whose, sentences, tokenizer, caplog
+):
+    templates = Templates(tokenizer, prompts={"query": "dogs ", "document": "snow ", "other": ""})
     rows = TrainingSet(sentences, prompts=prompts)
-    rows.read(tokenizer, 16, templates=templates, validated=["query", "document"])
-    assert any("without the prompts of the validation, query, document" in line for line in caplog.messages) == warned
+    rows.read(tokenizer, 16, templates=templates, validated=validated)
+    assert any(f"without the prompts of the {whose}, query, document:" in line for line in caplog.messages) == warned
+
+
+def test_sentences_that_are_also_held_out_are_a_warning(read, caplog):
+    read(1, hold_out=2)
+    assert "held out" not in caplog.text
+    rows, texts = read(2, hold_out=2)
+    held_out = [sentence for row in rows.held_out for sentence in texts[row]]
+    repeated = sum(row.count(sentence) for row in texts for sentence in {*held_out}) - len(held_out)
+    assert f"{repeated} sentences of" in caplog.text and "also in rows held out: val/loss may be too low" in caplog.text

@@ -134,7 +134,7 @@ def test_tasks_of_mteb_beside_others(monkeypatch, make_model, tmp_path, capsys):
     vectors = [encoder.encode([f"word0\n{pair[side]}" for pair in PAIRS]) for side in (0, 1)]
     expected = spearmanr(torch.cosine_similarity(*vectors), [pair[2] for pair in PAIRS])[0]
     assert report["benchmarks"][0]["score"] == pytest.approx(expected, abs=1e-5)
-    assert report["settings"]["prompts"] == {"STS": r"word0\n"}
+    assert report["settings"]["mteb.prompts"] == {"STS": r"word0\n"}
     assert [task["task"] for task in report["transfer"]] == ["SubjNumber"]
     assert "cosine_spearman" in capsys.readouterr().out
     assert len([*(tmp_path / "run" / "mteb" / "results" / "me__mine").glob("*/LocalSts.json")]) == 1

@@ -1,5 +1,7 @@
 """MetaEOL against transformers' own model of single prompts, and the placeholder of Token Prepending."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -41,6 +43,14 @@ def test_vectors_are_the_means_over_all_templates(architecture, make_model):
     encoder.truncate_dim = 1
     torch.testing.assert_close(encoder.encode(SENTENCES), whitened[:, :1], atol=1e-3, rtol=1e-3)
     assert encoder.templates.texts == TEMPLATES
+
+
+def test_threads_that_encode_at_once_have_their_own_templates(make_model):
+    encoder = MeanOfTemplates.from_pretrained(make_model("gpt2"), "last_token", template=TEMPLATES)
+    expected = encoder.encode(SENTENCES)
+    with ThreadPoolExecutor(4) as pool:
+        for vectors in pool.map(lambda _: encoder.encode(SENTENCES), range(8)):
+            torch.testing.assert_close(vectors, expected)
 
 
 def test_the_placeholder_is_not_added_to_the_users_tokenizer(make_model):
