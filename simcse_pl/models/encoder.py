@@ -63,6 +63,7 @@ class SentenceEncoder(nn.Module):
     template_as_text: TemplateAsText
     prompts: dict[str, str] | None
     end_token: bool
+    similarity: str
 
     def __init__(
         self,

@@ -98,8 +98,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             max_length = max_length and max_length - templates.longest_around
         similarity = model.get("similarity_fn_name") or "cosine"
         if similarity != "cosine" and not (similarity == "dot" and normalize):
-            takes = "evaluation, search and saved encoders take the cosine"
-            log.warning("%s: its similarity is %s: %s", source, similarity, takes)
+            log.warning("%s: its similarity is %s: evaluation and search take the cosine", source, similarity)
         pooling, pooling_weights = _pooling(source, configs["Pooling"]), None
         if (first := configs.get("WeightedLayerPooling", {}).get("layer_start")) is not None:
             if pooling != "mean" or not read_object(source, folder, "config.json").get("output_hidden_states"):
@@ -115,6 +114,7 @@ def read_sentence_transformers(source: str) -> EncoderSpec | None:
             truncate_dim=truncate_dim,
             template_as_text="always" if as_text else "never",
             prompts=prompts,
+            similarity=similarity,
         )
     return EncoderSpec(settings, head_weights, pooling_weights, subfolder=folder)
 
@@ -238,7 +238,7 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
             save_file(weights, folder / path / "model.safetensors")
         if kind == "WeightedLayerPooling":
             write_json(folder / "config.json", read_json(folder / "config.json") | {"output_hidden_states": True})
-    model: dict[str, Any] = {"similarity_fn_name": "cosine"}
+    model: dict[str, Any] = {"similarity_fn_name": spec.settings.similarity}
     if not spec.settings.normalize and spec.settings.truncate_dim:
         model["truncate_dim"] = spec.settings.truncate_dim
     prefixes = templates.prefixes

