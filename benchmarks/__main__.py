@@ -3,8 +3,8 @@
     python -m benchmarks --senteval-dir SentEval/data/downstream --triplets triplets.csv
 
 Without these options, STS and the triplets are the project's own sample. It takes about 15 minutes; run nothing else
-meanwhile. `findings`, `methods`, `transfer` and `words` are not included: other pages have their
-numbers.
+meanwhile. `equality`, `findings`, `methods`, `transfer` and `words` are not included: other pages have
+their numbers.
 """
 
 import os

@@ -50,6 +50,14 @@ def test_each_benchmark_runs(benchmark, table, options, ways, run_command, tmp_p
     assert all(value > 0 for row in rows for value in row.values() if isinstance(value, int | float))
 
 
+@pytest.mark.slow
+def test_vectors_are_those_of_sentence_transformers(tmp_path):
+    from benchmarks.equality import by_folder, by_prompt
+
+    differences = [one for table in (by_prompt, by_folder) for row in table(tmp_path).values() for one in row.values()]
+    assert len(differences) == 7 * 5 + 2 * 9 + 1 and all(float(one) < 1e-5 for one in differences)
+
+
 def test_the_cost_of_a_method_is_relative_to_simcse_of_its_setting():
     seconds = {"simcse": [1, 2, 4], "sup_simcse": [2, 2, 2], "diffcse": [3, 4, 8], "angle": [3, 1, 2]}
     memory = {"simcse": 5, "sup_simcse": 4, "diffcse": 10, "angle": 6}

@@ -20,6 +20,7 @@ def linear(*dims: int, activation: nn.Module | None = None, bias: bool = True) -
 
 
 FOLDERS = {  # an architecture, the module before the pooling, the pooling, and what follows; our pooling and head
+    "e5": ("bert", None, "mean", [modules.Normalize()], "mean", "none"),
     "EmbeddingGemma": (
         *("gemma3_text", None, "mean", [linear(32, 64, bias=False), linear(64, 32, bias=False), modules.Normalize()]),
         *("mean", "linear_64_without_bias+linear_32_without_bias"),

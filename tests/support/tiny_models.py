@@ -39,9 +39,13 @@ DECODERS: dict[str, tuple[dict[str, str], dict[str, int]]] = {
 _WITH_DECODER = {"t5": (_ROBERTA_TOKENS, {"d_ff": 64, "d_kv": 8})}
 
 
-def train_decoder_tokenizer(architecture: str, sentences: Sequence[str]) -> PreTrainedTokenizerFast:
+def train_decoder_tokenizer(
+    architecture: str, sentences: Sequence[str], splits: pre_tokenizers.PreTokenizer | None = None
+) -> PreTrainedTokenizerFast:
+    """Return a tokenizer with byte-level BPE; `splits` are those of GPT-2 by default."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.pre_tokenizer = splits or pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     options = {"special_tokens": list(_DECODER_TOKENS.values()), "show_progress": False}
     trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **options)
     tokenizer.train_from_iterator([*sentences] * 5, trainer)
