@@ -15,6 +15,7 @@ from torch.utils.data import DistributedSampler
 import simcse_pl
 from simcse_pl import datamodule
 from simcse_pl.data.collator import ViewCollator
+from simcse_pl.data.sampler import seed_of_epoch
 from simcse_pl.data.view import Dropout
 from simcse_pl.datamodule import SentenceDataModule
 from simcse_pl.evaluation.ranking import Retrieval
@@ -100,14 +101,13 @@ def test_without_a_view_and_with_dropout_batches_are_the_rows_in_pytorchs_order(
     rows = [tuple("the " * (r + 1) + "dogs" * (c + 1) for c in range(columns)) for r in range(10)]
     data = make_data("\n".join(map("\t".join, rows)), header=False, batch_size=4, seed=3, views=view)
     collate = ViewCollator(data.tokenizer, data.max_length)
-    order = DistributedSampler(rows, 1, 0, shuffle=True, seed=3)
     for epoch, batches in enumerate(epochs_of(data, 2)):
-        order.set_epoch(epoch)
+        order = list(DistributedSampler(rows, 1, 0, shuffle=True, seed=seed_of_epoch(3, epoch)))
         drawn = [rows[i] for i in order]
         expected = [collate(drawn[start : start + 4]) for start in (0, 4, 8)]
         tensors = [{name: x.tolist() for name, x in batch.items()} for batch in expected]
         further = {"roles": default_roles(max(2, columns))}
-        places = torch.tensor(list(order)).split(4)
+        places = torch.tensor(order).split(4)
         of_batches = [{"counts": (len(rows),), "rows": rows.tolist()} for rows in places]
         assert batches == [x | further | own for x, own in zip(tensors, of_batches, strict=True)]
 

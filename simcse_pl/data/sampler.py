@@ -27,8 +27,8 @@ class ContrastiveBatches:
     """This rank's part of each contrastive batch of a data set, shuffled by the seed and the epoch.
 
     The batches do not depend on the number of ranks. Each rank takes a contiguous part of a batch, in rank order; the
-    sizes of the parts differ by at most one. Only the last batch of an epoch may be smaller. If it has fewer rows than
-    there are ranks, its rows join the batch before it.
+    sizes of the parts differ by at most one. Only the last batch of an epoch may be smaller. If it has one row, or
+    fewer rows than there are ranks, its rows join the batch before it.
 
     Args:
         rows, batch_size: the number of rows, and that of a batch, over all ranks together.
@@ -50,7 +50,8 @@ class ContrastiveBatches:
         self.rows, self.batch_size, self.seed = rows, batch_size, seed
         self.ranks, self.rank, self.groups = ranks, rank, groups
         self.batches_of_one_rank = -(-rows // batch_size)
-        joins = self.batches_of_one_rank > 1 and (rows - 1) % batch_size + 1 < ranks
+        fewest = max(ranks, min(batch_size, 2))  # one row has no negatives
+        joins = self.batches_of_one_rank > 1 and (rows - 1) % batch_size + 1 < fewest
         self.batches = self.batches_of_one_rank - joins
 
     def draw(self, epoch: int, start: int = 0) -> Iterator[tuple[list[int], tuple[int, ...]]]:

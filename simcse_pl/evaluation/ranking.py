@@ -18,6 +18,7 @@ from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, cosine_similarity, encode_columns, unit_vectors
 
 _COSINES = 2**26  # of queries and documents at once: 256 MB
+_ROUNDING = 1e-6  # cosines that differ less are equal
 Metric = Annotated[str, Field(pattern=r"^(accuracy|map|mrr|ndcg|recall)(@[1-9]\d*)?$")]
 
 
@@ -40,7 +41,7 @@ class BinaryPairs(LabelledPairs):
 
         labels = np.array([pair.score for pair in data])
         columns = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
-        scores = cosine_similarity(*columns).numpy()
+        scores = cosine_similarity(*columns).numpy().round(6)
         false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
         accuracies = true * labels.mean() + (1 - false) * (1 - labels.mean())  # of each threshold
         precision = average_precision_score(labels, scores)
@@ -108,9 +109,10 @@ class Ranking(FileEvaluator[Judgements]):
 
 def _rank(cosines: torch.Tensor, index: int, others: Sequence[int] = ()) -> int:
     """Return the rank, from 1, of the document at an index; of equal ones, `others` come first, then earlier ones."""
-    equal = cosines == cosines[index]
+    excess = cosines - cosines[index]
+    equal = excess.abs() <= _ROUNDING
     later = [other for other in others if other > index]
-    return 1 + int((cosines > cosines[index]).sum() + equal[:index].sum() + equal[later].sum())
+    return 1 + int((excess > _ROUNDING).sum() + equal[:index].sum() + equal[later].sum())
 
 
 def ranking_metric(name: str, ranks: np.ndarray, grades: np.ndarray) -> float:

@@ -25,7 +25,7 @@ from simcse_pl.models.templates import SENTENCE, Templates
 from simcse_pl.postprocessing.post_process import PostProcess
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_json, write_json
-from simcse_pl.utils.tensors import read_weights
+from simcse_pl.utils.tensors import DOCUMENT, QUERY, read_weights
 from simcse_pl.utils.types import Backbone
 
 log = logging.getLogger(__name__)
@@ -243,8 +243,11 @@ def write_modules(spec: EncoderSpec, templates: Templates, config: PreTrainedCon
         model["truncate_dim"] = spec.settings.truncate_dim
     prefixes = templates.prefixes
     if default := prefixes.pop(None):
-        name = next((name for name, prefix in prefixes.items() if prefix == default), "default")
-        model["default_prompt_name"], prefixes[name] = name, default
+        names = [name for name, prefix in prefixes.items() if prefix == default]
+        name = next(iter(names), "default" if "default" not in prefixes else "default template")
+        # the library takes "" for these two if they are missing
+        prefixes = {QUERY: default, DOCUMENT: default} | prefixes | {name: default}
+        model["default_prompt_name"] = name
     if prefixes:
         model["prompts"] = prefixes
     assert spec.settings.max_length is not None

@@ -58,6 +58,8 @@ class CrossEncoder:
             if (count := load_config(source).num_labels) != 1:
                 raise UserError(f"{name} has {count} logits; a cross-encoder that scores pairs has one")
             model = AutoModelForSequenceClassification.from_pretrained(source, **loading_options(source))
+        if model.config.pad_token_id is None:
+            model.config.pad_token_id = self.tokenizer.pad_token_id
         self.model = model.eval().to(self.device)
 
     @torch.inference_mode()

@@ -31,6 +31,11 @@ def test_ranks_share_the_batches_of_one_device_and_a_resumed_epoch_continues(row
         assert max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
 
 
+def test_a_last_batch_of_one_row_joins_the_one_before_unless_all_have_one():
+    sizes = {size: [len(rows) for rows, _ in ContrastiveBatches(9, size).draw(0)] for size in (1, 4, 8, 9)}
+    assert sizes == {1: [1] * 9, 4: [4, 5], 8: [9], 9: [9]}
+
+
 def test_no_two_seeds_and_epochs_have_one_order():
     orders = [
         tuple(rows)

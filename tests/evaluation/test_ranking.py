@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -178,6 +178,15 @@ def test_equal_cosines_count_against_the_relevant_candidates(write):
     rows = [("query", "first", 0), ("query", "relevant", 1), ("query", "also relevant", 1), ("query", "last", 0)]
     assert Reranking(write(*rows))(constant, VALIDATION)["map"] == pytest.approx((1 / 3 + 2 / 4) / 2)
     assert Triplets(write(("a.", "b.", "c.")))(constant, VALIDATION) == {"accuracy@1": 0}
+
+
+def test_cosines_that_differ_by_rounding_are_equal(write):
+    """The words of a positive in another order have its mean, but for rounding."""
+    drawn = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+    vectors = dict(zip("abcdefgh", drawn, strict=True))
+    encode = lambda texts, prompt_name=None: torch.stack([sum(map(vectors.get, text.split())) for text in texts])  # noqa: E731
+    rows = [("a b h", " ".join(words), " ".join(words[::-1])) for words in permutations("cdefg")]
+    assert Triplets(write(*rows))(encode, VALIDATION) == {"accuracy@1": 0}
 
 
 def test_triplets_are_right_if_the_positive_is_nearest(write):

@@ -107,6 +107,16 @@ def test_a_folder_that_the_library_saved_over_one_of_ours_is_read_as_its(make_mo
     assert SentenceEncoder.from_pretrained(tmp_path).head == "transform" and not caplog.text
 
 
+def test_a_prompt_may_have_the_name_that_the_library_gives_to_a_prefix(make_model, tmp_path):
+    options = {"template": "the {sentence}", "prompts": {"default": "two ", "query": "she "}}
+    encoder = SentenceEncoder.from_pretrained(make_model("bert"), "mean", **options)
+    encoder.save_pretrained(tmp_path)
+    model = library(str(tmp_path))
+    for name in (None, "default", "query"):
+        vectors = model.encode(TEXTS, prompt_name=name, convert_to_tensor=True)
+        torch.testing.assert_close(vectors, encoder.encode(TEXTS, prompt_name=name), atol=1e-6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("pooling", ["mean", "weighted_mean"])
 def test_a_prefix_is_the_librarys_prompt(pooling, make_model, tmp_path):
     """Also with [MASK], and beside a longer template for the positives and a bias in training."""
@@ -120,7 +130,8 @@ def test_a_prefix_is_the_librarys_prompt(pooling, make_model, tmp_path):
     encoder.save_pretrained(tmp_path)
     expected, model = encoder.encode(TEXTS), library(str(tmp_path))
     assert model.max_seq_length == 20 + len(model.tokenizer.tokenize("prices: [MASK]"))
-    torch.testing.assert_close(vectors_of(model), expected, atol=1e-6, rtol=1e-6)
+    for vectors in (vectors_of(model), *(torch.tensor(f(TEXTS)) for f in (model.encode_query, model.encode_document))):
+        torch.testing.assert_close(vectors, expected, atol=1e-6, rtol=1e-6)
     (tmp_path / SETTINGS_FILE).unlink()
     read = SentenceEncoder.from_pretrained(tmp_path)
     assert (read.max_length, read.template) == (20, "prices: [MASK] {sentence}")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from simcse_pl.tools.language_models import Answer, CrossEncoder, LocalModel, Server, rescore
 from simcse_pl.utils.errors import UserError
@@ -16,6 +16,17 @@ def test_scores_are_the_logits_of_the_pairs(cross_encoder):
     classify = pipeline("text-classification", str(cross_encoder), function_to_apply="none", device="cpu")
     expected = [classify({"text": first, "text_pair": second})["score"] for first, second in pairs]
     assert scores == pytest.approx(expected, abs=1e-5) and max(scores) - min(scores) > 0.1
+
+
+def test_a_decoder_that_names_no_pad_token_scores_pairs_together_as_alone(make_model, tmp_path):
+    source = make_model("qwen3")
+    model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=1)
+    model.config.pad_token_id = None
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(source).save_pretrained(tmp_path)
+    encoder = CrossEncoder(str(tmp_path))
+    pairs = [(first, second) for first, second in zip(SENTENCES[:3], SENTENCES[3:6], strict=True)]
+    assert encoder.score(pairs) == pytest.approx([encoder.score([pair])[0] for pair in pairs], abs=1e-5)
 
 
 def test_a_model_without_a_score_is_an_error(make_model):
