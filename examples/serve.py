@@ -25,7 +25,7 @@ if folder := os.environ.get("INDEX"):
 app = FastAPI()
 
 
-class Sentences(BaseModel):
+class Sentences(BaseModel, extra="forbid"):
     """A request."""
 
     inputs: list[str]

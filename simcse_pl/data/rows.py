@@ -19,6 +19,10 @@ ReadLabel = Callable[[Sequence[Any]], Label | None]  # from the cells of a row
 Warn = Callable[[str], None]
 
 
+class _NoSentenceError(ValueError):
+    """A row has no sentence."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(Layout):
     """How rows of sentences are read from a file, each with its label.
@@ -32,8 +36,8 @@ class ReadOptions(Layout):
         columns: the columns of sentences, by name or by position from 0; None for all but the labels'.
         on_invalid_row: `error` raises an error. `drop` skips rows with empty cells, with a wrong number of columns or
             with the columns' names again, and counts them in one warning. `blank` keeps an empty cell as an empty
-            sentence if another cell of its row has text, as the paper's code does, and raises an error for other
-            invalid rows.
+            sentence if another cell of its row has text, as the paper's code does, skips a row without text with
+            a warning, and raises an error for other invalid rows.
         label_column: the column of the classes, text or numbers, by name or by position from 0; if None, labels are
             None.
         score_column: in place of `label_column`, the column of the scores: finite numbers, or words that are known (see
@@ -174,7 +178,8 @@ def valid_rows(
         try:
             row = _row(table, cells, positions, read_label, on_invalid_row == "blank", roles)
         except ValueError as error:
-            if on_invalid_row != "drop":
+            skips = on_invalid_row == "drop" or (on_invalid_row == "blank" and isinstance(error, _NoSentenceError))
+            if not skips:
                 advice = "data.on_invalid_row=drop skips such rows in training, --on-invalid-row drop in simcse mine"
                 raise UserError(f"{table.source}, {location}: {error} ({advice}{may_lack})") from None
             first_dropped = first_dropped or f"{location}: {error}{may_lack}"
@@ -189,6 +194,7 @@ def valid_rows(
     if unseen:
         warn(f"{table.source}: {unseen} sentences are empty, invisible or with NUL, the first at {first_unseen}")
     if dropped:
+        warn = warn if on_invalid_row == "drop" else log.warning
         warn(f"{table.source}: {dropped} invalid rows dropped, the first at {first_dropped}")
 
 
@@ -219,7 +225,7 @@ def _row(
     row = tuple([table.text(i, "" if cells[i] is None else cells[i], blank) for i in positions])
     label = read_label(cells) if read_label else None
     if not any(row):
-        raise ValueError("no sentence")
+        raise _NoSentenceError("no sentence")
     return row, label
 
 

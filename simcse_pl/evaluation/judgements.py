@@ -69,9 +69,11 @@ class RetrievalFile(EvaluationFile):
         given = self.corpus if isinstance(self.corpus, Mapping) else {"file": self.corpus}
         with prefixed("corpus", "'evaluators.retrieval.corpus={file: FILE, columns: [NAME]}'"):
             corpus = [_joined(row) for row, _ in EvaluationFile(**given).rows()] if self.corpus else []
-        lacking = {one for others in positives.values() for one in others} - {*corpus}
-        if corpus and lacking:
+        answers = {one for others in positives.values() for one in others}
+        if corpus and (lacking := answers - {*corpus}):
             log.warning("%s: the corpus lacks %d positives, which are ranked, too", self.file, len(lacking))
+            if lacking == answers:
+                log.warning("%s has no positive of %s: are its columns those of the texts?", given["file"], self.file)
         return judgements_of_texts(self.file, [*positives.items()], corpus)
 
 

@@ -66,7 +66,7 @@ class StaticEmbeddings(AveragedVectors):
         return [[row for row in encoding.ids if row != self._unknown] for encoding in encodings]
 
     def save_pretrained(self, folder: str | Path, **about: Any) -> None:
-        """Write a folder in float16 for sentence-transformers and, with `known_only`, for model2vec.
+        """Write a folder for sentence-transformers and, with `known_only`, for model2vec.
 
         `about` are further entries of model2vec's config.
         """
@@ -84,7 +84,7 @@ class StaticEmbeddings(AveragedVectors):
                 write_json(new / "config.json", config)
             if prompts:
                 write_json(new / MODEL_FILE, {"prompts": prompts, "default_prompt_name": default})
-            save_file({"embeddings": self.vectors.half().contiguous()}, new / "model.safetensors")
+            save_file({"embeddings": self.vectors.contiguous()}, new / "model.safetensors")
             self.tokenizer.save(str(new / "tokenizer.json"))
             write_json(new / MODULES_FILE, modules)
 

@@ -198,23 +198,28 @@ class Templates:
         """
         if self.final_period:
             sentences = [text if _ends(text) else f"{text}." for text in sentences]
-        tokens = self._tokens_of(sentences, max_length, prompt_name)
+        tokens, limit = self._tokens_of(sentences, max_length, prompt_name)
         if unknown := unknown_text(self.tokenizer, tokens):
             _warn_once(unknown)
+        if max(map(len, tokens), default=0) >= limit:
+            _warn_once(f"some sentences have max_length={max_length} tokens or more; what is beyond is cut off")
         return tokens
 
     def examples(self, max_length: int) -> Batch:
         """Return a batch of two sentences of different length, to find out what an encoder does with them."""
-        return self.batch(self._tokens_of(EXAMPLES, max_length))
+        return self.batch(self._tokens_of(EXAMPLES, max_length)[0])
 
-    def _tokens_of(self, sentences: Sequence[str], max_length: int, prompt_name: str | None = None) -> list[list[int]]:
+    def _tokens_of(
+        self, sentences: Sequence[str], max_length: int, prompt_name: str | None = None
+    ) -> tuple[list[list[int]], int]:
+        """Return the token ids of sentences, and their largest number."""
         template = self._of_prompts[prompt_name]
         if template.is_prefix and template.joins(in_training=False):
             texts, spare = [template.texts[0] + sentence for sentence in sentences], self.longest_around
         else:
             texts = list(sentences)
             spare = self.longest_around - template.length if template.occurrences == 1 else 0
-        return tokenize(self.tokenizer, texts, max_length + spare)
+        return tokenize(self.tokenizer, texts, max_length + spare), max_length + spare
 
     def batch(
         self,

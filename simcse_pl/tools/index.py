@@ -1,6 +1,7 @@
 """Encode the sentences of a file and save their vectors as an index. A search in it encodes only the queries."""
 
 import argparse
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ from simcse_pl.tools.common import add_column, add_encoder, add_id, load_simcse,
 from simcse_pl.tools.sentence_index import SETTINGS_FILE
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import check_is_file, locked
+
+log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,5 +54,9 @@ def _write(arguments: argparse.Namespace, folder: Path) -> None:
         simcse.build_index(sentences, prompt_name=arguments.prompt_name, vectors=vectors)
     assert simcse.index
     simcse.index.ids = ids | simcse.index.ids
+    if arguments.add and arguments.id is None and len({*simcse.index.ids.values()}) < len(simcse.index.ids):
+        log.warning("%s: the numbers of rows are the ids of several files: name a column of ids by --id", folder)
     simcse.save_index(folder)
+    if repeated := len(sentences) - len(ids):
+        print(f"{repeated} rows repeat a sentence of the file")
     print(f"{len(simcse.index)} sentences indexed in {folder}")

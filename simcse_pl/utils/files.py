@@ -214,7 +214,9 @@ def locked(folder: Path, *parts: str) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise UserError(f"{folder}: another command is writing to it: choose another folder") from None
+            raise UserError(
+                f"{folder}: another command is writing to it: wait for its end, or choose another folder"
+            ) from None
         remove_half_written(folder, *(folder / part for part in parts))
     try:
         yield

@@ -118,7 +118,16 @@ def test_a_corpus_is_ranked_beside_the_positives(write, tmp_path, caplog):
     (tmp_path / "part.txt").write_text("h i\nc d\n")
     part = Retrieval(queries, corpus=[str(tmp_path / "part.txt"), str(tmp_path / "part.txt")])
     assert [*part.sets[VALIDATION][""].corpus] == ["h i", "c d", "f g"]
-    assert "the corpus lacks 1 positives" in caplog.text
+    assert "the corpus lacks 1 positives" in caplog.text and "are its columns those of the texts" not in caplog.text
+    (tmp_path / "part.csv").write_text("key,text\nk l,c d\nm,\nn o,f g\n")
+    assert [
+        *Retrieval(queries, corpus={"file": str(tmp_path / "part.csv"), "columns": ["text"]})
+        .sets[VALIDATION][""]
+        .corpus
+    ] == ["c d", "f g"]
+    assert "part.csv: 1 invalid rows dropped, the first at line 3: no sentence" in caplog.text
+    Retrieval(queries, corpus={"file": str(tmp_path / "part.csv"), "columns": ["key"]})
+    assert "part.csv has no positive of" in caplog.text
 
 
 def test_a_relevant_document_that_the_corpus_lacks_is_never_found(beir, caplog):

@@ -28,7 +28,8 @@ def test_the_server_answers_with_the_encoders_vectors_and_searches_its_index(mak
         answer = client.post("/embed", json=request)
         expected = torch.nn.functional.normalize(encoder.encode(request["inputs"], prompt_name=name))
         torch.testing.assert_close(torch.tensor(answer.json()), expected)
-    assert client.post("/embed", json={"inputs": 1}).status_code == 422
+    for wrong in ({"inputs": 1}, {"inputs": ["a dog"], "prompt": "query"}):
+        assert client.post("/embed", json=wrong).status_code == 422
     (hits,) = client.post("/search", json={"inputs": ["a dog"], "top_k": 2}).json()
     cosine = simcse.search("a dog", threshold=None)[0].similarity
     assert hits[0]["similarity"] == pytest.approx(cosine, abs=1e-5)

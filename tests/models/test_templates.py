@@ -123,6 +123,17 @@ def test_prompts_have_the_same_tokens_in_training_and_in_encode(architecture, as
         torch.testing.assert_close(encoder.encode([row[view]], prompt_name=name)[0], vectors[view], atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize(("prompt", "max_length"), [(None, 21), ("apart", 22), ("joined", 23)])
+def test_a_sentence_that_is_cut_is_a_warning(prompt, max_length, make_model, caplog):
+    prompts = {"apart": "the dog {sentence} runs", "joined": "the dog runs "}
+    options = {"max_length": max_length, "prompts": prompts, "template_as_text": "test_only"}
+    encoder = SentenceEncoder.from_pretrained(make_model("gpt2"), "mean", **options)
+    encoder.encode(["dog " * (max_length // 4)], prompt_name=prompt)
+    assert "cut off" not in caplog.text
+    encoder.encode(["dog", "dog " * 200], prompt_name=prompt)
+    assert f"some sentences have max_length={max_length} tokens or more; what is beyond is cut off" in caplog.text
+
+
 def test_a_newline_of_a_command_line_is_one(make_model):
     given = {"template": ["A man:\\n{sentence}"], "prompts": {"query": "Instruct: a\\nQuery: "}}
     encoder = SentenceEncoder.from_pretrained(make_model("roberta"), "mean", **given)

@@ -185,7 +185,9 @@ def test_sentences_are_added_with_the_prompt_of_the_index(command, make_model, s
         assert f"--prompt-name {name}: the prompt of {tmp_path}/index is document: leave it out" in done.err
 
 
-def test_a_search_prints_the_id_of_the_first_row_and_the_number_of_a_row_without_ids(command, encoder, tmp_path):
+def test_a_search_prints_the_id_of_the_first_row_and_the_number_of_a_row_without_ids(
+    command, encoder, tmp_path, caplog
+):
     """An added file has its own numbers."""
     table, more, folder = tmp_path / "table.csv", tmp_path / "more.csv", tmp_path / "index"
     table.write_text("id,text,note\n" + "".join(f"kb-{i},{text},x\n" for i, text in enumerate(SENTENCES[:2] * 2)))
@@ -200,6 +202,10 @@ def test_a_search_prints_the_id_of_the_first_row_and_the_number_of_a_row_without
     command("index", *encoder, table, folder, "--column", "text", "--id", "id")
     command("index", *encoder, more, folder, "--column", "text", "--add")
     assert found(folder) == ["kb-0", "kb-1", 2]
+    other = tmp_path / "other.csv"
+    other.write_text("text,note\na,x\nb,x\nc,x\n")
+    command("index", *encoder, other, folder, "--column", "text", "--add")
+    assert "the numbers of rows are the ids of several files: name a column of ids by --id" in caplog.text
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
