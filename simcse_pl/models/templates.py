@@ -284,7 +284,8 @@ class Templates:
         """Return the tokens of sentences in their templates. Some templates are tokenized with the sentence.
 
         The text of a sentence is that of its tokens, without the space that some tokenizers add. With a prefix, the
-        text is truncated as by `tokens_of`, which adds the prefix before.
+        text is truncated as by `tokens_of`, which adds the prefix before. So a sentence that is cut in training may
+        have a few tokens less than there: a cut character is left out, and the prefix may join with the first word.
         """
         (before, after), pieces = self.special, list(tokens)
         as_text = [i for i, one in enumerate(templates) if one.joins(in_training)]
