@@ -41,7 +41,6 @@ class SeedEveryStep(Callback):
         self.seed = seed
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Seed the generators of the CPU and of the device."""
         numbers = [self.seed, trainer.fit_loop.total_batch_idx, trainer.global_rank]
         seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
         torch.default_generator.manual_seed(seed)
@@ -63,7 +62,6 @@ class CountSteps(Callback):
         trainer.should_stop |= stopped and bool(getattr(best, "best_metrics", None))  # not so in another folder
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Correct the step that is logged."""
         set_logged_step(trainer, trainer.global_step)
 
     on_validation_start = on_test_start = on_train_batch_start  # type: ignore[assignment]
@@ -91,7 +89,6 @@ class BatchCurves(Callback):
         self.duplicates: list[Tensor] | None = []
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Add the curves of this device, if Lightning logs this step."""
         if not (isinstance(pl_module, SimCSEModule) and pl_module.step and logs_step(trainer, pl_module.step)):
             return
         batch = pl_module.step.batch
@@ -131,7 +128,6 @@ class GeometryCurves(Callback):
     """
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compute them from the embeddings of all validation sentences."""
         assert isinstance(pl_module, EncoderModule)
         vectors = pl_module.vectors()
         if len(vectors) > _MOST_VECTORS:
@@ -153,11 +149,9 @@ class SpeedCurves(Callback):
     _waited = 0.0
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Exclude the time of validations and checkpoints."""
-        self._since = None
+        self._since = None  # excludes the time of validations and checkpoints
 
     def on_train_batch_start(self, *_: Any) -> None:
-        """Measure the time since the last step."""
         now = time.perf_counter()
         self._since = now if self._since is None else self._since
         self._waited = now - self._since
@@ -165,7 +159,6 @@ class SpeedCurves(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Log the speed and the share since the last step."""
         assert self._since is not None
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
@@ -186,17 +179,14 @@ class ProgressBar(LightningProgressBar):
         super().__init__()
         self._bar = counting_bar("{task.fields[loss]}")
 
-    def disable(self) -> None:
-        """Show no bar; Lightning calls this on other ranks than the first."""
+    def disable(self) -> None:  # Lightning calls this on other ranks than the first
         self._bar.disable = True
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Start to show bars."""
         super().setup(trainer, pl_module, stage)
         self._bar.start()
 
     def teardown(self, *_: Any, **__: Any) -> None:
-        """Remove the bars."""
         for task in self._bar.task_ids:
             self._bar.remove_task(task)
         self._bar.stop()
@@ -204,32 +194,27 @@ class ProgressBar(LightningProgressBar):
     on_exception = teardown  # so that the error is below them
 
     def on_train_start(self, trainer: Trainer, *_: Any) -> None:
-        """Add the bar of the steps, some of which a resumed run has done."""
         steps, done = trainer.estimated_stepping_batches, trainer.global_step
         self._training = self._bar.add_task("training", total=steps, completed=done, loss="")
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Show the step, and the loss if it is logged: in other steps, reading it would wait for the GPU."""
         if self._bar.disable:
             return
         fields: dict[str, Any] = {}
-        if logs_step(trainer):
+        if logs_step(trainer):  # in other steps, reading the loss would wait for the GPU
             step = getattr(pl_module, "step", None)  # it is logged after the callbacks
             if (loss := step.loss if step else trainer.callback_metrics.get("train/loss")) is not None:
                 fields["loss"] = f"loss {float(loss):.3f}"
         self._bar.update(self._training, completed=trainer.global_step, **fields)
 
     def on_validation_start(self, trainer: Trainer, *_: Any) -> None:
-        """Add the bar of the batches of a validation or test."""
         batches = trainer.num_test_batches if trainer.testing else trainer.num_val_batches
         self._evaluation = self._bar.add_task("test" if trainer.testing else "validation", total=sum(batches), loss="")
 
     def on_validation_batch_end(self, *_: Any) -> None:
-        """Show the batch."""
         self._bar.advance(self._evaluation)
 
     def on_validation_end(self, trainer: Trainer, *_: Any) -> None:
-        """Remove the bar; log the step and the score if there is none."""
         self._bar.remove_task(self._evaluation)
         monitor = getattr(trainer.checkpoint_callback, "monitor", None)
         score = trainer.callback_metrics.get(monitor or "")

@@ -46,7 +46,6 @@ class BestCheckpoint(ModelCheckpoint):
         super().__init__(**options, save_on_train_epoch_end=False)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save a checkpoint if this validation is the best one."""
         score = self.best_model_score
         super().on_validation_end(trainer, pl_module)
         if self.best_model_score != score:
@@ -55,7 +54,6 @@ class BestCheckpoint(ModelCheckpoint):
             self.best_step, self.best_metrics = trainer.global_step, metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return super().state_dict() | {"best_step": self.best_step, "best_metrics": self.best_metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

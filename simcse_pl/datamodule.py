@@ -244,17 +244,14 @@ class SentenceDataModule(LightningDataModule):
             yield rows.batch([(0, row) for row in drawn]) | {"counts": counts}
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch and the number of its batches that are done."""
         assert self.trainer is not None
         done: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
         return {"epoch": self.trainer.current_epoch, "batch": done.processed}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue at the epoch and batch of `state_dict`."""
         self._start = state_dict["epoch"], state_dict["batch"]
 
     def val_dataloader(self) -> DataLoader[Tokens]:
-        """Return batches of the validation sentences."""
         return self.sentences[VALIDATION].loader(self._on_gpu)
 
     def test_dataloader(self) -> DataLoader[Tokens]:

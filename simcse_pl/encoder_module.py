@@ -69,13 +69,11 @@ class EncoderModule(LightningModule):
             raise UserError("the data does not have the encoder's tokenizer and max_length: give it encoder.tokenizer")
 
     def on_validation_epoch_start(self) -> None:
-        """Start a measurement."""
         self._batches, self._vectors = [], None
 
     on_test_epoch_start = on_validation_epoch_start
 
     def validation_step(self, inputs: Batch, batch_idx: int) -> None:
-        """Embed sentences, [batch, tokens]."""
         # Lightning turns on autocast. Sharded layers compute in bfloat16, and what follows them needs it.
         with nullcontext() if self.sharded else torch.autocast(self.device.type, enabled=False):
             vectors = self.encoder(inputs, in_groups=True)[:, : self.encoder.truncate_dim]
@@ -93,11 +91,9 @@ class EncoderModule(LightningModule):
         return self._vectors
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the validation sets."""
         self._evaluate(VALIDATION)
 
     def on_test_epoch_end(self) -> None:
-        """Log the metrics of the test sets."""
         self._evaluate(TEST)
 
     def _evaluate(self, split: str) -> None:
@@ -115,7 +111,6 @@ class EncoderModule(LightningModule):
             self.log(metric, torch.tensor(value, device=self.device), prog_bar=shown, sync_dist=True)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what `SentenceEncoder.from_pretrained` needs beside the weights; leave out the base of an adapter."""
         encoder = self.encoder
         checkpoint[CHECKPOINT_KEY] = checkpoint_entry(encoder.backbone, encoder.tokenizer, encoder.settings)
         self.leave_out_bases(checkpoint["state_dict"])

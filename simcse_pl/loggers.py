@@ -56,7 +56,6 @@ class CurvesLogger(StepsDone, CSVLogger):
     @property
     @rank_zero_experiment
     def experiment(self) -> Any:
-        """Return the writer of the file; rank 0 only."""
         if self._experiment is None:
             self._experiment = _Curves(self.log_dir)
         return self._experiment

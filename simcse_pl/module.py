@@ -326,8 +326,7 @@ class SimCSEModule(EncoderModule):
             self.check_last_step()
 
     def backward(self, loss: Tensor) -> None:  # type: ignore[override]
-        """Compute the gradients, unless a CUDA graph has."""
-        if loss.requires_grad:
+        if loss.requires_grad:  # otherwise a CUDA graph has computed the gradients
             super().backward(loss)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
@@ -361,13 +360,11 @@ class SimCSEModule(EncoderModule):
     on_validation_start = check_last_step
 
     def on_train_end(self) -> None:
-        """Check the last step, and free the memory of CUDA graphs."""
         self.check_last_step()
         self.captured = None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save no weights that are not finite."""
-        self.check_last_step()
+        self.check_last_step()  # weights that are not finite are not saved
         super().on_save_checkpoint(checkpoint)
 
     def on_train_batch_end(self, *_: Any) -> None:
@@ -400,7 +397,6 @@ class SimCSEModule(EncoderModule):
         return f"rows {', '.join(map(str, rows.cpu().tolist()))} of {data.sets[batch.dataset or ''].train}"
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return the optimizer of all weights and its schedule, advanced every step."""
         scaled = self.trainer.precision == "16-mixed"
         with reraise_as("optimizer"):
             optimizer = build_optimizer(self.optimizer, list(self.parameters()), gradient_scaler=scaled)
@@ -411,7 +407,6 @@ class SimCSEModule(EncoderModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_validation_epoch_end(self) -> None:
-        """Log the metrics of the validation sets, and the loss of the held-out rows."""
         super().on_validation_epoch_end()
         if (data := self.sentence_data) is None:  # a sanity check of loaders
             return

@@ -101,7 +101,6 @@ class RunMetadata(Callback):
             _check_equal(ranks[0], other_rank, message)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return {"before": self.before, "trained_with": self.trained_with}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

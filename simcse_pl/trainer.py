@@ -42,7 +42,6 @@ class NoProfiler(PassThroughProfiler):
     """Lightning's default profiler without the generator that it makes for each hook of a step."""
 
     def profile(self, action_name: str) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Measure nothing."""
         return nullcontext()
 
 

@@ -106,7 +106,6 @@ class TrainingRows(RowKind):
 
     @property
     def sentences(self) -> Sequence[tuple[str, ...]]:
-        """The sentences of each row of the source."""
         return self.cache
 
     @property

@@ -76,5 +76,4 @@ class OneOfNextSentences(SentenceView):
         self.num_following = n
 
     def make(self, source: ViewInput) -> str:
-        """Return one of the next sentences."""
         return source.random.choice(source.following)

@@ -72,7 +72,7 @@ class View(Checked, ABC):
         self.role = Role(role)
 
     @property
-    def roles(self) -> Sequence[str]:  # noqa: D102  see Attributes
+    def roles(self) -> Sequence[str]:  # see Attributes
         return (self.role,)
 
     def check_text(self, sentences: Sequence[str]) -> None:  # most views fit any text
@@ -87,7 +87,6 @@ class SentenceView(View):
     """A view that is made of each sentence separately."""
 
     def __call__(self, inputs: Sequence[ViewInput]) -> list[Any]:
-        """Return the views of a batch, in order."""
         return [self.make(source) for source in inputs]
 
     @abstractmethod
@@ -102,5 +101,4 @@ class Dropout(SentenceView):
     """
 
     def make(self, source: ViewInput) -> Tokens:
-        """Return the sentence."""
         return source.tokens

@@ -227,18 +227,15 @@ class FileEvaluator(Evaluator, Generic[Data]):
         """Return the metrics of a file."""
 
     def name(self, split: str) -> str:
-        """Return the names of the files."""
         files = self.files[split] or ()
         if isinstance(files, Mapping):
             files = files.get("file", files)
         return Path(files).name if isinstance(files, str | Path) else ", ".join(map(str, files))
 
     def sentences(self, split: str) -> list[str]:
-        """Return the sentences of all files of a split."""
         return [sentence for data in self.sets[split].values() for sentence in self.sentences_of(data)]
 
     def __call__(self, encode: Encode, split: str) -> dict[str, float]:
-        """Return the metrics of each file of a split, and their means."""
         measured = {name: self.measure(encode, data) for name, data in self.sets[split].items()}
         if list(measured) == [""]:
             return measured[""]
@@ -254,7 +251,6 @@ class LabelledPairs(FileEvaluator[list[ScoredPair]]):
     labels: Mapping[float, float] = {}  # what the numbers of a file become, if only these are possible
 
     def read(self, file: EvaluationFile) -> list[ScoredPair]:
-        """Read two sentences and a score from each row."""
         pairs = []
         for (first, second), score in file.pairs(score=True):
             assert isinstance(score, float)
@@ -266,7 +262,6 @@ class LabelledPairs(FileEvaluator[list[ScoredPair]]):
         return pairs
 
     def sentences_of(self, data: list[ScoredPair]) -> list[str]:
-        """Return the sentences of the pairs."""
         return [sentence for pair in data for sentence in (pair.first, pair.second)]
 
 
@@ -306,11 +301,9 @@ class ScoredPairs(LabelledPairs):
         self.sets |= {split: {"": task.pairs} for split, task in splits}
 
     def name(self, split: str) -> str:
-        """Return the names of the files, or of the source of STS-B."""
         return self.stsb["dev"].name if self.files[split] is None and self.stsb else super().name(split)
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
-        """Return Spearman's correlation, alignment and uniformity."""
         first, second = encode_columns(encode, [pair.first for pair in data], [pair.second for pair in data])
         scores = np.array([pair.score for pair in data])
         positive = torch.from_numpy(scores > POSITIVE_SCORE * scores.max())

@@ -36,7 +36,6 @@ class BinaryPairs(LabelledPairs):
     labels: Mapping[float, float] = {0.0: 0.0, NEUTRAL: 0.0, 1.0: 1.0}
 
     def measure(self, encode: Encode, data: list[ScoredPair]) -> dict[str, float]:
-        """Return the average precision and the accuracy."""
         from sklearn.metrics import average_precision_score, roc_curve  # slow to import
 
         labels = np.array([pair.score for pair in data])
@@ -73,17 +72,14 @@ class Ranking(FileEvaluator[Judgements]):
         super().__init__(validation, test, **reading)
 
     def sentences_of(self, data: Judgements) -> list[str]:
-        """Return the queries and the documents."""
         return [*data.queries.values(), *data.corpus.values()]
 
     def by_prompt(self, split: str) -> Mapping[str | None, Sequence[str]]:
-        """Return the queries and the documents by their prompts."""
         files = self.sets[split].values()
         queries = [query for data in files for query in data.queries.values()]
         return {QUERY: queries, DOCUMENT: [document for data in files for document in data.corpus.values()]}
 
     def measure(self, encode: Encode, data: Judgements) -> dict[str, float]:
-        """Return the mean of each metric."""
         asked = [data.queries[query] for query, _ in data.grades]
         (queries,) = encode_columns(partial(encode, prompt_name=QUERY), asked)
         row = {document: i for i, document in enumerate(dict.fromkeys(data.corpus.values()))}
@@ -170,12 +166,10 @@ class Retrieval(Ranking):
         super().__init__(validation, test, metrics, **reading)
 
     def read(self, file: EvaluationFile) -> Judgements:
-        """Read the queries, the corpus and the positives."""
         assert isinstance(file, RetrievalFile)
         return file.judgements()
 
     def name(self, split: str) -> str:
-        """Return the names of the files, each with the number of documents that are ranked."""
         sets = {name or super(Retrieval, self).name(split): data for name, data in self.sets[split].items()}
         return ", ".join(f"{name} ({len(data.corpus)} candidates)" for name, data in sets.items())
 
@@ -195,7 +189,6 @@ class Reranking(Ranking):
     judged_only = True
 
     def read(self, file: EvaluationFile) -> Judgements:
-        """Read the candidates of each query."""
         grades: dict[str, dict[str, Any]] = {}
         for (query, document), label in file.pairs(score=True):
             grade: Any = label
@@ -219,7 +212,6 @@ class Triplets(Ranking):
     judged_only = True
 
     def read(self, file: EvaluationFile) -> Judgements:
-        """Read the anchor, the positive and the negatives of each row."""
         judged = []
         for row, _ in file.rows():
             anchor, positive, *negatives = (*row, "")
@@ -243,15 +235,12 @@ class Bitext(FileEvaluator[list[tuple[str, str]]]):
     """
 
     def read(self, file: EvaluationFile) -> list[tuple[str, str]]:
-        """Read a sentence and its translation from each row."""
         return [(first, second) for (first, second), _ in file.pairs()]
 
     def sentences_of(self, data: list[tuple[str, str]]) -> list[str]:
-        """Return all sentences and translations."""
         return [sentence for pair in data for sentence in pair]
 
     def measure(self, encode: Encode, data: list[tuple[str, str]]) -> dict[str, float]:
-        """Return accuracy in both directions, and F1."""
         from sklearn.metrics import f1_score  # slow to import
 
         first, second = (unit_vectors(x) for x in encode_columns(encode, *zip(*data, strict=True)))

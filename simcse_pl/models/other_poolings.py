@@ -43,7 +43,6 @@ class PoolerOutput(Pooling):
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, dim]; see `Pooling.forward`."""
         return torch.tanh(self.dense(at_least_float32(super().forward(hidden_states, inputs))))
 
 
@@ -65,7 +64,6 @@ class CustomPooling(nn.Module):
         self.function = function
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, width]."""
         return self.function(hidden_states, inputs)
 
     def checked_width(self, vectors: Tensor, name: str) -> int:
@@ -88,7 +86,6 @@ class Concatenation(CustomPooling):
         self.run = next((part.run for part in parts if part.run), None)
 
     def forward(self, hidden_states: Sequence[Tensor], inputs: Inputs) -> Tensor:
-        """Return the vectors of a batch, [batch, the sum of the widths]."""
         return torch.cat([part(hidden_states, inputs) for part in self.parts], dim=1)
 
 

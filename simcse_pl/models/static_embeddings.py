@@ -60,7 +60,6 @@ class StaticEmbeddings(AveragedVectors):
         self._longest = max_length * int(median(map(len, self.tokenizer.get_vocab())))
 
     def rows_of(self, sentences: list[str]) -> list[list[int]]:
-        """Return the ids of the tokens that are averaged."""
         sentences = [sentence[: self._longest] for sentence in sentences]
         encodings = self.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         return [[row for row in encoding.ids if row != self._unknown] for encoding in encodings]

@@ -112,7 +112,6 @@ class WordVectors(AveragedVectors):
         self.rows = rows
 
     def rows_of(self, sentences: list[str]) -> list[list[int]]:
-        """Return the rows of the known words."""
         words = ([self.rows.get(w, self.rows.get(w.lower())) for w in split_words(text)] for text in sentences)
         return [[row for row in found if row is not None] for found in words]
 

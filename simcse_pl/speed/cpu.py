@@ -49,7 +49,6 @@ class CpuSpeed(Callback):
         self._chosen = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Train each encoder as `speed` says."""
         if self._chosen or trainer.strategy.root_device.type != "cpu":
             return
         self._chosen = True

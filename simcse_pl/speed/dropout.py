@@ -34,7 +34,6 @@ class FastDropout(nn.Dropout):
     """Dropout (Srivastava et al. 2014), seeded once per call from torch's global random state."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the input, in training with elements zeroed at random and the others scaled."""
         return fast_dropout(input, self.p) if self.training else input
 
 

@@ -62,11 +62,9 @@ class FullyShardedStrategy(ModelParallelStrategy):
         return nullcontext() if is_first_process() else torch.device("meta")
 
     def setup_environment(self) -> None:
-        """Connect the ranks."""
         self._setup_distributed()
 
     def setup(self, trainer: Trainer) -> None:
-        """Share out the weights, and make the optimizer if this is for training."""
         ParallelStrategy.setup(self, trainer)  # Lightning's own wants the module to shard itself
 
     def model_to_device(self) -> None:
@@ -110,32 +108,27 @@ class FullyShardedStrategy(ModelParallelStrategy):
         module.sharded = False
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """Return the whole weights on the first rank, without the base of an adapter."""
         module: Any = self.lightning_module
         state = module.state_dict()
         module.leave_out_bases(state)
         return _whole(state)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return the whole state on the first rank."""
         return _whole((optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer).state_dict())
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-        """Return a checkpoint whose tensors stay on the disk until they are used."""
+        # the tensors stay on the disk until they are used
         content: dict[str, Any] = torch.load(checkpoint_path, "cpu", weights_only=True, mmap=True)
         return content
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Load the whole weights of a checkpoint."""
         self.load_from_first_rank(checkpoint["state_dict"], strict)
 
     @property
     def lightning_restore_optimizer(self) -> bool:
-        """Whether `load_optimizer_state_dict` loads the optimizer's state."""
         return True
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Load this rank's part of the optimizer's state."""
         for optimizer, whole in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             for number, values in whole["state"].items():
@@ -150,7 +143,6 @@ class OnePass(LengthGroups):
     """Passes each batch through a backbone at once."""
 
     def split(self, backbone: Backbone, inputs: Batch) -> Iterator[tuple[Tensor, Batch]]:
-        """Yield the whole batch."""
         ids = inputs["attention_mask"]
         yield torch.arange(len(ids), device=ids.device), dict(inputs)
 

@@ -24,7 +24,6 @@ class OneDNNLinear(nn.Linear):
     """A linear layer that uses oneDNN in float32 on a CPU, and otherwise is torch's."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return [..., out_features]."""
         if (
             not (input.is_cpu and input.dtype == self.weight.dtype == torch.float32)
             or not input.numel()
