@@ -15,7 +15,7 @@ from simcse_pl.utils.errors import UserError, prefixed
 from simcse_pl.utils.text import as_number
 
 log = logging.getLogger(__name__)
-Grades = Sequence[tuple[str, Mapping[str, float]]]  # the id of a query, and the grades of documents by their ids
+Qrels = Sequence[tuple[str, Mapping[str, float]]]  # the id of a query, and the grades of documents by their ids
 
 
 class Judgements(NamedTuple):
@@ -26,12 +26,12 @@ class Judgements(NamedTuple):
 
     queries: Mapping[str, str]
     corpus: Mapping[str, str]
-    grades: Grades
+    qrels: Qrels
 
 
-def judgements_of(source: Any, queries: Mapping[str, str], corpus: Mapping[str, str], grades: Grades) -> Judgements:
+def judgements_of(source: Any, queries: Mapping[str, str], corpus: Mapping[str, str], qrels: Qrels) -> Judgements:
     """Return the judgements of queries that have a relevant document; raise UserError if there are none."""
-    judged = [(query, grade_of) for query, grade_of in grades if max(grade_of.values()) > 0]
+    judged = [(query, grade_of) for query, grade_of in qrels if max(grade_of.values()) > 0]
     if not judged:
         raise UserError(f"{source}: no query has a relevant document, with a score above 0, and another one if needed")
     if missing := sum(document not in corpus for _, grade_of in judged for document in grade_of):
@@ -39,10 +39,10 @@ def judgements_of(source: Any, queries: Mapping[str, str], corpus: Mapping[str, 
     return Judgements({query: queries[query] for query, _ in judged}, corpus, judged)
 
 
-def judgements_of_texts(source: Any, grades: Grades, corpus: Iterable[str] = ()) -> Judgements:
+def judgements_of_texts(source: Any, qrels: Qrels, corpus: Iterable[str] = ()) -> Judgements:
     """Return judgements whose texts are the ids; the documents that were judged are appended to the corpus."""
-    documents = [*corpus, *(document for _, grade_of in grades for document in grade_of)]
-    return judgements_of(source, {query: query for query, _ in grades}, {one: one for one in documents}, grades)
+    documents = [*corpus, *(document for _, grade_of in qrels for document in grade_of)]
+    return judgements_of(source, {query: query for query, _ in qrels}, {one: one for one in documents}, qrels)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -80,30 +80,45 @@ class Ranking(FileEvaluator[Judgements]):
         return {QUERY: queries, DOCUMENT: [document for data in files for document in data.corpus.values()]}
 
     def measure(self, encode: Encode, data: Judgements) -> dict[str, float]:
-        asked = [data.queries[query] for query, _ in data.grades]
-        (queries,) = encode_columns(partial(encode, prompt_name=QUERY), asked)
-        row = {document: i for i, document in enumerate(dict.fromkeys(data.corpus.values()))}
-        documents = unit_vectors(encode(list(row), prompt_name=DOCUMENT))
-        rows = torch.tensor([row[document] for document in data.corpus.values()])  # equal ones have equal cosines
-        index, values = {document: i for i, document in enumerate(data.corpus)}, list[list[float]]()
-        for vectors in unit_vectors(queries).split(max(1, _COSINES // len(rows))):
-            for cosines in (vectors @ documents.T)[:, rows]:
-                query, grades = data.grades[len(values)]
-                # ids may be numbers that mean nothing: a document is the query if its text, after a title, is the same
-                same = query in index and f" {data.corpus[query]}".endswith(f" {data.queries[query]}")
-                if same and query not in grades:
-                    cosines[index[query]] = -math.inf
-                if self.judged_only:
-                    judged = torch.tensor([index[document] for document in grades])
-                    cosines = torch.full_like(cosines, -math.inf).scatter(0, judged, cosines[judged])
-                relevant = {document: grade for document, grade in grades.items() if grade > 0}
-                others = [index[one] for one in grades if one not in relevant] if self.judged_only else []
-                ranks = np.array([_rank(cosines, index[one], others) if one in index else math.inf for one in relevant])
-                values.append([ranking_metric(name, ranks, np.array([*relevant.values()])) for name in self.metrics])
+        values = [
+            [ranking_metric(name, ranks, grades) for name in self.metrics]
+            for ranks, grades in relevant_ranks(encode, data, self.judged_only)
+        ]
         return dict(zip(self.metrics, np.mean(values, axis=0).tolist(), strict=True))
 
 
-def _rank(cosines: torch.Tensor, index: int, others: Sequence[int] = ()) -> int:
+def relevant_ranks(encode: Encode, data: Judgements, judged_only: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the ranks and the grades of each query's relevant documents, as `ranking_metric` takes them."""
+    asked = [data.queries[query] for query, _ in data.qrels]
+    (queries,) = encode_columns(partial(encode, prompt_name=QUERY), asked)
+    row = {document: i for i, document in enumerate(dict.fromkeys(data.corpus.values()))}
+    documents = unit_vectors(encode(list(row), prompt_name=DOCUMENT))
+    rows = torch.tensor([row[document] for document in data.corpus.values()])  # equal ones have equal cosines
+    index = {document: i for i, document in enumerate(data.corpus)}
+    chunks = unit_vectors(queries).split(max(1, _COSINES // len(rows)))
+    every = (cosines for vectors in chunks for cosines in (vectors @ documents.T)[:, rows])
+    for (query, grades), cosines in zip(data.qrels, every, strict=True):
+        # ids may be numbers that mean nothing: a document is the query if its text, after a title, is the same
+        same = query in index and f" {data.corpus[query]}".endswith(f" {data.queries[query]}")
+        if same and query not in grades:
+            cosines[index[query]] = -math.inf
+        yield _ranks_of_query(cosines, index, grades, judged_only)
+
+
+def _ranks_of_query(
+    cosines: torch.Tensor, index: Mapping[str, int], grades: Mapping[str, float], judged_only: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `relevant_ranks` yields for a query, given its cosine with each document."""
+    relevant = {document: grade for document, grade in grades.items() if grade > 0}
+    others = [index[document] for document in grades if document not in relevant] if judged_only else []
+    if judged_only:
+        judged = torch.tensor([index[document] for document in grades])
+        cosines = torch.full_like(cosines, -math.inf).scatter(0, judged, cosines[judged])
+    ranks = [_rank(cosines, index[document], others) if document in index else math.inf for document in relevant]
+    return np.array(ranks), np.array([*relevant.values()])
+
+
+def _rank(cosines: torch.Tensor, index: int, others: Sequence[int]) -> int:
     """Return the rank, from 1, of the document at an index; of equal ones, `others` come first, then earlier ones."""
     excess = cosines - cosines[index]
     equal = excess.abs() <= _ROUNDING

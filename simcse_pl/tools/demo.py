@@ -8,21 +8,21 @@ machines. Only this machine can open it, unless --host says otherwise.
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas.io.formats.style import Styler
 
 from simcse_pl.data.rows import read_rows
+from simcse_pl.evaluation.judgements import judgements_of_texts
+from simcse_pl.evaluation.ranking import relevant_ranks
 from simcse_pl.evaluation.sts import load_sample
+from simcse_pl.evaluation.suite import encode_once
 from simcse_pl.run_folder import encoder_label
 from simcse_pl.tools.common import add_column, add_encoder, column, load_simcse, read_sentences
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError, prefixed
-from simcse_pl.utils.tensors import DOCUMENT, QUERY
 
 Encoders = Mapping[str, SimCSE]  # by the labels that the page shows
 ONLY, MOVED = "background: rgba(0, 114, 178, 0.3)", "background: rgba(230, 159, 0, 0.4)"  # visible on white and black
@@ -63,23 +63,18 @@ def query_ranks(encoders: Encoders, rows: Sequence[Sequence[str]], sentences: Se
     `rows` have a query and its answers; a query is not its own answer. The first rows of the result have the largest
     `change` from the first to the second encoder or, of a single encoder, the worst rank.
     """
-    answers: dict[str, list[str]] = {}
-    for query, *others in rows:
-        answers.setdefault(query, []).extend(other for other in others if other not in ("", query))
-    answers = {query: others for query, others in answers.items() if others}
-    if not answers:
+    positives: dict[str, dict[str, float]] = {}
+    for query, *answers in rows:
+        others = (answer for answer in answers if answer not in ("", query))
+        positives.setdefault(query, {}).update(dict.fromkeys(others, 1.0))
+    qrels = [(query, grades) for query, grades in positives.items() if grades]
+    if not qrels:
         raise UserError("--dev: its rows should be a query and one or more answers")
-    positions = {answer: position for position, answer in enumerate(dict.fromkeys(chain(sentences, *answers.values())))}
-    frame = pd.DataFrame({"query": [*answers]})
+    data = judgements_of_texts("--dev", qrels, sentences)
+    frame = pd.DataFrame({"query": [*data.queries]})
     for name, simcse in encoders.items():
-        queries = simcse.encode([*answers], prompt_name=simcse.prompt_if_any(QUERY))
-        corpus, ranks = simcse.encode([*positions], prompt_name=simcse.prompt_if_any(DOCUMENT)), []
-        for vector, (query, others) in zip(queries, answers.items(), strict=True):
-            similarities = corpus @ vector
-            if query in positions:
-                similarities[positions[query]] = -torch.inf
-            ranks.append(1 + int((similarities > similarities[[positions[other] for other in others]].max()).sum()))
-        frame[name] = ranks
+        encode = encode_once(simcse.encode, getattr(simcse.encoder, "prompts", None) or ())
+        frame[name] = [int(ranks.min()) for ranks, _ in relevant_ranks(encode, data, judged_only=False)]
     if len(encoders) > 1:
         frame["change"] = frame.iloc[:, 2] - frame.iloc[:, 1]
     return frame.sort_values(frame.columns[-1], key=abs, ascending=False, kind="stable", ignore_index=True)

@@ -137,7 +137,7 @@ def test_columns_are_chosen_by_name_or_position(write):
     assert ScoredPairs(files).sets[VALIDATION] == dict.fromkeys(files, expected[VALIDATION][""])
     assert ScoredPairs(files["b"]).sets == expected and ScoredPairs(files["b"]).name(VALIDATION) == "named.tsv"
     found = Retrieval(named, columns=["satz1", "satz2"]).sets[VALIDATION][""]
-    assert dict(found.grades)["a b"].keys() == {"c d", "g h"} and len(found.queries) == 4
+    assert dict(found.qrels)["a b"].keys() == {"c d", "g h"} and len(found.queries) == 4
     with pytest.raises(UserError, match="no column satz in .*named.tsv"):
         ScoredPairs(named, columns=["satz1", "satz", "wert"])
     with pytest.raises(UserError, match="name two of sentences and one of scores"):

@@ -175,7 +175,7 @@ def test_candidates_of_each_query_are_ranked(write):
         scores["ndcg@10"].append(ndcg_score([[*grades.values()]], [cosines], k=10))
     assert metrics == pytest.approx({name: np.mean(values) for name, values in scores.items()})
     twice = Reranking(write(("a b", "b c", 1), ("a b", "b c", 0), ("a b", "c d", 0)))
-    assert twice.sets[VALIDATION][""].grades == [("a b", {"b c": 1.0, "c d": 0.0})]
+    assert twice.sets[VALIDATION][""].qrels == [("a b", {"b c": 1.0, "c d": 0.0})]
     with pytest.raises(UserError, match="no query has a relevant document"):
         Reranking(write(("a", "b", 1), ("c", "d", 0)))
 
