@@ -13,7 +13,7 @@ from simcse_pl.models.encoder import SentenceEncoder
 from simcse_pl.tools.simcse import SimCSE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import finish_write, remove_half_written
-from simcse_pl.utils.terminal import counting_bar, positive
+from simcse_pl.utils.terminal import counting_bar, integer
 
 T = TypeVar("T")
 CHUNK_SIZE = 1024  # sentences; the encoder sorts them by length
@@ -37,16 +37,16 @@ def add_encoder(
     text = "model with the config and the tokenizer, for a file that has weights alone, such as simcse_unsup.pt"
     parser.add_argument("--backbone", metavar="MODEL", help=text)
     text = "maximum number of tokens per sentence (default: the saved one)"
-    parser.add_argument("--max-length", type=positive, metavar="N", help=text)
+    parser.add_argument("--max-length", type=integer, metavar="N", help=text)
     text = "keep only the first N dimensions of the vectors, if the encoder was trained with objective=matryoshka"
-    parser.add_argument("--truncate-dim", type=positive, metavar="N", help=text)
+    parser.add_argument("--truncate-dim", type=integer, metavar="N", help=text)
     if prompt:
         parser.add_argument("--prompt-name", metavar="NAME", help=f"one of the encoder's prompts, for {prompt}")
     if not computes:
         return
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: a GPU if available)")
     text = "sentences per batch (default: 32 on a CPU, 128 on a GPU)"
-    parser.add_argument("--batch-size", type=positive, metavar="N", help=text)
+    parser.add_argument("--batch-size", type=integer, metavar="N", help=text)
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16, faster on hardware that supports it")
 
 

@@ -7,14 +7,14 @@ import torch
 from simcse_pl.models.static_embeddings import distill
 from simcse_pl.tools.common import add_encoder, load_selected, new_folder
 from simcse_pl.utils.errors import UserError
-from simcse_pl.utils.terminal import positive, real
+from simcse_pl.utils.terminal import integer, real
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_encoder(parser, computes=False)
     parser.add_argument("folder", metavar="FOLDER", help="output folder; it must not contain files")
     text = "dimensions: the first principal components of the tokens' vectors (default: 256, or all if there are fewer)"
-    parser.add_argument("--dim", type=positive, metavar="N", help=text)
+    parser.add_argument("--dim", type=integer, metavar="N", help=text)
     text = "a in the weight a / (a + frequency) of a token (default: %(default)s)"
     parser.add_argument("--sif", type=real, default=1e-4, metavar="A", help=text)
 

@@ -20,7 +20,7 @@ from simcse_pl.tools.language_models import CrossEncoder, rescore
 from simcse_pl.tools.sentence_index import MILLION, highest, in_millionths
 from simcse_pl.utils.errors import UserError, prefixed, reraise_as
 from simcse_pl.utils.tensors import DOCUMENT, QUERY, Encode, finite, unit_vectors
-from simcse_pl.utils.terminal import positive, real, tracked
+from simcse_pl.utils.terminal import integer, real, tracked
 
 NEAREST, RANDOM = "nearest", "random"
 # of an option: its default, and the option without which it would have no effect
@@ -199,9 +199,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", metavar="FILE", help=text)
     parser.add_argument("--corpus-column", type=column, metavar="COLUMN", help="column of --corpus, if it has several")
     text = "negatives per pair (default: %(default)s)"
-    parser.add_argument("--negatives", type=positive, default=1, metavar="N", help=text)
+    parser.add_argument("--negatives", type=integer, default=1, metavar="N", help=text)
     text = "leave out the N nearest sentences, which are often unlabelled positives (default: %(default)s)"
-    parser.add_argument("--skip-top", type=partial(positive, least=0), default=0, metavar="N", help=text)
+    parser.add_argument("--skip-top", type=partial(integer, least=0), default=0, metavar="N", help=text)
     text = "leave out sentences whose cosine with the anchor is above that of the positive minus X"
     parser.add_argument("--margin", type=real, metavar="X", help=text)
     text = "leave out sentences whose cosine is above that of the positive, p, minus X |p|, for example X = 0.05"
@@ -212,13 +212,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--choice", choices=(NEAREST, RANDOM), default=NEAREST, help=text)
     text = "choose among the nearest sentences that an index of FAISS finds, such as IVF1024,Flat:nprobe=32, or Flat"
     parser.add_argument("--faiss", metavar="INDEX", help=text)
-    parser.add_argument("--nearest", type=positive, default=100, metavar="N", help="how many (default: %(default)s)")
+    parser.add_argument("--nearest", type=integer, default=100, metavar="N", help="how many (default: %(default)s)")
     text = "score the candidates by this cross-encoder, a sequence classifier with one logit, and write the scores"
     parser.add_argument("--rescore", metavar="MODEL", help=text)
     text = "with --rescore, leave out candidates that score above the positive minus X (default: %(default)s)"
     parser.add_argument("--rescore-margin", type=real, default=0.0, metavar="X", help=text)
     text = "with --rescore, how many candidates of a pair are scored (default: %(default)s)"
-    parser.add_argument("--candidates", type=positive, default=10, metavar="N", help=text)
+    parser.add_argument("--candidates", type=integer, default=10, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=42, help="seed of --choice random (default: %(default)s)")
 
 

@@ -7,7 +7,7 @@ from simcse_pl.models.sources import load_config, load_tokenizer, resolve
 from simcse_pl.models.tokenization import save_tokenizer
 from simcse_pl.tools.common import new_folder
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.terminal import hydra_option, positive
+from simcse_pl.utils.terminal import hydra_option, integer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="file of sentences; all its columns are read")
     parser.add_argument("out", metavar="OUT", help="folder for the tokenizer and the config; it must not contain files")
     text = "largest size of the vocabulary (default: %(default)s)"
-    parser.add_argument("--vocabulary", type=positive, default=30_000, metavar="N", help=text)
+    parser.add_argument("--vocabulary", type=integer, default=30_000, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -16,7 +16,7 @@ from simcse_pl.tools.conversion import USED, ConversionStats
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import atomic_open, check_is_file
 from simcse_pl.utils.processes import available_cpus
-from simcse_pl.utils.terminal import positive, progress_bar, show
+from simcse_pl.utils.terminal import integer, progress_bar, show
 
 _PAGES_A_TASK = 64
 _NOT_PROSE = tuple("=*#:;|!{}")  # first characters of headings, lists, indented lines and tables
@@ -175,7 +175,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--language", help="ISO 639 code of the language (default: from the file name of the dump)")
     text = "convert Chinese text to this script by OpenCC: pip install opencc (default: as it is)"
     parser.add_argument("--script", choices=SCRIPTS, help=text)
-    parser.add_argument("--processes", type=positive, default=available_cpus(), metavar="N", help="default: all cores")
+    parser.add_argument("--processes", type=integer, default=available_cpus(), metavar="N", help="default: all cores")
 
 
 def run(arguments: argparse.Namespace) -> None:

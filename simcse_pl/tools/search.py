@@ -7,7 +7,7 @@ from pathlib import Path
 from simcse_pl.data.rows import iterate_sentences
 from simcse_pl.tools.common import add_column, add_encoder, add_id, json_line, load_simcse, read_with_ids
 from simcse_pl.utils.files import STANDARD
-from simcse_pl.utils.terminal import positive, real
+from simcse_pl.utils.terminal import integer, real
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_column(parser)
     add_id(parser)
     text = "largest number of sentences per query (default: %(default)s)"
-    parser.add_argument("--top-k", type=positive, default=5, metavar="N", help=text)
+    parser.add_argument("--top-k", type=integer, default=5, metavar="N", help=text)
     parser.add_argument("--threshold", type=real, metavar="X", help="lowest cosine similarity (default: none)")
 
 

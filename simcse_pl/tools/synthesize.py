@@ -30,7 +30,7 @@ from simcse_pl.tools.language_models import Answer, LocalModel, Messages, Server
 from simcse_pl.utils.errors import UserError, reraise_as
 from simcse_pl.utils.files import read_lines, reraise_write_errors
 from simcse_pl.utils.tensors import Encode, paired_similarity
-from simcse_pl.utils.terminal import positive, real, show, tracked
+from simcse_pl.utils.terminal import integer, real, show, tracked
 
 POSITIVE, NEGATIVE, CHECK = "positive", "negative", "check"
 _LIMIT = 128  # tokens of an answer
@@ -183,7 +183,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "settings of a request, added to temperature 0.7, max_tokens 128 and no thinking; null removes one"
     parser.add_argument("--settings", type=json.loads, default={}, metavar="JSON", help=text)
     text = "requests at a time (default: %(default)s)"
-    parser.add_argument("--workers", type=positive, default=8, metavar="N", help=text)
+    parser.add_argument("--workers", type=integer, default=8, metavar="N", help=text)
     text = "file of instructions, to be written like the default, simcse_pl/tools/prompts.yaml"
     parser.add_argument("--prompts", default=PROMPTS, metavar="FILE", help=text)
     parser.add_argument("--seed", type=int, default=42, help="seed of the instructions (default: %(default)s)")

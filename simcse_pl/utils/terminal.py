@@ -78,8 +78,8 @@ def tracked(steps: Iterable[T], what: str, total: float | None = None, shown: bo
         yield from bar.track(steps, total, description=what)
 
 
-def positive(text: str, least: int = 1) -> int:
-    """Return a number of the command line, which is `least` or more."""
+def integer(text: str, least: int = 1) -> int:
+    """Return an integer of the command line, which is `least` or more."""
     if not (text.isdecimal() and int(text) >= least):
         raise argparse.ArgumentTypeError(f"{text} is not a number of {least} or more")
     return int(text)

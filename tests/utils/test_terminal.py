@@ -13,7 +13,7 @@ from rich.text import Text
 from simcse_pl.__main__ import run
 from simcse_pl.utils.errors import UserError, WriteError
 from simcse_pl.utils.files import atomic_write
-from simcse_pl.utils.terminal import hydra_option, positive, real, report_error, show, tracked
+from simcse_pl.utils.terminal import hydra_option, integer, real, report_error, show, tracked
 
 
 def raised(error, cause=None):
@@ -40,11 +40,11 @@ def test_an_error_is_one_line_and_a_status(error, line, status, capfd):
 
 @pytest.mark.parametrize("text", ["0", "-1", "2.5", "two"])
 def test_a_count_is_1_or_more(text):
-    assert positive("12") == 12
+    assert integer("12") == 12
     with pytest.raises(argparse.ArgumentTypeError, match=f"^{text} is not a number of 1 or more$"):
-        positive(text)
+        integer(text)
     with pytest.raises(argparse.ArgumentTypeError, match="^-1 is not a number of 0 or more$"):
-        positive("-1", least=0)
+        integer("-1", least=0)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf"])
