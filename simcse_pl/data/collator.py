@@ -123,10 +123,8 @@ class TrainingRows(RowKind):
             labels = [self.cache.label(position) for position in positions]
             classes = self.labels == "classes"
             batch["labels"] = torch.tensor([self.class_numbers[label] for label in labels] if classes else labels)
-        if self.drawn:  # a sentence that is drawn again is the same object
-            kept, views = range(self.width), len(self.roles)
-            copies = [[i in kept and any(row[i] is other for other in row[:i]) for i in range(views)] for row in rows]
-            batch["copies"] = torch.tensor(copies)
+        if self.drawn:
+            batch["copies"] = torch.tensor([self._copies(row) for row in rows])
         batch["roles"] = self.roles
         batch["rows"] = np.array(positions)
         if self.dataset:
@@ -162,6 +160,10 @@ class TrainingRows(RowKind):
             positives, seed = int(self.cache.label(position)), f"{self.seed}-{epoch}-{position}-drawn"
             rows[number] = tuple([row[i] for i in draw_candidates(len(row), positives, self.drawn, seed)])
         return rows
+
+    def _copies(self, row: Sequence[Sentence]) -> list[bool]:
+        """Return which sentences of a row were drawn before: they are the same object. Views are none."""
+        return [i < self.width and any(one is other for other in row[:i]) for i, one in enumerate(row)]
 
     def _positions(self, keys: Sequence[RowKey]) -> list[int]:
         return [int(self.chosen[row]) for _, row in keys]
