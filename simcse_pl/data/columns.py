@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simcse_pl.data.formats import OpenedTable
 from simcse_pl.utils.errors import COLUMNS, UserError
@@ -44,21 +44,26 @@ def what_is_named(column: int | str) -> str:
     return next((what for what, names in _NAMED.items() if names.fullmatch(str(column))), "")
 
 
-def with_sentences(table: OpenedTable, positions: list[int], rows: "LabelledRows", chosen: Any) -> "LabelledRows":
-    """Yield the rows; raise an error if a column has only numbers or, unless it was chosen, ids or a few words."""
+def checked_rows(table: OpenedTable, positions: list[int], rows: "LabelledRows", chosen: bool) -> "LabelledRows":
+    """Yield the rows; raise UserError if a column has no sentences. `chosen` columns may have ids or a few words."""
     head = list(itertools.islice(rows, _ROWS_CHECKED))
-    judged = len(head) >= _FEWEST_JUDGED and not chosen
-    for i, sentences in zip(positions, zip(*(row for row, _ in head), strict=False), strict=False):
-        name, kinds = table.name(i), {*sentences} - {""}
-        named = "" if name in chosen or i in chosen else what_is_named(name)
-        rows_per_kind = 5 if all(map(str.isascii, kinds)) else 20  # sentences may have no spaces
-        few = judged and 0 < len(kinds) * rows_per_kind <= len(head) and not any(" " in kind for kind in kinds)
-        ids = judged and bool(kinds) and all(map(_ID.fullmatch, kinds))
-        numbers = None not in map(as_number, sentences)
-        if named or few or ids or numbers:
-            words = f"only words such as {', '.join(sorted(kinds)[:5])}"
-            what = words if few else "numbers" if numbers else named or "ids"
+    for i, cells in zip(positions, zip(*(row for row, _ in head), strict=False), strict=False):
+        if what := _in_place_of_sentences(table.name(i), cells, chosen):
             labels = "; in training, data.label_column is one of classes, and data.score_column one of scores"
             advice = f"name those of sentences by {COLUMNS}" + labels * (what != "ids")
-            raise UserError(f"{table.source}: column {name} has {what}, not sentences: {advice}")
+            raise UserError(f"{table.source}: column {table.name(i)} has {what}, not sentences: {advice}")
     yield from itertools.chain(head, rows)
+
+
+def _in_place_of_sentences(name: int | str, cells: Sequence[str], chosen: bool) -> str | None:
+    """Return what the first cells of a column have in place of sentences, or None."""
+    kinds = {*cells} - {""}
+    judged = kinds and len(cells) >= _FEWEST_JUDGED and not chosen
+    rows_per_kind = 5 if all(map(str.isascii, kinds)) else 20  # sentences may have no spaces
+    if judged and len(kinds) * rows_per_kind <= len(cells) and not any(" " in kind for kind in kinds):
+        return f"only words such as {', '.join(sorted(kinds)[:5])}"
+    if None not in map(as_number, cells):
+        return "numbers"
+    if not chosen and (named := what_is_named(name)):
+        return named
+    return "ids" if judged and all(map(_ID.fullmatch, kinds)) else None

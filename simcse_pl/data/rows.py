@@ -144,9 +144,9 @@ def rows_of(
     rows = valid_rows(table, positions, labels_of if given else None, options.on_invalid_row, warn, roles)
     if table.width == 1:
         return rows
-    from simcse_pl.data.columns import with_sentences
+    from simcse_pl.data.columns import checked_rows
 
-    return with_sentences(table, positions, rows, columns or ())
+    return checked_rows(table, positions, rows, chosen=bool(columns))
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:
