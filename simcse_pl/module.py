@@ -107,15 +107,8 @@ class SimCSEModule(EncoderModule):
         if positive_encoder and (queue or shared_dropout_mask):
             raise UserError("encoders=two does not work with queue and module.shared_dropout_mask: set encoders=one")
         auxiliary, objectives = auxiliary or {}, objectives or {}
-        for name, loss in objectives.items():
-            if not isinstance(loss, Loss):
-                raise UserError(f"objectives.{name}={loss}: choose a loss by +objective@objectives.{name}=CHOICE")
-        named = {"objective": objective} | {f"objectives.{name}": loss for name, loss in objectives.items()}
-        terms = {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
-        for name, loss in (named | terms).items():
-            if not isinstance(loss, Loss):
-                raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
-        if queue and not any(loss.contrasts for loss in named.values()):
+        self.losses = _checked_losses(objective, objectives, auxiliary)
+        if queue and not any(loss.contrasts for loss in (objective, *objectives.values())):
             raise UserError("queue: the objective has no negatives (its class has no contrasts = True): set queue=null")
         self.positive_encoder = positive_encoder
         self.objective = objective
@@ -129,7 +122,6 @@ class SimCSEModule(EncoderModule):
         self.encoders = [encoder, positive_encoder] if positive_encoder else [encoder]
         for trained in self.encoders:
             prepare_backbone(trained, gradient_checkpointing, freeze_layers)
-        self.losses = named | {name: loss for name, loss in terms.items() if loss.weight}
         for name, loss in self.losses.items():
             with prefixed(name):
                 loss.attach(encoder)
@@ -432,3 +424,16 @@ class SimCSEModule(EncoderModule):
                 total += count * objective(self.batch_of(batch))
                 rows += count
         return mean_over_ranks(total / rows)
+
+
+def _checked_losses(objective: Loss, objectives: Mapping[str, Loss], auxiliary: Mapping[str, Loss]) -> dict[str, Loss]:
+    """Return the objectives, and the auxiliary losses with a weight, by their config paths."""
+    for name, loss in objectives.items():
+        if not isinstance(loss, Loss):
+            raise UserError(f"objectives.{name}={loss}: choose a loss by +objective@objectives.{name}=CHOICE")
+    named = {"objective": objective} | {f"objectives.{name}": loss for name, loss in objectives.items()}
+    terms = {f"auxiliary.{name}": loss for name, loss in auxiliary.items()}
+    for name, loss in (named | terms).items():
+        if not isinstance(loss, Loss):
+            raise UserError(f"{name}: {type(loss).__name__} is no subclass of simcse_pl.Loss")
+    return named | {name: loss for name, loss in terms.items() if loss.weight}
