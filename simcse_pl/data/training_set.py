@@ -130,17 +130,7 @@ class TrainingSet(ReadOptions):
             templates.check_prompt(name)
         roles = default_roles(3) if self.roles is None or self.negatives is not None else tuple(map(Role, self.roles))
         cache = self._open(Tokenize(tokenizer, by_position(max_length, roles), self.labels, self.negatives is not None))
-        prompts = self.prompts or ()
-        named = validated or [name for name, text in templates.prompts.items() if text]
-        if self.prompts is None and named:
-            names = ", ".join(map(str, named))
-            if validated and len(cache[0]) > 1:
-                prompts = validated
-                log.info("%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, names)
-            else:  # a sentence may be a query or a document, and a pair two of one kind
-                whose = "the validation" if validated else "the encoder"
-                advice = "choose one for each column by data.prompts=[NAME,NAME], or none by [null]"
-                log.warning("%s: it trains without the prompts of %s, %s: %s", self.train, whose, names, advice)
+        prompts = self._prompts(templates, validated, several=len(cache[0]) > 1)
         if segment and templates.reads_text(prompts):
             raise UserError("template_as_text=always: words of a segmenter cannot be masked whole in a joined text")
         drawn = None if self.negatives is None else (self.positives, self.negatives)
@@ -173,6 +163,21 @@ class TrainingSet(ReadOptions):
         )
         examples = [row[0] for row in rows.tokens([int(row) for row in chosen[:_ROWS_TRIED]])]
         return replace(rows, warnings=self._check(rows, evaluated or {}), examples=examples)
+
+    def _prompts(self, templates: Templates, validated: Sequence[str | None], several: bool) -> Sequence[str | None]:
+        """Return the names of the columns' prompts; warn if rows have none, and the validation or the encoder has."""
+        named = validated or [name for name, text in templates.prompts.items() if text]
+        if self.prompts is not None or not named:
+            return self.prompts or ()
+        names = ", ".join(map(str, named))
+        if validated and several:
+            log.info("%s: prompts as in validation, %s (data.prompts=[null]: none)", self.train, names)
+            return validated
+        # a sentence may be a query or a document, and a pair two of one kind
+        whose = "the validation" if validated else "the encoder"
+        advice = "choose one for each column by data.prompts=[NAME,NAME], or none by [null]"
+        log.warning("%s: it trains without the prompts of %s, %s: %s", self.train, whose, names, advice)
+        return ()
 
     def _open(self, tokenize: Tokenize) -> TokenCache:
         """Return all rows with their tokens."""
