@@ -10,7 +10,7 @@ from simcse_pl.utils.errors import COLUMNS, UserError
 from simcse_pl.utils.text import as_number
 
 if TYPE_CHECKING:
-    from simcse_pl.data.rows import LabelledRows
+    from simcse_pl.data.rows import LabelledRows, Warn
 
 _ROWS_CHECKED = 100  # for columns without sentences
 _FEWEST_JUDGED = 20  # rows that show that a column has ids or labels
@@ -44,11 +44,16 @@ def what_is_named(column: int | str) -> str:
     return next((what for what, names in _NAMED.items() if names.fullmatch(str(column))), "")
 
 
-def checked_rows(table: OpenedTable, positions: list[int], rows: "LabelledRows", chosen: bool) -> "LabelledRows":
-    """Yield the rows; raise UserError if a column has no sentences. `chosen` columns may have ids or a few words."""
+def checked_rows(
+    table: OpenedTable, positions: list[int], rows: "LabelledRows", chosen: bool, warn: "Warn"
+) -> "LabelledRows":
+    """Yield the rows; raise UserError if a column has no sentences, or warn if it was `chosen` and has no numbers."""
     head = list(itertools.islice(rows, _ROWS_CHECKED))
     for i, cells in zip(positions, zip(*(row for row, _ in head), strict=False), strict=False):
-        if what := _in_place_of_sentences(table.name(i), cells, chosen):
+        what = _in_place_of_sentences(table.name(i), cells, chosen)
+        if what and chosen and what != "numbers":
+            warn(f"{table.source}: column {table.name(i)} has {what}: are these the sentences?")
+        elif what:
             labels = "; in training, data.label_column is one of classes, and data.score_column one of scores"
             advice = f"name those of sentences by {COLUMNS}" + labels * (what != "ids")
             raise UserError(f"{table.source}: column {table.name(i)} has {what}, not sentences: {advice}")
@@ -58,7 +63,7 @@ def checked_rows(table: OpenedTable, positions: list[int], rows: "LabelledRows",
 def _in_place_of_sentences(name: int | str, cells: Sequence[str], chosen: bool) -> str | None:
     """Return what the first cells of a column have in place of sentences, or None."""
     kinds = {*cells} - {""}
-    judged = kinds and len(cells) >= _FEWEST_JUDGED and not chosen
+    judged = kinds and len(cells) >= _FEWEST_JUDGED
     rows_per_kind = 5 if all(map(str.isascii, kinds)) else 20  # sentences may have no spaces
     if judged and len(kinds) * rows_per_kind <= len(cells) and not any(" " in kind for kind in kinds):
         return f"only words such as {', '.join(sorted(kinds)[:5])}"

@@ -146,7 +146,7 @@ def rows_of(
         return rows
     from simcse_pl.data.columns import checked_rows
 
-    return checked_rows(table, positions, rows, chosen=bool(columns))
+    return checked_rows(table, positions, rows, bool(columns), warn)
 
 
 def position_of(table: OpenedTable, column: int | str) -> int:

@@ -41,14 +41,15 @@ def test_the_other_columns_are_sentences(write_file):
         ("a,question,answer", "{}:00"),
     ],
 )
-def test_a_column_of_ids_is_no_sentence_unless_it_is_chosen(names, ids, write_file):
+def test_a_column_of_ids_is_no_sentence_unless_it_is_chosen(names, ids, write_file, caplog):
     rows = [(ids.format(i), f"How is it in {i}?", f"Fine in {i}.") for i in range(100)]
     path = write_file("d.csv", f"{names}\n" + "".join(",".join(row) + "\n" for row in rows))
     with pytest.raises(UserError, match="column .* has ids, not sentences: name those of sentences"):
         read_rows(path)
-    assert read_rows(path, [1, 2]) == [row[1:] for row in rows]
+    assert read_rows(path, [1, 2]) == [row[1:] for row in rows] and not caplog.messages
     name = names.split(",")[0] if names else 0
     assert read_rows(path, [2, name]) == [row[::-2] for row in rows]
+    assert caplog.messages == [f"{path}: column {name} has ids: are these the sentences?"]
 
 
 @pytest.mark.parametrize("names", ["valid,covid,idea", "text,paid,hybrid", "0,1,2", "query,index_text,id_of_text"])
