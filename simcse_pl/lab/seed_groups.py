@@ -166,16 +166,9 @@ def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequenc
         names = [f"{label}, evaluated" if label in labels else label for label in evaluated]
         runs["row"] = names + [label for label, job in labelled if job.results]
         labels = names + labels
-    has_rows = runs["row"].any()
-    tasks = {}
-    for score, metrics, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
-        measured = pd.DataFrame([*({} for _ in evaluated), *(getattr(run, metrics) for run in results)], dtype=float)
-        tasks[score] = shared_tasks(measured, all_tasks)
-        runs[score] = 100 * measured[tasks[score]].mean(axis="columns", skipna=False).astype(float)
-    if has_rows:  # an option that is the same in all jobs of a row and column follows from them
-        values = runs.groupby(["row", "column"])[options].nunique()
-        options = [name for name in options if values[name].max() > 1]
-    keys, varied = ["row", "column", *options], ["row"] if has_rows else ["row", *options]
+    tasks = _add_means_of_tasks(runs, results)
+    options = _separating(runs, options)
+    keys, varied = ["row", "column", *options], ["row"] if runs["row"].any() else ["row", *options]
     if METHOD in options:
         if "setting" not in keys:
             keys.append("setting")
@@ -183,14 +176,7 @@ def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequenc
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
     alike = [name for name in keys if name not in varied or name in _OF_SCORES]
     scores = ["dev", "test", "sts", *others, "transfer"]
-    groups = _means_over_seeds(runs, keys, scores)
-    if paper and has_rows:  # other rows and columns come after those of the paper
-        order = {"row": [*paper.rows, *groups["row"]], "column": [*paper.settings, *groups["column"]]}
-        groups = groups.sort_values([*order], key=lambda x: x.map(order[x.name].index), ignore_index=True)
-    if METHOD not in options:
-        groups["is_baseline"] = _is_baseline(groups, alike, paper)
-    for score in scores:
-        groups = groups.join(_differences(runs, groups, keys, alike, score), on=keys).fillna({f"{score} pairs": 0})
+    groups = _compared_groups(runs, keys, alike, scores, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
     return Sweep(
         label=", ".join(labels),
@@ -207,6 +193,40 @@ def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequenc
         scores=scores,
         tasks=tasks,
     )
+
+
+def _add_means_of_tasks(runs: pd.DataFrame, results: Sequence[TrainingRun]) -> dict[str, list[str]]:
+    """Add the means `sts` and `transfer` to runs, and return the tasks of each."""
+    tasks = {}
+    evaluations: list[Mapping[str, float]] = [{}] * (len(runs) - len(results))  # the first rows, without scores
+    for score, metrics, all_tasks in (("sts", "sts", STS_TASKS), ("transfer", "transfer_dev", TRANSFER_TASKS)):
+        measured = pd.DataFrame([*evaluations, *(getattr(run, metrics) for run in results)], dtype=float)
+        tasks[score] = shared_tasks(measured, all_tasks)
+        runs[score] = 100 * measured[tasks[score]].mean(axis="columns", skipna=False).astype(float)
+    return tasks
+
+
+def _separating(runs: pd.DataFrame, options: list[str]) -> list[str]:
+    """Return the options that separate groups: those that differ between jobs of the same row and column."""
+    if not runs["row"].any():
+        return options
+    values = runs.groupby(["row", "column"])[options].nunique()
+    return [name for name in options if values[name].max() > 1]
+
+
+def _compared_groups(
+    runs: pd.DataFrame, keys: list[str], alike: list[str], scores: Sequence[str], paper: Ablation | None
+) -> pd.DataFrame:
+    """Return the groups with means over seeds and differences from their baselines: see Sweep.groups."""
+    groups = _means_over_seeds(runs, keys, scores)
+    if paper and runs["row"].any():  # other rows and columns come after those of the paper
+        order = {"row": [*paper.rows, *groups["row"]], "column": [*paper.settings, *groups["column"]]}
+        groups = groups.sort_values([*order], key=lambda x: x.map(order[x.name].index), ignore_index=True)
+    if METHOD not in keys:
+        groups["is_baseline"] = _is_baseline(groups, alike, paper)
+    for score in scores:
+        groups = groups.join(_differences(runs, groups, keys, alike, score), on=keys).fillna({f"{score} pairs": 0})
+    return groups
 
 
 def _other_metrics(results: Sequence[TrainingRun]) -> list[str]:
