@@ -12,6 +12,7 @@ CURVES_FILE = "metrics.csv"
 CURVES_FIGURE = "curves.png"
 WANDB_FILE = "wandb_run.json"  # the id of the folder's W&B run
 RESOLVED_CONFIG = Path("config") / "resolved.yaml"  # config.yaml with all interpolations resolved
+OF_LOGS = ("run_name", "resume", "debug", "jobs", "keep_checkpoints", "logger", "log_every")  # options without effect
 OF_TWO_GROUPS = ("setting/model", "method/model", "size/sweep")  # what the choices of two groups have together
 
 

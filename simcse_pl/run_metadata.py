@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from simcse_pl.results import VALIDATION, TrainingRun, read_shape
-from simcse_pl.run_folder import RESOLVED_CONFIG, RESULTS_FILE
+from simcse_pl.run_folder import OF_LOGS, RESOLVED_CONFIG, RESULTS_FILE
 from simcse_pl.utils.distributed import gather_objects
 from simcse_pl.utils.errors import SweepError, UserError, reraise_as
 from simcse_pl.utils.tensors import hash_tensors
@@ -32,7 +32,7 @@ _COSTS = (
 )
 _NOT_DECIDING = re.compile(rf"(model\.name|data\.(sets\.[^.]+\.)?(train|validation|test)|{_COSTS})(\..*)?")
 _NOT_IN_RESULTS = re.compile(
-    rf"({_COSTS}|run_dir|run_name|resume|debug|jobs|keep_checkpoints|logger|log_every|sample|search\.folder"
+    rf"({_COSTS}|{'|'.join(OF_LOGS)}|run_dir|sample|search\.folder"
     r"|trainer\.(accelerator|devices|num_nodes|strategy|plugins|log_every_n_steps|enable_\w+)"
     r"|callbacks\.(last|preemption|curves|geometry|speed|progress)|sweep\.(?!(table|column|row)$).*"
     r"|data\.seed|trainer\.val_check_interval|callbacks\.(seeds|cpu)|.*\.(dirpath|senteval_dir))(\..*)?"

@@ -15,15 +15,16 @@ from omegaconf import OmegaConf
 
 from simcse_pl.evaluation.results import Aggregation, Result
 from simcse_pl.results import TrainingRun
+from simcse_pl.run_folder import OF_LOGS
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import as_number
 
 _OTHER_MODELS = "BERT-base"  # whose scores stand beside those of a model that no paper has
 # options that a run of the paper's may have: choices that are compared, a copy of the data, and what changes no weight
 _MAY_DIFFER = re.compile(
-    r"\+*(model|data|setting|method|objective|views|seed|val_every|log_every|test_tasks|transfer\..*|senteval_dir"
+    r"\+*(model|data|setting|method|objective|views|seed|val_every|test_tasks|transfer\..*|senteval_dir"
     r"|data\.(train|test|num_workers|tokenizing_processes)|trainer(\.devices|\.num_nodes|(?==(auto|cpu|gpu|ddp|fsdp)$))"
-    r"|logger(\..*)?|run_name|resume|jobs|debug|keep_checkpoints)=.*"
+    rf"|({'|'.join(OF_LOGS)})(\..*)?)=.*"
 )
 # settings that an encoder of the paper's may have; those that decide its vectors are in paper.yaml
 _MAY_BE_SET = {"pooling", "num_layers", "postprocess", "dim", "split", "bf16"}

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from simcse_pl.evaluation.results import Result
 from simcse_pl.results import SPEARMAN, TrainingRun, logged, read_shape
-from simcse_pl.run_folder import CURVES_FILE, RESULTS_FILE, job_folders, run_label
+from simcse_pl.run_folder import CURVES_FILE, OF_LOGS, RESULTS_FILE, job_folders, run_label
 from simcse_pl.utils.errors import UserError, reraise_as
 
 
@@ -99,8 +99,9 @@ def is_sweep(path: str | Path) -> bool:
 
 
 def option_values(jobs: Sequence[Run]) -> dict[str, set[str]]:
-    """Return the values of the options of jobs, in the order in which the options first appear."""
-    return {name: {job.value(name) for job in jobs} for name in keys_of(job.options for job in jobs)}
+    """Return the values of the options of jobs but those of logs, in the order in which the options first appear."""
+    names = (name for name in keys_of(job.options for job in jobs) if name.partition(".")[0] not in OF_LOGS)
+    return {name: {job.value(name) for job in jobs} for name in names}
 
 
 def differing(jobs: Sequence[Run]) -> list[str]:

@@ -25,7 +25,7 @@ METHOD = "method"
 BEFORE = ("dev before", "test before")  # training
 _OF_SCORES = ("monitor", "evaluators", "data.validation")  # scores of others cannot be compared
 _IN_TITLES = ("sweep", "sweep.table", ROW, "size", "seed")
-_OF_LOGS = ("logger", "log_every", "resume", "debug", "jobs", "keep_checkpoints")
+_IN_GROUPS = ("seed", ROW, "test_tasks", "senteval_dir")  # jobs of a group may differ in them
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,13 @@ class Sweep:
 
     @property
     def given(self) -> str:
-        """The options that were given to all finished jobs, without those of logs and those that titles have.
+        """The options that were given to all finished jobs, without those that titles have.
 
         A row of the sweep may replace one.
         """
         values = option_values([job for job in self.jobs if job.results])
         same = {name: found.pop() for name, found in values.items() if len(found) == 1 and name not in _IN_TITLES}
-        shown = {name: without_folders(value) for name, value in same.items()}
-        return " ".join(f"{name}={value}" for name, value in shown.items() if name.partition(".")[0] not in _OF_LOGS)
+        return " ".join(f"{name}={without_folders(value)}" for name, value in same.items())
 
     @property
     def score_name(self) -> str:
@@ -154,7 +153,7 @@ def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequenc
     finished = [job for job in jobs if job.results]
     results = [job.results for job in finished if job.results]
     paper = ablation(cell.table) if cell.table else None
-    options = [name for name in differing(finished) if name not in ("seed", ROW)]
+    options = [name for name in differing(finished) if name not in _IN_GROUPS]
     others = _other_metrics(results)
     evaluated = {} if cell.table else _evaluated(encoders, results[0])
     rows = [

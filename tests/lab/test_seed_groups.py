@@ -49,8 +49,9 @@ def test_folders_with_the_same_table_and_size_are_one_sweep(write_sweep):
 
 
 def test_jobs_that_differ_in_the_seed_alone_are_a_group(write_sweep):
+    own = [{}, {"logger.wandb.group": "mine", "run_name": "b"}, {"test_tasks": "[]", "senteval_dir": "/x"}]  # of seeds
     rates = [{"model.dropout": rate, "logger": "csv"} for rate in (0.05, 0.1)]
-    jobs = [job(0.7, seed=seed, options=options) for seed in range(3) for options in rates]
+    jobs = [job(0.7, seed=seed, options=rate | options) for seed, options in enumerate(own) for rate in rates]
     groups = group(write_sweep("s", *jobs))
     assert groups.options == ["model.dropout"]
     assert counts(groups) == [("model.dropout=0.05", 3), ("model.dropout=0.1", 3)]
