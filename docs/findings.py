@@ -261,6 +261,7 @@ def tables(records: Sequence[Mapping[str, Any]]) -> str:
             if not (about := ablation(sweep)):
                 continue  # the paper has no such table
             own = [one["results"] for one in records if one["results"]["sweep"]["table"] == sweep]
+            own = [results | {"validation": "STS-B"} for results in own]  # dev.csv is a part of it
             for number, results in enumerate(own):
                 job = Path(folder, sweep, str(number))
                 job.mkdir(parents=True)

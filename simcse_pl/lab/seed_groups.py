@@ -95,8 +95,8 @@ class Sweep:
 
     @property
     def comparable(self) -> bool:
-        """Whether the scores are of the paper's metric."""
-        return all(run.monitor == SPEARMAN for run in self.results)
+        """Whether published scores may stand beside those on dev: the metric and the data are those of the paper."""
+        return all((run.monitor, run.validation) == (SPEARMAN, "STS-B") for run in self.results)
 
     def decimals(self, score: str = "dev") -> int:
         """Return the number of decimals of a score."""

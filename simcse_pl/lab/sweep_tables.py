@@ -271,9 +271,10 @@ def _about_methods(sweep: Sweep) -> Iterator[str]:
     groups = sweep.groups
     if alone := groups["label"][(groups["dev pairs"] == 0) & ~groups["is_baseline"] & groups["trained"]].tolist():
         yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"
-    models = _or(sweep.runs["published model"].dropna())
-    if sweep.comparable and models:
-        yield f"published: STS average on test, {models}"
+    if models := _or(sweep.runs["published model"].dropna()):
+        shown = f"published: STS average on test, {models}"
+        hidden = "the published scores are Spearman's correlations on STS test sets, so they are not shown"
+        yield shown if sweep.comparable else hidden
     for setting, data in sweep.runs.groupby("setting")["trained on"]:
         if data.nunique() > 1:
             yield f"warning: {setting} methods were trained on different data: {_or(data)}"

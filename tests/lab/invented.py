@@ -82,7 +82,7 @@ BERT = {  # the encoder and settings of the paper's BERT-base
 }
 
 
-def _training(dev, test=None, validation="STS-B dev", **more):
+def _training(dev, test=None, validation="STS-B", **more):
     """Return the results of a run without those of the job."""
 
     def scores(spearman):

@@ -79,6 +79,15 @@ def test_scores_are_the_metric_that_chose_the_checkpoint_and_the_lowest_may_be_t
     assert (shown["0.1"], shown["0.0"]) == ("1.500 ± 0.000 (2)", "* 1.250 ± 0.000 (2)")
 
 
+def test_published_scores_stand_beside_scores_on_stsb_alone(write_sweep, compare):
+    own = {"validation": "mine.tsv"}
+    ablation_table = sweep_table(group(write_sweep("paper", job(0.7, row="0.1", **own), table="table_3_dropout")))
+    methods = sweep_table(compare(*of_seeds({"simcse": [0.8], "mixcse": [0.82]}, **own)))
+    for table in (ablation_table, methods):
+        assert not {"paper", "published"} & {*table.frame}
+        assert any(note.endswith("so they are not shown") for note in table.notes)
+
+
 EQUAL = {1: [0.7, 0.71, 0.72], 2: [0.71] * 3, 3: [0.70999] * 3, 4: [0.7] * 3}  # means that are shown as equal
 SMALL = {"spearman": 0.7, "alignment": 0.00042, "uniformity": -0.5}
 
