@@ -94,6 +94,11 @@ class Sweep:
         return " or ".join(dict.fromkeys(score_name(run.monitor, run.mode) for run in self.results))
 
     @property
+    def dev_set(self) -> str:
+        """The name of the data that the scores on dev are of."""
+        return " or ".join(dict.fromkeys(run.validation for run in self.results))
+
+    @property
     def comparable(self) -> bool:
         """Whether published scores may stand beside those on dev: the metric and the data are those of the paper."""
         return all((run.monitor, run.validation) == (SPEARMAN, "STS-B") for run in self.results)

@@ -13,7 +13,7 @@ from simcse_pl.lab.seed_groups import BEFORE, CONFIDENCE, Sweep
 from simcse_pl.lab.style import COLOURS, LEGEND_WIDTH, MARKERS, STYLE, WIDTH
 from simcse_pl.utils.text import as_number
 
-_TITLE_WIDTH = 85  # characters of a line
+_TITLE_WIDTH, _LABEL_WIDTH = 85, 50  # characters of a line
 _OUTLIER = 5  # times the median difference, or 1 point; other differences cannot be read beside a larger one
 
 
@@ -29,9 +29,9 @@ def sweep_figure(sweep: Sweep) -> Figure | None:
         return None
     if sweep.compares_methods and (figure := _of_methods(sweep)):
         return figure
-    panels, paper = {f"dev ({sweep.score_name})": _measured(sweep)}, sweep.paper
+    panels, paper = {f"dev: {sweep.dev_set} ({sweep.score_name})": _measured(sweep)}, sweep.paper
     if paper and sweep.has_rows and sweep.comparable and len(points := _papers(sweep, paper)):
-        panels[f"paper, dev ({sweep.score_name})"] = points
+        panels[f"paper, dev: STS-B ({sweep.score_name})"] = points
     starts = sweep.runs[BEFORE[0]].dropna()
     start = starts.iloc[0] if starts.round(sweep.decimals()).nunique() == 1 else None
     return _panels(panels, sweep.compared, "bars: standard deviation", start)
@@ -70,7 +70,7 @@ def _of_methods(sweep: Sweep) -> Figure | None:
     gains = sweep.groups.rename(columns=drawn).dropna(subset="mean").assign(series="measured")
     if gains.empty:
         return None
-    panels = {f"difference from SimCSE on dev,\n{sweep.score_name}, {CONFIDENCE:.0%} interval": gains}
+    panels = {f"difference from SimCSE on dev: {sweep.dev_set}\n{sweep.score_name}, {CONFIDENCE:.0%} interval": gains}
     theirs = gains[["name"]].assign(series="published", mean=gains["published difference"]).dropna()
     if sweep.comparable and theirs["mean"].any():
         panels["published difference,\nSTS average on test"] = theirs
@@ -104,7 +104,7 @@ def _panels(
     for axes, (label, points) in zip(grid, panels.items(), strict=True):
         _draw(axes, points.assign(y=points["name"].map(names.index)))
         axes.grid(axis="y", color="0.85", linewidth=0.5)
-        axes.set_xlabel(label)
+        axes.set_xlabel("\n".join(textwrap.fill(line, _LABEL_WIDTH) for line in label.splitlines()))
         axes.set_yticks(range(len(names)), [textwrap.fill(name, LEGEND_WIDTH) for name in names])
         axes.set_ylim(len(names) - 0.5, -0.5)
     if start is not None:

@@ -142,10 +142,10 @@ def _papers_figures(sweep: Sweep, paper: Ablation, score: str) -> pd.DataFrame:
 
 
 def _caption(sweep: Sweep) -> str:
-    """Return what is compared, by which score, and what the numbers mean."""
+    """Return what is compared, by which score, what was trained, and what the numbers mean."""
     what = f"{sweep.compared[:1].upper()}{sweep.compared[1:]}: {sweep.score_name}"
-    paper = [_about_paper(sweep, sweep.paper)] if sweep.paper and sweep.comparable and sweep.has_rows else []
-    return "; ".join([what, _spread(sweep), *_about_differences(sweep), *paper])
+    published = _about_published(sweep) if sweep.comparable else ()
+    return "; ".join([what, *_scores(sweep), _facts(sweep), *_about_differences(sweep), *published])
 
 
 def sweep_notes(sweep: Sweep) -> list[str]:
@@ -155,7 +155,7 @@ def sweep_notes(sweep: Sweep) -> list[str]:
         _facts(sweep),
         *([f"given: {sweep.given}"] if sweep.given else []),
         *_about_differences(sweep),
-        *([_about_paper(sweep, sweep.paper)] if sweep.paper else []),
+        *_about_published(sweep),
         *(_about_methods(sweep) if sweep.compares_methods else []),
         *(f"warning: {text}" for text in _warnings(sweep)),
         *failure_notes({job.label: job.results.failed for job in sweep.jobs if job.results}),
@@ -175,7 +175,7 @@ def _spread(sweep: Sweep) -> str:
 
 def _scores(sweep: Sweep) -> Iterator[str]:
     """Yield what each score is measured on."""
-    yield f"dev: {_or(run.validation for run in sweep.results)}, which selects the checkpoint; {_spread(sweep)}"
+    yield f"dev: {sweep.dev_set}, which selects the checkpoint; {_spread(sweep)}"
     if scale := scale_note(*sweep.scores[3:-1]):
         yield f"other metrics: on dev ({scale})"
     if tasks := sweep.tasks["sts"]:
@@ -239,6 +239,16 @@ def _tasks(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:
     return names if len(tasks) == len(all_tasks) else f"{names} ({len(tasks)} of {len(all_tasks)} tasks)"
 
 
+def _about_published(sweep: Sweep) -> Iterator[str]:
+    """Yield what the published scores beside ours are, or why they are not shown."""
+    if sweep.paper:
+        yield _about_paper(sweep, sweep.paper)
+    if sweep.compares_methods and (models := _or(sweep.runs["published model"].dropna())):
+        shown = f"published: STS average on test that a paper or its code reports for {models}"
+        hidden = "the published scores are Spearman's correlations on STS test sets, so they are not shown"
+        yield shown if sweep.comparable else hidden
+
+
 def _about_paper(sweep: Sweep, paper: Ablation) -> str:
     """Return the setting of the paper's numbers."""
     if not sweep.comparable:
@@ -267,14 +277,10 @@ def _about_differences(sweep: Sweep) -> Iterator[str]:
 
 
 def _about_methods(sweep: Sweep) -> Iterator[str]:
-    """Yield which methods have no difference, of which model the published scores are, and which data differ."""
+    """Yield which methods have no difference, and which data differ."""
     groups = sweep.groups
     if alone := groups["label"][(groups["dev pairs"] == 0) & ~groups["is_baseline"] & groups["trained"]].tolist():
         yield f"no difference, because SimCSE with the same setting and seeds is missing: {'; '.join(alone)}"
-    if models := _or(sweep.runs["published model"].dropna()):
-        shown = f"published: STS average on test, {models}"
-        hidden = "the published scores are Spearman's correlations on STS test sets, so they are not shown"
-        yield shown if sweep.comparable else hidden
     for setting, data in sweep.runs.groupby("setting")["trained on"]:
         if data.nunique() > 1:
             yield f"warning: {setting} methods were trained on different data: {_or(data)}"

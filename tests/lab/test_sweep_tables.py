@@ -214,13 +214,19 @@ def test_equal_warnings_of_several_jobs_are_one_line(write_sweep):
     assert notes == ["warning: training has changed val/x: lower optimizer.lr (jobs 0, 1)", "warning: overlap"]
 
 
-def test_the_caption_says_what_the_numbers_mean_without_folders_and_options(write_sweep):
+def test_caption_and_axis_say_what_was_trained_and_measured_without_folders_and_options(write_sweep, compare):
     jobs = [job(0.7 + 0.1 * n, seed, options={"model.dropout": n, "size": "mini"}) for n in (0, 1) for seed in (0, 1)]
-    table = sweep_table(group(write_sweep("s", *jobs, size="mini")))
+    sweep = group(write_sweep("mine", *jobs, size="mini"))
+    table = sweep_table(sweep)
     caption, *explained = table.caption.split("; ")
-    assert caption == "Dropout: Spearman x 100"
-    assert explained[0] == "mean ± standard deviation over seeds (number of seeds)" and "size" not in table.caption
+    assert [caption, explained[0]] == ["Dropout: Spearman x 100", "dev: STS-B, which selects the checkpoint"]
+    assert explained[1] == "mean ± standard deviation over seeds (number of seeds)" and "size" not in table.caption
+    assert {"model minilm", "data wiki", "steps 60"} < {*explained}
     assert "difference: from model.dropout=0 with the same seed, mean [95% t-interval]" in explained
+    assert sweep_figure(sweep).axes[0].get_xlabel() == "dev: STS-B (Spearman x 100)"
+    methods = compare(*of_seeds({"simcse": [0.8, 0.81], "mixcse": [0.82, 0.84]}))
+    assert "published: STS average on test that a paper or its code reports" in sweep_table(methods).caption
+    assert sweep_figure(methods).axes[0].get_xlabel().startswith("difference from SimCSE on dev: STS-B\n")
 
 
 def test_what_makes_scores_hard_to_compare_is_a_warning(write_sweep):
