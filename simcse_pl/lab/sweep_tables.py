@@ -220,10 +220,11 @@ def _without_results(sweep: Sweep) -> Iterator[str]:
 
 def _facts(sweep: Sweep) -> str:
     """Return what was trained, on which data, and for how long; without results of a fact, it is left out."""
-    runs = sweep.results
+    runs, jobs = sweep.results, [job for job in sweep.jobs if job.results]
+    named = (job.options.get("model.name") or run.choices.get("model") for job, run in zip(jobs, runs, strict=True))
     facts = {
         "setting": _or(sweep.runs["setting"]) if sweep.compares_methods else "",
-        "model": _or(run.choices.get("model") for run in runs),
+        "model": _or(without_folders(name) for name in named if name),
         "data": _or(without_folders(run.settings.get("data", "")) for run in runs),
         "steps": _or(run.steps for run in runs),
         "seeds": ", ".join(sorted({*sweep.runs["seed"]} - {""}, key=lambda seed: (len(seed), seed))),

@@ -197,13 +197,16 @@ def test_scores_before_training_are_below_the_table_or_columns_if_rows_differ(wr
 def test_options_that_all_jobs_share_and_the_data_are_below_the_table_in_every_format(write_sweep):
     given = {"size": "mini", "optimizer.lr": "1e-6", "logger": "csv", "model.dropout": 0.1}
     settings = {"data": "/home/me/my data/sample-1f.txt, 100 rows of 1"}
-    jobs = [job(0.7, row="0.1", options=given | {"setting": name}, settings=settings) for name in ("a", "b")]
+    models = {"a": {}, "b": {"model.name": "/home/me/my-bert"}}
+    options = [given | {"setting": name} | own for name, own in models.items()]
+    jobs = [job(0.7, row="0.1", options=own, settings=settings) for own in options]
     groups = group(write_sweep("s", *jobs, table="table_3_dropout", size="mini"))
     table, note = sweep_table(groups), "given: optimizer.lr=1e-6 model.dropout=0.1"
     assert note in table.notes and f"\n{note}\n" in table.markdown() and f"% {note}\n" in latex(table)
     assert {row["given"] for row in data(table)} == {note.removeprefix("given: ")}
     assert sweep_figure(groups).get_suptitle() == "dropout"
-    assert any("; data sample-1f.txt, 100 rows of 1; steps 60; " in note for note in table.notes)
+    facts = "model minilm or my-bert; data sample-1f.txt, 100 rows of 1; steps 60; "
+    assert any(note.startswith(facts) for note in table.notes)
 
 
 def test_equal_warnings_of_several_jobs_are_one_line(write_sweep):
