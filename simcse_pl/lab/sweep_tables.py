@@ -229,6 +229,8 @@ def _facts(sweep: Sweep) -> str:
         "steps": _or(run.steps for run in runs),
         "seeds": ", ".join(sorted({*sweep.runs["seed"]} - {""}, key=lambda seed: (len(seed), seed))),
     }
+    if "data.batch_size" in sweep.options and len({run.steps for run in runs}) == 1:
+        facts["steps"] += " for all batch sizes, so larger batches see more sentences"
     for name in BEFORE:
         ends = sweep.runs[name].agg(["min", "max"]).dropna()
         facts[f"{name} training"] = " to ".join(dict.fromkeys(f"{end:.{sweep.decimals()}f}" for end in ends))

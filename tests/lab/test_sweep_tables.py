@@ -209,6 +209,11 @@ def test_options_that_all_jobs_share_and_the_data_are_below_the_table_in_every_f
     assert any(note.startswith(facts) for note in table.notes)
 
 
+def test_equal_steps_of_different_batch_sizes_are_in_the_caption(write_sweep):
+    jobs = [job(0.7, options={"data.batch_size": size}) for size in (16, 32)]
+    assert "steps 60 for all batch sizes, so larger" in sweep_table(group(write_sweep("s", *jobs))).caption
+
+
 def test_equal_warnings_of_several_jobs_are_one_line(write_sweep):
     texts = [f"training has changed val/x from 0.7{n} to -0.6{n}: lower optimizer.lr" for n in range(2)]
     warnings = [[texts[0], "overlap"], [texts[1], "overlap"], ["overlap"]]
