@@ -1,15 +1,20 @@
 """A table that can be printed, and written as Markdown; lab/latex.py writes LaTeX."""
 
+import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 import rich.table
-from rich.console import Group
+from rich.console import Console, Group
+from rich.containers import Lines
 from rich.text import Text
 
 _MISSING = "–"
+_BREAKS = re.compile(r"(\s+|(?<=[._])(?=[^\W\d_]))")  # between words, and after dots and underscores within names
+_LONGEST = 20  # characters that are kept together, if no number
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(14, 32), *range(127, 160))}  # terminals obey them
 
 
@@ -45,11 +50,15 @@ class Table:
         """Return the table for the terminal, with the title and the notes in lines of its full width."""
         table = rich.table.Table()
         for heading, cells in (shown := self.shown().map(lambda cell: cell.translate(_CONTROLS))).items():
-            widest = cells.str.len().max() if self.numeric(heading) else None  # numbers do not wrap
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
-            table.add_column(Text(heading.translate(_CONTROLS)), justify=justify, overflow="fold", min_width=widest)
+            title = heading.translate(_CONTROLS)
+            words = [word for text in (title, *cells) for word in _BREAKS.split(text)]
+            widest = min(_LONGEST, max(map(len, words)))
+            if self.numeric(heading):  # numbers do not wrap
+                widest = max(widest, cells.str.len().max())
+            table.add_column(_Cell(title), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
-            table.add_row(*map(Text, row))
+            table.add_row(*map(_Cell, row))
         notes = [Text(note.translate(_CONTROLS), style="dim") for note in self.notes]
         return Group(Text(self.title.translate(_CONTROLS), style="italic"), table, *notes)
 
@@ -60,6 +69,17 @@ class Table:
         shown.columns = [_markdown(column) for column in shown]
         table = shown.to_markdown(index=False, disable_numparse=True, colalign=alignment)
         return "\n\n".join([f"**{self.title}**", table, *map(one_line, self.notes)]) + "\n"
+
+
+class _Wrapper(textwrap.TextWrapper):
+    wordsep_re = _BREAKS
+
+
+class _Cell(Text):
+    """A text that wraps between words, and after dots and underscores; rich breaks at spaces alone."""
+
+    def wrap(self, console: Console, width: int, **options: Any) -> Lines:
+        return Text("\n".join(_Wrapper(width).wrap(self.plain))).wrap(console, width, **options)
 
 
 def one_line(text: str) -> str:

@@ -49,6 +49,16 @@ def test_the_terminal_shows_rounded_numbers_and_dashes_below_a_title_that_may_be
     assert r"| a_b & 50 % \| {x} " in table.markdown()
 
 
+def test_cells_wrap_between_words_and_after_dots_and_underscores_alone():
+    frame = pd.DataFrame({"data.batch_size": ["CLS with MLP in training only", "0.05"], "dev": [1.0, 2.0]})
+    console = Console(width=25, record=True, file=io.StringIO())
+    console.print(Table("t", "t", frame).printed())
+    lines = [line[1:].partition("│")[0].partition("┃")[0].strip() for line in console.export_text().splitlines()[2:-1]]
+    assert [line for line in lines if "━" not in line] == [
+        "data.batch_", "size", "CLS with MLP", "in training", "only", "0.05"
+    ]  # fmt: skip
+
+
 def test_standard_output_that_is_not_utf_8_gets_a_table_in_ascii(monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     prepare_output()
