@@ -181,7 +181,8 @@ def _printed_config(command: str, options: Sequence[str], flags: Sequence[str]) 
         return str(optional("tools.options.help_text")(command, options, "--help-all" in flags))
     if values.get("--cfg", values.get("-c")) == "job":
         package = values.get("--package", values.get("-p"))
-        return str(optional("tools.options.config_text")(command, options, package, "--resolve" in flags))
+        words = [word for flag, word in pairwise(["", *flags]) if word[:1] != "-" and flag not in _WITH_VALUE]
+        return str(optional("tools.options.config_text")(command, [*options, *words], package, "--resolve" in flags))
     return None
 
 

@@ -324,6 +324,7 @@ def test_the_printed_config_has_the_row_of_the_sweep_and_the_ranges_of_a_search(
     assert yaml.safe_load(searched) == {"low": 1e-5, "high": 5e-4, "log": True}
     assert "val_every: 13\n" in command("train", "-c", "job").out
     assert command("train", "-c", "job", "-p", "seed").out == "42\n"
+    assert "'bert' is no option" in command("train", "bert", "--cfg", "job", "-p", "seed", status=2).err
     assert command("train", "--version").out == f"simcse_pl {__version__}\n"
 
 
