@@ -11,12 +11,15 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from simcse_pl.config import in_sweep
 from simcse_pl.loggers import mark_preempted
 from simcse_pl.utils.errors import Stopped
 from simcse_pl.utils.private import ignore_lightnings_sigterm
 from simcse_pl.utils.processes import is_first_process, submitits_signal
+from simcse_pl.utils.terminal import hydra_option
 
 log = logging.getLogger(__name__)
 _STOPS = (signal.SIGTERM, signal.SIGUSR1)  # `#SBATCH --signal=USR1@90` sends the second before the time limit
@@ -96,8 +99,10 @@ class Preemption(Callback):
         mark_preempted()
         try:
             if trainer.is_global_zero:
-                message = f"stopped after step {trainer.global_step}: continue with resume=auto"
-                print(message, file=sys.stderr, flush=True)
+                again = "continue with resume=auto"
+                if in_sweep():
+                    again = f"repeat the command with {hydra_option('hydra.sweep.dir', HydraConfig.get().sweep.dir)}"
+                print(f"stopped after step {trainer.global_step}: {again}", file=sys.stderr, flush=True)
                 if received != signal.SIGINT:
                     self._requeue()
         finally:

@@ -9,6 +9,7 @@ import pytest
 
 from simcse_pl.preemption import Preemption
 from simcse_pl.utils.errors import Stopped
+from tests.support.helpers import composed
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 MODULE = SimpleNamespace(stops=False)
@@ -93,6 +94,12 @@ def test_ctrl_c_saves_and_does_not_requeue(preemption, trainer, monkeypatch, cap
     assert capfd.readouterr().err == interrupted + LINE
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_job_of_a_sweep_says_to_repeat_the_command(preemption, trainer, capsys):
+    composed("hydra.job.num=0", "hydra.sweep.dir=multirun/mine")
+    stopped_by(signal.SIGTERM, preemption, trainer)
+    assert capsys.readouterr().err == "stopped after step 7: repeat the command with hydra.sweep.dir=multirun/mine\n"
 
 
 def test_submitits_signal_saves_and_calls_submitits_handler(preemption, trainer, monkeypatch):
