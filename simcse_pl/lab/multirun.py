@@ -24,6 +24,7 @@ from simcse_pl.option_checks import check_options
 from simcse_pl.run_folder import RESULTS_FILE
 from simcse_pl.run_metadata import finished_job
 from simcse_pl.utils.errors import Stopped
+from simcse_pl.utils.hub import quiet
 from simcse_pl.utils.private import jobs_of_sweep
 from simcse_pl.utils.processes import available_cpus, is_one_of_several, submitits_signal
 from simcse_pl.utils.terminal import hydra_text, report_error
@@ -56,7 +57,8 @@ def check_jobs(config: DictConfig) -> int:
                 HydraConfig.instance().set_config(job)
                 own = OmegaConf.masked_copy(job, [str(name) for name in job if name != "hydra"])
                 own = with_row(own)
-                check_options(own)
+                with quiet(check_options.__module__) if number else nullcontext():  # warnings of all jobs, once
+                    check_options(own)
                 if finished:
                     finished_job(folder, own)
         except Exception as error:

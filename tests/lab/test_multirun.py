@@ -148,6 +148,11 @@ def test_the_options_of_all_jobs_are_checked_before_the_first_starts(options, me
     assert capsys.readouterr().err.startswith(message)
 
 
+def test_a_warning_of_all_jobs_is_printed_once(multirun_config, caplog):
+    check_jobs(multirun_config("model.name=mine", "seed=1,2,3"))
+    assert [text.startswith("model.name: ") for text in caplog.messages] == [True]
+
+
 def test_jobs_of_one_two_and_four_gpus_never_share_one(run_jobs):
     at_starts, _ = run_jobs(*[Share(4 // devices, devices, UUIDS) for devices in (1, 2, 1, 4, 2, 1, 2)], together=3)
     assert max(Counter(itertools.chain(*running.values())).most_common(1)[0][1] for running in at_starts) == 1
