@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from simcse_pl.run_folder import run_label
+from simcse_pl.run_folder import SWEEP_FILE, run_label
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.files import cache_folder
 
@@ -102,7 +102,7 @@ def job_name(_root_: DictConfig) -> str:
     if not in_sweep():
         return run_label(Path(_root_.run_dir or HydraConfig.get().run.dir))  # --cfg has made no folder
     hydra = HydraConfig.get()
-    multirun = Path(hydra.sweep.dir) / "multirun.yaml"  # Hydra's sweeper writes the options of all jobs here
+    multirun = Path(hydra.sweep.dir) / SWEEP_FILE
     given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
     options = (option.replace("'", "") for option in hydra.overrides.task if option not in given)
     return " ".join([str(_root_.run_name), *options])

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 RESULTS_FILE = "results.json"
 CURVES_FILE = "metrics.csv"
+SWEEP_FILE = "multirun.yaml"  # by Hydra, in the folder of a sweep: its config, with the options of all jobs
 CURVES_FIGURE = "curves.png"
 WANDB_FILE = "wandb_run.json"  # the id of the folder's W&B run
 RESOLVED_CONFIG = Path("config") / "resolved.yaml"  # config.yaml with all interpolations resolved

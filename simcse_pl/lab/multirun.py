@@ -40,11 +40,7 @@ def check_jobs(config: DictConfig) -> int:
     Hydra only checks that each job can be composed, so a wrong value of the last job would show after hours. An error
     here ends the process.
     """
-    loader, values = GlobalHydra.instance().config_loader(), set[str]()
-    given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
-    task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
-    overrides = OverridesParser.create(config_loader=loader).parse_overrides([*given, *task])
-    jobs = jobs_of_sweep(overrides)
+    loader, values, jobs = GlobalHydra.instance().config_loader(), set[str](), planned_jobs(config)
     for number, options in enumerate(jobs):
         own, folder = None, Path(config.hydra.sweep.dir, str(number))
         # Hydra would write the options of this sweep over those of a finished job
@@ -65,6 +61,14 @@ def check_jobs(config: DictConfig) -> int:
             error = readable(error, config.hydra.job.config_name, own, options)
             sys.exit(report_error(error, config.debug is True, DEBUG_OPTION))
     return len(jobs)
+
+
+def planned_jobs(config: DictConfig) -> list[list[str]]:
+    """Return the options of each job of a sweep, by its config; Hydra must be initialized."""
+    given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
+    task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    return jobs_of_sweep(parser.parse_overrides([*given, *task]))
 
 
 @dataclass(frozen=True)

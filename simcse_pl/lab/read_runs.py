@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from omegaconf import OmegaConf
 
 from simcse_pl.evaluation.results import Result
 from simcse_pl.results import SPEARMAN, TrainingRun, logged, read_shape
-from simcse_pl.run_folder import CURVES_FILE, OF_LOGS, RESULTS_FILE, job_folders, run_label
+from simcse_pl.run_folder import CURVES_FILE, OF_LOGS, RESULTS_FILE, SWEEP_FILE, job_folders, run_label
 from simcse_pl.utils.errors import UserError, reraise_as
 
 
@@ -24,6 +25,7 @@ class Run:
     label: str
     folder: Path
     results: TrainingRun | None  # None if it failed or has not finished
+    planned: Sequence[str] = ()  # the options of a job that has not started
 
     @property
     def monitor(self) -> str:
@@ -54,7 +56,9 @@ class Run:
     def options(self) -> Mapping[str, str]:
         """The options that were given, or that a search chose, and the seed."""
         saved = self.folder / "config" / "overrides.yaml"
-        given: Any = self.results.overrides if self.results else OmegaConf.load(saved) if saved.is_file() else []
+        given: Any = (
+            self.results.overrides if self.results else OmegaConf.load(saved) if saved.is_file() else self.planned
+        )
         parts = [option.lstrip("+").partition("=") for option in given]
         options = {name: _one_spelling(value) for name, _, value in parts}
         chosen = self.results.trial["values"] if self.results and self.results.trial else {}
@@ -81,6 +85,32 @@ def read_run(folder: Path, label: str | None = None) -> Run:
     """Read a training run, whose label is by default the last two parts of its path."""
     file = folder / RESULTS_FILE
     return Run(label or run_label(folder), folder, read_shape(TrainingRun, file) if file.is_file() else None)
+
+
+def read_jobs(folder: Path, prefix: str = "") -> list[Run]:
+    """Read the jobs of a sweep; those that have not started come last. `prefix` precedes the number in their labels."""
+    jobs = [read_run(job, prefix + job.name) for job in job_folders(folder)]
+    started = {job.folder.name for job in jobs}
+    planned = ((str(number), options) for number, options in enumerate(_planned(folder)))
+    return jobs + [Run(prefix + name, folder / name, None, own) for name, own in planned if name not in started]
+
+
+def _planned(folder: Path) -> list[list[str]]:
+    """Return the options of the jobs that a sweep should run; none of a search, which chooses them one by one."""
+    file = folder / SWEEP_FILE
+    if not file.is_file():
+        return []
+    from hydra import initialize_config_dir  # slow, and not for encoders
+    from hydra.core.global_hydra import GlobalHydra
+
+    from simcse_pl.config import CONF
+    from simcse_pl.lab.multirun import planned_jobs
+
+    is_set = GlobalHydra.instance().is_initialized()
+    hydra = nullcontext() if is_set else initialize_config_dir(str(CONF), version_base="1.3")
+    with reraise_as(f"{file} cannot be read: remove it to report the jobs that have run"), hydra:
+        config: Any = OmegaConf.load(file)
+        return planned_jobs(config) if config.hydra.runtime.choices["hydra/sweeper"] == "basic" else []
 
 
 def _one_spelling(value: str) -> str:

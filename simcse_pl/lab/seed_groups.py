@@ -13,9 +13,9 @@ from simcse_pl.evaluation.results import TRANSFER_TASKS, Result
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.encoder_tables import shared_tasks
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
-from simcse_pl.lab.read_runs import Run, differing, is_sweep, keys_of, option_values, read_run
+from simcse_pl.lab.read_runs import Run, differing, is_sweep, keys_of, option_values, read_jobs, read_run
 from simcse_pl.results import CURVES, SPEARMAN, SweepCell, TrainingRun, decimals, factor, is_of_file, score_name
-from simcse_pl.run_folder import RESULTS_FILE, job_folders
+from simcse_pl.run_folder import RESULTS_FILE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import without_folders
 
@@ -140,8 +140,7 @@ def read_sweeps(folders: Mapping[str, str | Path], encoders: Sequence[Result] = 
     runs_alone = len(folders) > 1 and not any(map(is_sweep, folders.values()))
     for label, path in folders.items():
         prefix = f"{label}/" if len(folders) > 1 else ""
-        jobs = [read_run(folder, prefix + folder.name) for folder in job_folders(Path(path))]
-        jobs = jobs if is_sweep(path) else [read_run(Path(path), label)]
+        jobs = read_jobs(Path(path), prefix) if is_sweep(path) else [read_run(Path(path), label)]
         first = next((job.results for job in jobs if job.results), None)
         if first is None:
             raise UserError(f"{path}: no job has a {RESULTS_FILE}; all have failed or none has finished yet")

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import yaml
 from scipy.stats import ttest_rel
 
 from simcse_pl.lab.seed_groups import CONFIDENCE, read_sweeps
@@ -26,6 +27,18 @@ def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep):
     assert (sweep.jobs[3].value("model"), sweep.jobs[3].value("optimizer.lr")) == ("minilm", "default")
     assert [run.best["spearman"] for run in sweep.results] == [0.7 + 0.01 * n for n in range(11)]
     assert (sweep.label, sweep.table, sweep.size) == ("mine", None, None)
+
+
+def test_jobs_that_have_not_started_are_those_that_hydras_file_of_the_sweep_has_beside_the_others(write_sweep):
+    folder = write_sweep("s", *(job(dev, seed, options={"method": "simcse"}) for seed, dev in enumerate((0.7, None))))
+    task, params = ["method=simcse,pcl", "seed=0,1"], {"method": "glob(*)", "scheduler": "linear"}
+    hydra = {"overrides": {"task": task}, "sweeper": {"params": params}}
+    hydra["runtime"] = {"choices": {"hydra/sweeper": "basic"}}
+    (folder / "multirun.yaml").write_text(yaml.safe_dump({"hydra": hydra}))
+    jobs = group(folder).jobs
+    assert [(one.label, one.options["method"], one.options["seed"]) for one in jobs if not one.results] == [
+        ("1", "simcse", "1"), ("2", "pcl", "0"), ("3", "pcl", "1")
+    ]  # fmt: skip
 
 
 def test_an_option_is_equal_whatever_its_spelling(write_sweep):
