@@ -102,10 +102,19 @@ def job_name(_root_: DictConfig) -> str:
     if not in_sweep():
         return run_label(Path(_root_.run_dir or HydraConfig.get().run.dir))  # --cfg has made no folder
     hydra = HydraConfig.get()
-    multirun = Path(hydra.sweep.dir) / SWEEP_FILE
-    given = OmegaConf.load(multirun).hydra.overrides.task if multirun.is_file() else []
-    options = (option.replace("'", "") for option in hydra.overrides.task if option not in given)
+    of_config, given = options_of_sweep(Path(hydra.sweep.dir))
+    options = (option.replace("'", "") for option in hydra.overrides.task if option not in (*of_config, *given))
     return " ".join([str(_root_.run_name), *options])
+
+
+def options_of_sweep(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the options that a sweep's config sets for its jobs, and those of its command line; none of a run."""
+    file = folder / SWEEP_FILE
+    if not file.is_file():
+        return [], []
+    hydra: Any = OmegaConf.to_container(OmegaConf.load(file).hydra)
+    params = hydra["sweeper"].get("params") or {}
+    return [f"{name}={value}" for name, value in params.items()], hydra["overrides"]["task"]
 
 
 def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:

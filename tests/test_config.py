@@ -157,3 +157,12 @@ def test_the_group_is_the_table_and_the_folder_of_the_sweep_and_a_single_run_is_
     assert sweep_group(single) is None and not in_sweep() and job_name(single) == "tmp/run"
     HydraConfig.instance().cfg = None
     assert sweep_group(config) is None
+
+
+def test_the_name_of_a_job_has_the_options_that_differ_between_jobs(tmp_path):
+    params = {"method": "glob(*)", "scheduler": "linear"}
+    hydra = {"sweeper": {"params": params}, "overrides": {"task": ["seed=0,1", "run_name=test"]}}
+    OmegaConf.save({"hydra": hydra}, tmp_path / "multirun.yaml")
+    of_sweep = ["hydra.job.num=0", f"hydra.sweep.dir={tmp_path}"]
+    job = composed("method=simcse", "scheduler=linear", "seed=0", "run_name=test", *of_sweep)
+    assert job_name(job) == "test method=simcse seed=0"

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 from scipy.stats import t
 
+from simcse_pl.config import options_of_sweep
 from simcse_pl.evaluation.results import TRANSFER_TASKS, Result
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.encoder_tables import shared_tasks
@@ -80,12 +81,15 @@ class Sweep:
 
     @property
     def given(self) -> str:
-        """The options that were given to all finished jobs, without those that titles have.
+        """The options that were given to all finished jobs, without those that titles or the sweep's config have.
 
         A row of the sweep may replace one.
         """
-        values = option_values([job for job in self.jobs if job.results])
-        same = {name: found.pop() for name, found in values.items() if len(found) == 1 and name not in _IN_TITLES}
+        values, left_out = option_values([job for job in self.jobs if job.results]), {*_IN_TITLES}
+        for options in map(options_of_sweep, {job.folder.parent for job in self.jobs}):
+            of_config, of_line = ({option.partition("=")[0] for option in part} for part in options)
+            left_out |= of_config - of_line
+        same = {name: found.pop() for name, found in values.items() if len(found) == 1 and name not in left_out}
         return " ".join(f"{name}={without_folders(value)}" for name, value in same.items())
 
     @property

@@ -29,14 +29,16 @@ def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep):
     assert (sweep.label, sweep.table, sweep.size) == ("mine", None, None)
 
 
-def test_jobs_that_have_not_started_are_those_that_hydras_file_of_the_sweep_has_beside_the_others(write_sweep):
-    folder = write_sweep("s", *(job(dev, seed, options={"method": "simcse"}) for seed, dev in enumerate((0.7, None))))
-    task, params = ["method=simcse,pcl", "seed=0,1"], {"method": "glob(*)", "scheduler": "linear"}
+def test_hydras_file_of_a_sweep_says_which_jobs_have_not_started_and_which_options_were_given(write_sweep):
+    options = {"method": "simcse", "scheduler": "linear", "val_every": 5}
+    folder = write_sweep("s", *(job(dev, seed, options=options) for seed, dev in enumerate((0.7, None))))
+    task, params = ["method=simcse,pcl", "val_every=5", "seed=0,1"], {"method": "glob(*)", "scheduler": "linear"}
     hydra = {"overrides": {"task": task}, "sweeper": {"params": params}}
     hydra["runtime"] = {"choices": {"hydra/sweeper": "basic"}}
     (folder / "multirun.yaml").write_text(yaml.safe_dump({"hydra": hydra}))
-    jobs = group(folder).jobs
-    assert [(one.label, one.options["method"], one.options["seed"]) for one in jobs if not one.results] == [
+    sweep = group(folder)
+    assert sweep.given == "method=simcse val_every=5"  # the scheduler is of the sweep's config
+    assert [(one.label, one.options["method"], one.options["seed"]) for one in sweep.jobs if not one.results] == [
         ("1", "simcse", "1"), ("2", "pcl", "0"), ("3", "pcl", "1")
     ]  # fmt: skip
 
