@@ -136,6 +136,7 @@ class About(Shape):
 class Result(SuiteResults, About):
     """The results.json of `simcse evaluate`."""
 
+    warnings: list[str] = []  # why scores may mislead
     dims: Mapping[str, SuiteResults] = {}  # by the number of first dimensions to which vectors are cut
 
     def results_by_dim(self) -> dict[int, "Result"]:

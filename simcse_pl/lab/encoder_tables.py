@@ -251,6 +251,8 @@ def encoder_tables(results: Sequence[Result], aggregation: Aggregation = "all") 
         own_data_table(every),
     ]
     shown = [table for table in tables if table is not None]
+    for table in shown:
+        table.notes.extend(f"warning: {text} ({result.label})" for result in results for text in result.warnings)
     if shown:
         shown[0].notes.extend(failure_notes({result.label: result.failed for result in results}))
     return shown

@@ -68,7 +68,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     small = Suite([*suite.sts, *(task for task in suite.tasks if isinstance(task, OwnDataTask))])
     by_dim = {str(dim): evaluate_suite(first_dimensions(encode, dim), small) for dim in config.dims}
 
-    result = Result(**about, **dict(measured), dims=by_dim)
+    warnings = list(dict.fromkeys(postprocess.warnings)) if postprocess else []
+    result = Result(**about, **dict(measured), warnings=warnings, dims=by_dim)
     write_json(folder / RESULTS_FILE, result.model_dump())
     write_tables(config, folder, result)
     print_failed({task: why for task, why in measured.failed.items() if task not in suite.failed})

@@ -71,7 +71,7 @@ class Whitening(AffinePostProcess):
 
     The eigenvalues are in descending order. Directions without variance (see `principal_directions`) are
     left out, so the output may have fewer dimensions than the input. If n rows have n - 1 directions,
-    whitening makes all distances between these rows equal; it logs a warning.
+    whitening makes all distances between these rows equal, which is a warning.
 
     Args:
         dim: keep only the first dimensions; None keeps all that have variance.
@@ -98,7 +98,9 @@ class Whitening(AffinePostProcess):
             raise UserError("whitening: the embeddings differ by no more than rounding: fit on more sentences")
         self.matrix = (directions * variances.rsqrt())[:, : self.dim]
         if self.matrix.shape[1] == len(x) - 1:
-            log.warning("whitening: the %d fitted embeddings become equally far apart; fit on more embeddings", len(x))
+            text = f"whitening: the {len(x)} fitted embeddings become equally far apart; fit on more embeddings"
+            log.warning(text)
+            self.warnings.append(text)
 
 
 class RemoveComponents(AffinePostProcess):

@@ -31,6 +31,7 @@ class PostProcess(Checked, ABC):
         is_affine: whether the map of x is (x - mean) matrix, by the two tensors of these names.
         options: the constructor's arguments that the map depends on.
         width: the number of dimensions that it was fitted on; None before `fit`.
+        warnings: why its maps may mislead, of all fits.
     """
 
     name: ClassVar[str]
@@ -39,6 +40,7 @@ class PostProcess(Checked, ABC):
     def __init__(self, **options: Any) -> None:
         self.options = options
         self.width: int | None = None
+        self.warnings: list[str] = []
 
     @property
     def fitted(self) -> bool:
