@@ -192,12 +192,13 @@ def unsupported_option(
     prefixes. An adapter is loaded into its base model as it comes, and without the magnitudes of DoRA.
     """
     assert settings.pooling is not None
-    names, plain = settings.pooling.split("+"), False
+    names, plain, of_last_layer = settings.pooling.split("+"), False, True
     if len(names) > 1:
         plain = {*names} <= {*_SWITCHES}
     elif not is_dotted(settings.pooling):
         pooling = find_pooling(settings.pooling, backbone.config)
-        averaged = pooling.layers == (-1,) or pooling.over_tokens is mean_over_tokens
+        of_last_layer = pooling.layers == (-1,)
+        averaged = of_last_layer or pooling.over_tokens is mean_over_tokens
         plain = settings.pooling == "pooler" or (type(pooling) is Pooling and pooling.mask_of is None and averaged)
     template = templates.texts[0] if templates.texts else ""
     is_prefix = template.partition(SENTENCE)[2] == "" and settings.template_as_text != "always"
@@ -214,7 +215,8 @@ def unsupported_option(
     }
     if has_adapter(backbone):
         config, causal = load_config(str(backbone.name_or_path)), getattr(backbone.config, "is_causal", True)
-        beyond |= {
+        beyond |= {  # its base model has a config of its own, which returns the last layer alone
+            f"pooling={settings.pooling}": not (plain and of_last_layer),
             "num_layers": config.num_hidden_layers != backbone.config.num_hidden_layers,
             "bidirectional": getattr(config, "is_causal", True) != causal,
             "adapter.use_dora": any(getattr(adapter, "use_dora", False) for adapter in backbone.peft_config.values()),

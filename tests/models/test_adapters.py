@@ -138,11 +138,12 @@ def test_an_adapter_replaces_whole_weights_of_any_format(make_model, tmp_path):
     close(SentenceEncoder.from_pretrained(tmp_path).encode(SENTENCES), encoder.encode(SENTENCES), 0)
 
 
-def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(make_model, tmp_path):
-    encoder = changed(make_model("qwen3"), bidirectional=True, num_layers=2)
+@pytest.mark.parametrize("options", [{"bidirectional": True, "num_layers": 2}, {"pooling": "first_last"}])
+def test_a_merged_adapter_is_a_whole_encoder_with_equal_vectors(options, make_model, tmp_path):
+    encoder = changed(make_model("qwen3"), **options)
     vectors = encoder.encode(SENTENCES)
     encoder.save_pretrained(tmp_path / "adapter")
-    assert REFUSED in (tmp_path / "adapter" / MODULES_FILE).read_text()  # other libraries would ignore both options
+    assert REFUSED in (tmp_path / "adapter" / MODULES_FILE).read_text()  # other libraries would ignore the options
     encoder = SentenceEncoder.from_pretrained(tmp_path / "adapter")
     merge_adapter(encoder.backbone)
     assert not has_adapter(encoder.backbone)
