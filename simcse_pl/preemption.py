@@ -99,9 +99,8 @@ class Preemption(Callback):
         mark_preempted()
         try:
             if trainer.is_global_zero:
-                again = "continue with resume=auto"
-                if in_sweep():
-                    again = f"repeat the command with {hydra_option('hydra.sweep.dir', HydraConfig.get().sweep.dir)}"
+                option = hydra_option("hydra.sweep.dir", HydraConfig.get().sweep.dir) if in_sweep() else ""
+                again = f"repeat the command with {option}" if option else "continue with resume=auto"
                 print(f"stopped after step {trainer.global_step}: {again}", file=sys.stderr, flush=True)
                 if received != signal.SIGINT:
                     self._requeue()

@@ -84,9 +84,8 @@ def transfer_table(results: Sequence[Result], probing: bool = False) -> Table | 
     notes = [f"{', '.join(names.index)}: {protocol}" for protocol, names in protocols.groupby(protocols, sort=False)]
     rows = [{task.task: task.rows for task in scored} for scored in measured.values()]
     notes += _sizes("rows", rows, frame)
-    if probing:
-        return Table("probing", "Probing: accuracy x 100", frame, notes=notes, best="column")
-    return Table("transfer", "Transfer: accuracy x 100, and F1 x 100", frame, notes=notes, best="column")
+    name, more = ("probing", "") if probing else ("transfer", ", and F1 x 100")
+    return Table(name, f"{name.capitalize()}: accuracy x 100{more}", frame, notes=notes, best="column")
 
 
 def benchmark_table(results: Sequence[Result]) -> Table | None:
@@ -162,11 +161,8 @@ def _column(scores: StsScores) -> str:
 
 def _sizes(what: str, sizes: Sequence[Mapping[str, int | None]], frame: pd.DataFrame) -> list[str]:
     """Return a note with the size of each task."""
-    parts = []
-    for task in frame:
-        counts = {counted[task] for counted in sizes if counted.get(task) is not None}
-        if counts:
-            parts.append(f"{task} {' or '.join(map(str, counts))}")
+    counts = {task: {own[task] for own in sizes if own.get(task) is not None} for task in frame}
+    parts = [f"{task} {' or '.join(map(str, found))}" for task, found in counts.items() if found]
     return [f"{what}: {', '.join(parts)}"] if parts else []
 
 

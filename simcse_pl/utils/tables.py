@@ -14,7 +14,7 @@ from rich.text import Text
 
 _MISSING = "–"
 _BREAKS = re.compile(r"(\s+|(?<=[._])(?=[^\W\d_]))")  # between words, and after dots and underscores within names
-_LONGEST = 20  # characters that are kept together, if no number
+_LONGEST = 20  # characters of a word that does not wrap
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(14, 32), *range(127, 160))}  # terminals obey them
 
 
@@ -51,12 +51,9 @@ class Table:
         table = rich.table.Table()
         for heading, cells in (shown := self.shown().map(lambda cell: cell.translate(_CONTROLS))).items():
             justify: Literal["right", "left"] = "right" if self.numeric(heading) else "left"
-            title = heading.translate(_CONTROLS)
-            words = [word for text in (title, *cells) for word in _BREAKS.split(text)]
-            widest = min(_LONGEST, max(map(len, words)))
-            if self.numeric(heading):  # numbers do not wrap
-                widest = max(widest, cells.str.len().max())
-            table.add_column(_Cell(title), justify=justify, overflow="fold", min_width=widest)
+            word = max(len(word) for text in (heading, *cells) for word in _BREAKS.split(text))
+            widest = cells.str.len().max() if self.numeric(heading) else min(word, _LONGEST)  # numbers do not wrap
+            table.add_column(_Cell(heading.translate(_CONTROLS)), justify=justify, overflow="fold", min_width=widest)
         for row in shown.itertuples(index=False):
             table.add_row(*map(_Cell, row))
         notes = [Text(note.translate(_CONTROLS), style="dim") for note in self.notes]
@@ -71,15 +68,13 @@ class Table:
         return "\n\n".join([f"**{self.title}**", table, *map(one_line, self.notes)]) + "\n"
 
 
-class _Wrapper(textwrap.TextWrapper):
-    wordsep_re = _BREAKS
-
-
 class _Cell(Text):
     """A text that wraps between words, and after dots and underscores; rich breaks at spaces alone."""
 
     def wrap(self, console: Console, width: int, **options: Any) -> Lines:
-        return Text("\n".join(_Wrapper(width).wrap(self.plain))).wrap(console, width, **options)
+        wrapper = textwrap.TextWrapper(width)
+        wrapper.wordsep_re = _BREAKS
+        return Text(wrapper.fill(self.plain)).wrap(console, width, **options)
 
 
 def one_line(text: str) -> str:
