@@ -102,19 +102,16 @@ def job_name(_root_: DictConfig) -> str:
     if not in_sweep():
         return run_label(Path(_root_.run_dir or HydraConfig.get().run.dir))  # --cfg has made no folder
     hydra = HydraConfig.get()
-    of_config, given = options_of_sweep(Path(hydra.sweep.dir))
-    options = (option.replace("'", "") for option in hydra.overrides.task if option not in (*of_config, *given))
+    multirun = Path(hydra.sweep.dir) / SWEEP_FILE
+    given = options_of_sweep(OmegaConf.load(multirun)) if multirun.is_file() else []
+    options = (option.replace("'", "") for option in hydra.overrides.task if option not in given)
     return " ".join([str(_root_.run_name), *options])
 
 
-def options_of_sweep(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the options that a sweep's config sets for its jobs, and those of its command line; none of a run."""
-    file = folder / SWEEP_FILE
-    if not file.is_file():
-        return [], []
-    hydra: Any = OmegaConf.to_container(OmegaConf.load(file).hydra)
-    params = hydra["sweeper"].get("params") or {}
-    return [f"{name}={value}" for name, value in params.items()], hydra["overrides"]["task"]
+def options_of_sweep(config: Any) -> list[str]:
+    """Return the options that a sweep's config sets for its jobs, and then those of the command line."""
+    given: Any = OmegaConf.to_container(config.hydra.overrides.task)
+    return [*(f"{name}={value}" for name, value in (config.hydra.sweeper.get("params") or {}).items()), *given]
 
 
 def walk(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -15,11 +15,10 @@ from typing import Any
 import torch
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from simcse_pl.cli import DEBUG_OPTION, readable
-from simcse_pl.config import with_row
+from simcse_pl.config import options_of_sweep, with_row
 from simcse_pl.option_checks import check_options
 from simcse_pl.run_folder import RESULTS_FILE
 from simcse_pl.run_metadata import finished_job
@@ -40,7 +39,8 @@ def check_jobs(config: DictConfig) -> int:
     Hydra only checks that each job can be composed, so a wrong value of the last job would show after hours. An error
     here ends the process.
     """
-    loader, values, jobs = GlobalHydra.instance().config_loader(), set[str](), planned_jobs(config)
+    loader, values = GlobalHydra.instance().config_loader(), set[str]()
+    jobs = jobs_of_sweep(options_of_sweep(config), loader)
     for number, options in enumerate(jobs):
         own, folder = None, Path(config.hydra.sweep.dir, str(number))
         # Hydra would write the options of this sweep over those of a finished job
@@ -61,14 +61,6 @@ def check_jobs(config: DictConfig) -> int:
             error = readable(error, config.hydra.job.config_name, own, options)
             sys.exit(report_error(error, config.debug is True, DEBUG_OPTION))
     return len(jobs)
-
-
-def planned_jobs(config: DictConfig) -> list[list[str]]:
-    """Return the options of each job of a sweep, by its config; Hydra must be initialized."""
-    given = [f"{name}={value}" for name, value in (config.hydra.sweeper.params or {}).items()]
-    task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    return jobs_of_sweep(parser.parse_overrides([*given, *task]))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +11,12 @@ from typing import Any
 import pandas as pd
 from omegaconf import OmegaConf
 
+from simcse_pl.config import CONF, options_of_sweep
 from simcse_pl.evaluation.results import Result
 from simcse_pl.results import SPEARMAN, TrainingRun, logged, read_shape
 from simcse_pl.run_folder import CURVES_FILE, OF_LOGS, RESULTS_FILE, SWEEP_FILE, job_folders, run_label
 from simcse_pl.utils.errors import UserError, reraise_as
+from simcse_pl.utils.private import jobs_of_sweep
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,8 @@ class Run:
     def options(self) -> Mapping[str, str]:
         """The options that were given, or that a search chose, and the seed."""
         saved = self.folder / "config" / "overrides.yaml"
-        given: Any = (
-            self.results.overrides if self.results else OmegaConf.load(saved) if saved.is_file() else self.planned
-        )
+        planned: Any = OmegaConf.load(saved) if saved.is_file() else self.planned
+        given = self.results.overrides if self.results else planned
         parts = [option.lstrip("+").partition("=") for option in given]
         options = {name: _one_spelling(value) for name, _, value in parts}
         chosen = self.results.trial["values"] if self.results and self.results.trial else {}
@@ -89,28 +89,13 @@ def read_run(folder: Path, label: str | None = None) -> Run:
 
 def read_jobs(folder: Path, prefix: str = "") -> list[Run]:
     """Read the jobs of a sweep; those that have not started come last. `prefix` precedes the number in their labels."""
-    jobs = [read_run(job, prefix + job.name) for job in job_folders(folder)]
-    started = {job.folder.name for job in jobs}
-    planned = ((str(number), options) for number, options in enumerate(_planned(folder)))
-    return jobs + [Run(prefix + name, folder / name, None, own) for name, own in planned if name not in started]
-
-
-def _planned(folder: Path) -> list[list[str]]:
-    """Return the options of the jobs that a sweep should run; none of a search, which chooses them one by one."""
-    file = folder / SWEEP_FILE
-    if not file.is_file():
-        return []
-    from hydra import initialize_config_dir  # slow, and not for encoders
-    from hydra.core.global_hydra import GlobalHydra
-
-    from simcse_pl.config import CONF
-    from simcse_pl.lab.multirun import planned_jobs
-
-    is_set = GlobalHydra.instance().is_initialized()
-    hydra = nullcontext() if is_set else initialize_config_dir(str(CONF), version_base="1.3")
-    with reraise_as(f"{file} cannot be read: remove it to report the jobs that have run"), hydra:
-        config: Any = OmegaConf.load(file)
-        return planned_jobs(config) if config.hydra.runtime.choices["hydra/sweeper"] == "basic" else []
+    jobs, file = [read_run(job, prefix + job.name) for job in job_folders(folder)], folder / SWEEP_FILE
+    config: Any = OmegaConf.load(file) if file.is_file() else None
+    if config is None or config.hydra.runtime.choices["hydra/sweeper"] != "basic":  # a search plans no jobs
+        return jobs
+    planned, started = jobs_of_sweep(options_of_sweep(config), CONF), {job.folder.name for job in jobs}
+    waiting = ((str(number), options) for number, options in enumerate(planned) if str(number) not in started)
+    return jobs + [Run(prefix + number, folder / number, None, options) for number, options in waiting]
 
 
 def _one_spelling(value: str) -> str:

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from omegaconf import OmegaConf
 from scipy.stats import t
 
-from simcse_pl.config import options_of_sweep
 from simcse_pl.evaluation.results import TRANSFER_TASKS, Result
 from simcse_pl.evaluation.sts import STS_TASKS
 from simcse_pl.lab.encoder_tables import shared_tasks
 from simcse_pl.lab.published import Ablation, ablation, methods_file, published_score, setting_of
 from simcse_pl.lab.read_runs import Run, differing, is_sweep, keys_of, option_values, read_jobs, read_run
 from simcse_pl.results import CURVES, SPEARMAN, SweepCell, TrainingRun, decimals, factor, is_of_file, score_name
-from simcse_pl.run_folder import RESULTS_FILE
+from simcse_pl.run_folder import RESULTS_FILE, SWEEP_FILE
 from simcse_pl.utils.errors import UserError
 from simcse_pl.utils.text import without_folders
 
@@ -81,16 +81,13 @@ class Sweep:
 
     @property
     def given(self) -> str:
-        """The options that were given to all finished jobs, without those that titles or the sweep's config have.
-
-        A row of the sweep may replace one.
-        """
-        values, left_out = option_values([job for job in self.jobs if job.results]), {*_IN_TITLES}
-        for options in map(options_of_sweep, {job.folder.parent for job in self.jobs}):
-            of_config, of_line = ({option.partition("=")[0] for option in part} for part in options)
-            left_out |= of_config - of_line
-        same = {name: found.pop() for name, found in values.items() if len(found) == 1 and name not in left_out}
-        return " ".join(f"{name}={without_folders(value)}" for name, value in same.items())
+        """The options given to all finished jobs, without those in titles; a row of the sweep may replace one."""
+        values = option_values([job for job in self.jobs if job.results])
+        same = {name: found.pop() for name, found in values.items() if len(found) == 1 and name not in _IN_TITLES}
+        files = [file for folder in {job.folder.parent for job in self.jobs} for file in folder.glob(SWEEP_FILE)]
+        of_configs = [OmegaConf.load(file).hydra.sweeper.get("params") or {} for file in files]
+        given = {name: value for name, value in same.items() if all(own.get(name) != value for own in of_configs)}
+        return " ".join(f"{name}={without_folders(value)}" for name, value in given.items())
 
     @property
     def score_name(self) -> str:
@@ -164,9 +161,7 @@ def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequenc
     options = [name for name in differing(finished) if name not in _IN_GROUPS]
     others = _other_metrics(results)
     evaluated = {} if cell.table else _evaluated(encoders, results[0])
-    rows = [
-        {"is_baseline": False, "dev": results[0].score(own), **_as_shown(own, others)} for own in evaluated.values()
-    ]
+    rows = [{"is_baseline": False, "dev": results[0].score(own), **_shown(own, others)} for own in evaluated.values()]
     rows += [_described(job, run, options, paper, others) for job, run in zip(finished, results, strict=True)]
     runs = pd.DataFrame(rows).fillna(dict.fromkeys(["column", *options, "seed", "setting"], ""))
     if not cell.table and len(labels) + len(evaluated) > 1:
@@ -174,31 +169,20 @@ def _grouped(cell: SweepCell, labelled: list[tuple[str, Run]], encoders: Sequenc
         runs["row"] = names + [label for label, job in labelled if job.results]
         labels = names + labels
     tasks = _add_means_of_tasks(runs, results)
-    options = _separating(runs, options)
+    if runs["row"].any():  # an option that is the same in all jobs of a row and column follows from them
+        values = runs.groupby(["row", "column"])[options].nunique()
+        options = [name for name in options if values[name].max() > 1]
     keys, varied = ["row", "column", *options], ["row"] if runs["row"].any() else ["row", *options]
     if METHOD in options:
-        if "setting" not in keys:
-            keys.append("setting")
-        varied = [METHOD]
+        keys, varied = list(dict.fromkeys([*keys, "setting"])), [METHOD]
         runs = runs.sort_values(["setting", "is_baseline"], ascending=False)  # unsupervised first
     alike = [name for name in keys if name not in varied or name in _OF_SCORES]
     scores = ["dev", "test", "sts", *others, "transfer"]
     groups = _compared_groups(runs, keys, alike, scores, paper)
     groups["label"] = [_label(group, options) for group in groups.to_dict("records")]
+    label = ", ".join(labels)
     return Sweep(
-        label=", ".join(labels),
-        table=cell.table,
-        size=cell.size,
-        jobs=jobs,
-        encoders=[*evaluated],
-        paper=paper,
-        options=options,
-        keys=keys,
-        alike=alike,
-        runs=runs,
-        groups=groups,
-        scores=scores,
-        tasks=tasks,
+        label, cell.table, cell.size, jobs, [*evaluated], paper, options, keys, alike, runs, groups, scores, tasks
     )
 
 
@@ -213,19 +197,16 @@ def _add_means_of_tasks(runs: pd.DataFrame, results: Sequence[TrainingRun]) -> d
     return tasks
 
 
-def _separating(runs: pd.DataFrame, options: list[str]) -> list[str]:
-    """Return the options that separate groups: those that differ between jobs of the same row and column."""
-    if not runs["row"].any():
-        return options
-    values = runs.groupby(["row", "column"])[options].nunique()
-    return [name for name in options if values[name].max() > 1]
-
-
 def _compared_groups(
     runs: pd.DataFrame, keys: list[str], alike: list[str], scores: Sequence[str], paper: Ablation | None
 ) -> pd.DataFrame:
-    """Return the groups with means over seeds and differences from their baselines: see Sweep.groups."""
-    groups = _means_over_seeds(runs, keys, scores)
+    """Return a row per group of runs with equal `keys`, with differences from its baseline: see Sweep.groups."""
+    by_group = runs.groupby(keys, sort=False)
+    groups, ends = by_group[[*scores]].agg(["mean", "std", "count"]), {"mean": "", "std": " std", "count": " n"}
+    groups.columns = pd.Index([f"{score}{ends[kind]}" for score, kind in groups.columns])
+    first = by_group[["is_baseline", "published", "published difference", "seed"]].first()
+    groups = groups.join([by_group[[*BEFORE]].mean(), first]).reset_index()
+    groups["trained"] = groups["seed"] != ""
     if paper and runs["row"].any():  # other rows and columns come after those of the paper
         order = {"row": [*paper.rows, *groups["row"]], "column": [*paper.settings, *groups["column"]]}
         groups = groups.sort_values([*order], key=lambda x: x.map(order[x.name].index), ignore_index=True)
@@ -243,17 +224,6 @@ def _other_metrics(results: Sequence[TrainingRun]) -> list[str]:
     return [name for name in names if not is_of_file(name, {*names, *left_out})]
 
 
-def _means_over_seeds(runs: pd.DataFrame, keys: list[str], scores: Sequence[str]) -> pd.DataFrame:
-    """Return a row per group of runs with equal `keys`: see Sweep.groups."""
-    by_group = runs.groupby(keys, sort=False)
-    groups, ends = by_group[[*scores]].agg(["mean", "std", "count"]), {"mean": "", "std": " std", "count": " n"}
-    groups.columns = pd.Index([f"{score}{ends[kind]}" for score, kind in groups.columns])
-    first = by_group[["is_baseline", "published", "published difference", "seed"]].first()
-    groups = groups.join([by_group[[*BEFORE]].mean(), first]).reset_index()
-    groups["trained"] = groups["seed"] != ""
-    return groups
-
-
 def _evaluated(encoders: Sequence[Result], run: TrainingRun) -> dict[str, Mapping[str, float]]:
     """Return the metrics of the evaluations that measured the same as a run on its validation set, by label."""
     shown = {name for name in run.best if name not in CURVES and not is_of_file(name, run.best)}
@@ -261,7 +231,7 @@ def _evaluated(encoders: Sequence[Result], run: TrainingRun) -> dict[str, Mappin
     return {label: metrics for label, metrics in own.items() if metrics.keys() == shown}
 
 
-def _as_shown(metrics: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+def _shown(metrics: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """Return some metrics as tables show them, NaN if they were not measured."""
     return {name: factor(name) * metrics.get(name, math.nan) for name in names}
 
@@ -290,7 +260,7 @@ def _described(
         **dict(zip(BEFORE, map(run.score, (run.before, run.test_before)), strict=True)),
         "dev": run.score(run.best),
         "test": run.score(run.test),
-        **_as_shown(run.best, metrics),
+        **_shown(run.best, metrics),
     }
 
 

@@ -131,9 +131,8 @@ def _papers_figures(sweep: Sweep, paper: Ablation, score: str) -> pd.DataFrame:
     if not settings and score in paper.scores:
         figures = figures.reindex(columns=[score]).set_axis(["paper" if score == "dev" else f"paper, {score}"], axis=1)
     elif score == "dev" and sweep.columns:
-        records = figures.to_dict("records")
-        published = [row.get(column) for row, column in zip(records, cells["column"], strict=True)]
-        figures = pd.DataFrame({"paper": published}, dtype=float)
+        cell = cells[["row", "column"]].itertuples(index=False)
+        figures = pd.DataFrame({"paper": [paper.rows.get(row, {}).get(column) for row, column in cell]}, dtype=float)
     elif score == "dev":
         figures = figures.reindex(columns=settings).add_prefix("paper, ")
     else:
@@ -195,8 +194,7 @@ def _warnings(sweep: Sweep) -> Iterator[str]:
     for warning, warned in labels.items():
         all_warned = len(warned) == len(sweep.results)
         yield warning if all_warned else f"{warning} (jobs {', '.join(warned)})"
-    validations = {run.validation for run in sweep.results}
-    if len(validations) > 1:
+    if len(validations := {run.validation for run in sweep.results}) > 1:
         yield f"validated on different data: {', '.join(sorted(validations))}"
     if len({run.monitor for run in sweep.results}) > 1:
         yield f"checkpoints chosen by different metrics: {sweep.score_name}"
@@ -221,10 +219,9 @@ def _without_results(sweep: Sweep) -> Iterator[str]:
 def _facts(sweep: Sweep) -> str:
     """Return what was trained, on which data, and for how long; without results of a fact, it is left out."""
     runs, jobs = sweep.results, [job for job in sweep.jobs if job.results]
-    named = (job.options.get("model.name") or run.choices.get("model") for job, run in zip(jobs, runs, strict=True))
     facts = {
         "setting": _or(sweep.runs["setting"]) if sweep.compares_methods else "",
-        "model": _or(without_folders(name) for name in named if name),
+        "model": _or(without_folders(job.options.get("model.name") or job.value("model")) for job in jobs),
         "data": _or(without_folders(run.settings.get("data", "")) for run in runs),
         "steps": _or(run.steps for run in runs),
         "seeds": ", ".join(sorted({*sweep.runs["seed"]} - {""}, key=lambda seed: (len(seed), seed))),
@@ -244,12 +241,13 @@ def _tasks(tasks: Sequence[str], all_tasks: Sequence[str]) -> str:
 
 def _about_published(sweep: Sweep) -> Iterator[str]:
     """Yield what the published scores beside ours are, or why they are not shown."""
+    models = _or(sweep.runs["published model"].dropna()) if sweep.compares_methods else ""
     if sweep.paper:
         yield _about_paper(sweep, sweep.paper)
-    if sweep.compares_methods and (models := _or(sweep.runs["published model"].dropna())):
-        shown = f"published: STS average on test that a paper or its code reports for {models}"
-        hidden = "the published scores are Spearman's correlations on STS test sets, so they are not shown"
-        yield shown if sweep.comparable else hidden
+    elif models and not sweep.comparable:
+        yield "the published scores are Spearman's correlations on STS test sets, so they are not shown"
+    elif models:
+        yield f"published: STS average on test that a paper or its code reports for {models}"
 
 
 def _about_paper(sweep: Sweep, paper: Ablation) -> str:

@@ -6,15 +6,22 @@ or one in tests/utils/test_private.py. A library is imported when it is needed, 
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 HOOK_NAME = "_current_fx_name"  # the attribute of a LightningModule that Lightning sets before and after each hook
 
 
-def jobs_of_sweep(overrides: Any) -> list[list[str]]:
-    """Return the options of each job of Hydra's basic sweeper, which tells them to no callback."""
+def jobs_of_sweep(options: list[str], loader: Any) -> list[list[str]]:
+    """Return the options of each job of Hydra's basic sweeper. `loader` is Hydra's loader, or the folder of configs."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.override_parser.overrides_parser import OverridesParser
 
+    if isinstance(loader, Path):
+        loader = ConfigLoaderImpl(create_config_search_path(str(loader)))
+    overrides = OverridesParser.create(config_loader=loader).parse_overrides(options)
     return BasicSweeper.split_arguments(overrides, None)[0]
 
 
