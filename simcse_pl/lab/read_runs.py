@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from simcse_pl.config import CONF, options_of_sweep
 from simcse_pl.evaluation.results import Result
@@ -26,7 +28,7 @@ class Run:
     label: str
     folder: Path
     results: TrainingRun | None  # None if it failed or has not finished
-    planned: Sequence[str] = ()  # the options of a job that has not started
+    plan: Sequence[str] = ()  # the options of a job that has not started
 
     @property
     def monitor(self) -> str:
@@ -56,9 +58,8 @@ class Run:
     @cached_property
     def options(self) -> Mapping[str, str]:
         """The options that were given, or that a search chose, and the seed."""
-        saved = self.folder / "config" / "overrides.yaml"
-        planned: Any = OmegaConf.load(saved) if saved.is_file() else self.planned
-        given = self.results.overrides if self.results else planned
+        file = self.folder / "config" / "overrides.yaml"
+        given: Any = self.results.overrides if self.results else OmegaConf.load(file) if file.is_file() else self.plan
         parts = [option.lstrip("+").partition("=") for option in given]
         options = {name: _one_spelling(value) for name, _, value in parts}
         chosen = self.results.trial["values"] if self.results and self.results.trial else {}
@@ -89,11 +90,12 @@ def read_run(folder: Path, label: str | None = None) -> Run:
 
 def read_jobs(folder: Path, prefix: str = "") -> list[Run]:
     """Read the jobs of a sweep; those that have not started come last. `prefix` precedes the number in their labels."""
-    jobs, file = [read_run(job, prefix + job.name) for job in job_folders(folder)], folder / SWEEP_FILE
-    config: Any = OmegaConf.load(file) if file.is_file() else None
-    if config is None or config.hydra.runtime.choices["hydra/sweeper"] != "basic":  # a search plans no jobs
-        return jobs
-    planned, started = jobs_of_sweep(options_of_sweep(config), CONF), {job.folder.name for job in jobs}
+    jobs, planned = [read_run(job, prefix + job.name) for job in job_folders(folder)], list[list[str]]()
+    with suppress(OSError, OmegaConfBaseException):  # no such file, or a variable of the shell that is set no longer
+        config = OmegaConf.load(folder / SWEEP_FILE)
+        if config.hydra.runtime.choices["hydra/sweeper"] == "basic":  # others choose jobs one by one
+            planned = jobs_of_sweep(options_of_sweep(config), str(CONF))
+    started = {job.folder.name for job in jobs}
     waiting = ((str(number), options) for number, options in enumerate(planned) if str(number) not in started)
     return jobs + [Run(prefix + number, folder / number, None, options) for number, options in waiting]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from omegaconf import OmegaConf
+import yaml
 from scipy.stats import t
 
 from simcse_pl.evaluation.results import TRANSFER_TASKS, Result
@@ -85,8 +85,8 @@ class Sweep:
         values = option_values([job for job in self.jobs if job.results])
         same = {name: found.pop() for name, found in values.items() if len(found) == 1 and name not in _IN_TITLES}
         files = [file for folder in {job.folder.parent for job in self.jobs} for file in folder.glob(SWEEP_FILE)]
-        of_configs = [OmegaConf.load(file).hydra.sweeper.get("params") or {} for file in files]
-        given = {name: value for name, value in same.items() if all(own.get(name) != value for own in of_configs)}
+        of_configs = [yaml.safe_load(file.read_text("utf-8"))["hydra"]["sweeper"].get("params") or {} for file in files]
+        given = {name: value for name, value in same.items() if all(str(own.get(name)) != value for own in of_configs)}
         return " ".join(f"{name}={without_folders(value)}" for name, value in given.items())
 
     @property

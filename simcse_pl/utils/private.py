@@ -6,7 +6,6 @@ or one in tests/utils/test_private.py. A library is imported when it is needed, 
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 HOOK_NAME = "_current_fx_name"  # the attribute of a LightningModule that Lightning sets before and after each hook
@@ -19,8 +18,8 @@ def jobs_of_sweep(options: list[str], loader: Any) -> list[list[str]]:
     from hydra._internal.utils import create_config_search_path
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    if isinstance(loader, Path):
-        loader = ConfigLoaderImpl(create_config_search_path(str(loader)))
+    if isinstance(loader, str):
+        loader = ConfigLoaderImpl(create_config_search_path(loader))
     overrides = OverridesParser.create(config_loader=loader).parse_overrides(options)
     return BasicSweeper.split_arguments(overrides, None)[0]
 

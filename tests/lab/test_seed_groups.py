@@ -30,17 +30,22 @@ def test_jobs_are_in_the_order_of_their_numbers_with_their_options(write_sweep):
 
 
 def test_hydras_file_of_a_sweep_says_which_jobs_have_not_started_and_which_options_were_given(write_sweep):
-    options = {"method": "simcse", "scheduler": "linear", "val_every": 5}
+    options = {"method": "simcse", "scheduler": "linear", "trainer.max_steps": 7, "val_every": 5}
     folder = write_sweep("s", *(job(dev, seed, options=options) for seed, dev in enumerate((0.7, None))))
-    task, params = ["method=simcse,pcl", "val_every=5", "seed=0,1"], {"method": "glob(*)", "scheduler": "linear"}
+    task = ["method=simcse,pcl", "val_every=5", "seed=0,1"]
+    params = {"method": "glob(*)", "scheduler": "linear", "trainer.max_steps": 7}
     hydra = {"overrides": {"task": task}, "sweeper": {"params": params}}
     hydra["runtime"] = {"choices": {"hydra/sweeper": "basic"}}
     (folder / "multirun.yaml").write_text(yaml.safe_dump({"hydra": hydra}))
     sweep = group(folder)
-    assert sweep.given == "method=simcse val_every=5"  # the scheduler is of the sweep's config
+    assert sweep.given == "method=simcse val_every=5"  # the others are of the sweep's config
     assert [(one.label, one.options["method"], one.options["seed"]) for one in sweep.jobs if not one.results] == [
         ("1", "simcse", "1"), ("2", "pcl", "0"), ("3", "pcl", "1")
     ]  # fmt: skip
+    params["model.name"] = "${oc.env:NOT_SET_ANY_LONGER}"
+    (folder / "multirun.yaml").write_text(yaml.safe_dump({"hydra": hydra}))
+    sweep = group(folder)
+    assert len(sweep.jobs) == 2 and sweep.given == "method=simcse val_every=5"
 
 
 def test_an_option_is_equal_whatever_its_spelling(write_sweep):
