@@ -188,7 +188,8 @@ def load_saved(
     settings = _merged_settings(name, given, spec, model, tokenizer)
     with reraise_as(f"{name} cannot encode"):
         encoder = make(model, tokenizer, **settings, postprocess=spec.postprocess)
-    with reraise_as(f"{name}: the weights of its head or pooling do not fit"):
+    what = f"pooling={encoder.pooling} and head={encoder.head}"
+    with reraise_as(f"{name}: the weights of its head or pooling do not fit {what}"):
         if encoder.projection is not None and spec.head_weights is not None:
             saved = spec.settings.head
             same = encoder.head.removesuffix("_train_only") == saved.removesuffix("_train_only")
