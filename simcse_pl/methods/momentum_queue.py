@@ -51,7 +51,7 @@ class MomentumQueue(nn.Module):
         """
         if encoder.template_bias.endswith("train_only") or encoder.head == "transform":
             option = "head=transform" if encoder.head == "transform" else f"template_bias={encoder.template_bias}"
-            raise UserError(f"it does not support model.{option}: change it, or set queue=null")
+            raise UserError(f"queue: it does not support model.{option}: change it, or set queue=null")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         self.encoder.projection = None
         if not self.pretrained:

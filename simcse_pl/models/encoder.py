@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from simcse_pl.models.backbone import backbone_inputs, load_backbone, run_backbone, use_sdpa, with_padding
+from simcse_pl.models.backbone import (
+    backbone_inputs,
+    load_backbone,
+    packs_sequences,
+    run_backbone,
+    use_sdpa,
+    with_padding,
+)
 from simcse_pl.models.heads import is_kept, projection_head
 from simcse_pl.models.length_groups import LengthGroups, ignores_padding
 from simcse_pl.models.pooling import Pooling, PoolingFunction, find_pooling, name_of
@@ -90,6 +97,8 @@ class SentenceEncoder(nn.Module):
         tokenizer.model_max_length = max_length  # is saved with the tokenizer
         examples = to_device(self.templates.examples(max_length), backbone.device)
         if self.pooling_layer.run:
+            if packs_sequences(backbone):
+                raise UserError(f"pooling={given.pooling}: it needs padding: leave attn_implementation=unpadded out")
             backbone.set_attn_implementation("eager")  # the others return no attention
         use_sdpa(backbone)
         if onednn_is_faster():

@@ -391,9 +391,19 @@ MISFITS = [
     (partial(InnerLayer, NegativesWithoutDropout()), "bert", {}, "embeds sentences itself, by the last layer"),
     (partial(InnerLayer, ContrastiveLoss()), "bert", {"pooling": "layers_1_2"}, "^model.pooling=layers_1_2: inner"),
     (partial(InnerLayer, ContrastiveLoss()), "bert", {"pooling": "layers_1_2+cls"}, r"^model.pooling=layers_1_2\+cls"),
-    (QUEUE, "bert", MASK | {"template_bias": "train_only"}, "^it does not support model.template_bias=train_only: "),
+    (
+        QUEUE,
+        "bert",
+        MASK | {"template_bias": "train_only"},
+        "^queue: it does not support model.template_bias=train_only: ",
+    ),
     (QUEUE, "bert", MASK | {"template_bias": "padded_train_only"}, "support model.template_bias=padded_train_only"),
-    (QUEUE, "bert", MASK | {"head": "transform"}, "^it does not support model.head=transform: change it, or set queue"),
+    (
+        QUEUE,
+        "bert",
+        MASK | {"head": "transform"},
+        "^queue: it does not support model.head=transform: change it, or set",
+    ),
     (partial(InnerLayer, AngleLoss()), "bert", {"head": "none"}, None),  # which takes whole embeddings alone
 ]
 

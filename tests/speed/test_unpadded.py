@@ -132,6 +132,11 @@ def test_a_model_that_cannot_is_an_error(architecture, reason, make_model):
         load(make_model(architecture), attn_implementation="unpadded")
 
 
+def test_a_pooling_that_reads_the_attention_is_an_error(make_model):
+    with pytest.raises(UserError, match="pooling=ditto_1_2: it needs padding: leave attn_implementation=unpadded out"):
+        load(make_model("bert"), pooling="ditto_1_2", attn_implementation="unpadded")
+
+
 def test_a_model_that_mixes_sequences_is_an_error(make_model):
     encoder = load(make_model("bert"), attn_implementation="unpadded")
     encoder.backbone.embeddings.register_forward_hook(lambda *call: call[-1] + call[-1].roll(1, dims=1))
