@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simcse_pl.trainer import make_trainer as make_trainer
     from simcse_pl.utils.types import Role as Role
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 _MODULES = {
     "ContrastiveLoss": "losses.contrastive",
     "EmbeddedBatch": "losses.loss",
