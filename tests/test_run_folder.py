@@ -37,7 +37,7 @@ def test_a_killed_sweep_is_resumed(run_command, sentences, make_model, tmp_path)
         ("0.0", 0), ("0.0", 1), ("fixed 0.1", 0), ("fixed 0.1", 1),
     ]  # fmt: skip
     assert all(own["sweep"]["table"] == "table_3_dropout" and own["steps"] == 2 for own in results)
-    assert "Table 3 of the paper" in done.stdout and "71.1" in done.stdout
+    assert "fixed 0.1" in done.stdout and "71.1" not in done.stdout  # the paper has scores on STS-B alone
 
     done = run_command("train.py", *given)
     assert done.stdout.count("has run already") == 4

@@ -128,7 +128,7 @@ class MLMHead(nn.Module):
         self, backbone: PreTrainedModel, pretrained: bool = True, tied: bool = True, auto: Any = AutoModelForMaskedLM
     ) -> None:
         super().__init__()
-        if not isinstance(backbone.get_input_embeddings(), nn.Embedding):
+        if has_adapter(backbone) and not isinstance(backbone.get_input_embeddings(), nn.Embedding):
             raise UserError("the adapter changes the word embeddings, which the head shares: leave them out of it")
         config = copy.deepcopy(backbone.config)
         try:
