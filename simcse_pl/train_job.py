@@ -141,11 +141,10 @@ def train_here(
     data = build_data(config, module)
     suite = read_test_tasks(config)
     data.setup()
-    choices = description["choices"]
-    if not choices.keys() & {"setting", "method", "experiment"} and all(r.width == 1 for r in data.rows.values()):
-        log.warning(
-            "the rows are single sentences, and the values those of pairs: setting=unsupervised sets the paper's"
-        )
+    chosen = description["choices"].keys() & {"setting", "method", "experiment"}
+    if not chosen and all(rows.width == 1 for rows in data.rows.values()):
+        what = "the rows are single sentences, and the values those of pairs"
+        log.warning("%s: setting=unsupervised sets the paper's", what)
     embedded = module.prepare(data.rows)
     default_dropout = config.model.get("dropout") is config.model.get("attention_dropout") is None
     if config.encoders == "one" and default_dropout:  # Table 3 has dropout 0
